@@ -1,0 +1,57 @@
+package lifecycle
+
+import "fmt"
+
+// Event is something that happened to a worker and may change its state.
+type Event uint8
+
+const (
+	// Warm says that warm-up is complete.
+	Warm Event = iota
+	// Known says that it is known how the last run ended and what is
+	// announced.
+	Known
+	// Ready says that the worker can take work and reports itself healthy.
+	Ready
+	// Notice says that an event of the platform names this VM and leaves no
+	// more time to work, so that jobs have to be let go now. It may repeat.
+	Notice
+	// Terminate says that the process is to end, by SIGTERM or another
+	// request, or by a fault that it cannot outlive. It may repeat and is
+	// never taken back.
+	Terminate
+	// Drained says that nothing is in the worker's hands any more. It may
+	// repeat.
+	Drained
+	// Withdrawn says that no event that called for a Notice stands any more.
+	// Where several stood, it comes with the last of them.
+	Withdrawn
+)
+
+var eventNames = [...]string{
+	Warm:      "warm",
+	Known:     "known",
+	Ready:     "ready",
+	Notice:    "notice",
+	Terminate: "terminate",
+	Drained:   "drained",
+	Withdrawn: "withdrawn",
+}
+
+// Events returns all events, those of a start first.
+func Events() []Event {
+	return []Event{Warm, Known, Ready, Notice, Terminate, Drained, Withdrawn}
+}
+
+// String returns the lower-case name that logs show.
+func (e Event) String() string {
+	if int(e) < len(eventNames) {
+		return eventNames[e]
+	}
+	return fmt.Sprintf("event(%d)", uint8(e))
+}
+
+// MarshalText makes JSON and slog show the name rather than the number.
+func (e Event) MarshalText() ([]byte, error) {
+	return []byte(e.String()), nil
+}

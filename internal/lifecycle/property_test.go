@@ -1,0 +1,92 @@
+package lifecycle
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// past is what the promises of the package are stated in. It is kept apart
+// from Facts, from the accepted events alone.
+type past struct {
+	warm, ending, stands, drained bool
+}
+
+// TestAnySequence checks after every step of any sequence of events what must
+// hold of a worker, whatever the table says.
+func TestAnySequence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p Position
+		var was past
+		for _, e := range rapid.SliceOfN(rapid.SampledFrom(Events()), 1, 60).Draw(t, "events") {
+			next, err := Next(p, e)
+			if err != nil {
+				checkRefusal(t, p, next, e)
+				continue
+			}
+			was.add(p.State, e)
+			checkStep(t, p.State, next.State, was)
+			p = next
+		}
+	})
+}
+
+// add takes note of an accepted event.
+func (w *past) add(from State, e Event) {
+	if from != Shutdown {
+		w.drained = false
+	}
+	switch e {
+	case Warm:
+		w.warm = true
+	case Terminate:
+		w.ending = true
+	case Notice:
+		w.stands = true
+	case Withdrawn:
+		w.stands = false
+	case Drained:
+		w.drained = true
+	case Known, Ready:
+	}
+}
+
+// checkRefusal: a refusal changes nothing, and only a stopped worker may refuse
+// a notice or a request to end.
+func checkRefusal(t *rapid.T, p, next Position, e Event) {
+	if next != p {
+		t.Fatalf("refused %s moved %s to %s", e, p, next)
+	}
+	if p.State != Stopped && (e == Notice || e == Terminate) {
+		t.Fatalf("%s was refused in %s", e, p)
+	}
+}
+
+// checkStep: what must be true of any step that is taken; was includes the
+// event that caused it.
+func checkStep(t *rapid.T, from, to State, was past) {
+	back := from == Shutdown && (to == Recover || to == Start)
+	for _, law := range []struct {
+		name  string
+		holds bool
+	}{
+		{"stopped is final", from != Stopped},
+		{"work begins only after resume", to != Process || from == Resume},
+		{"resume comes only after recover", to != Resume || from == Recover},
+		{"recover comes after warm-up or a shutdown", to != Recover || from == Start || from == Shutdown},
+		{"nothing but start goes on cold", to == Start || to == Shutdown || to == Stopped || was.warm},
+		{"who was warm does not warm up again", to != Start || !was.warm},
+		{"a worker stops only from shutdown", to != Stopped || from == Shutdown},
+		{"a worker stops only when asked to", to != Stopped || was.ending},
+		{"a worker stops only when drained", to != Stopped || was.drained},
+		{"drained and asked to end is stopped", to != Shutdown || !was.drained || !was.ending},
+		{"shutdown is left only when drained", to == Shutdown || from != Shutdown || was.drained},
+		{"nobody returns to work while an event stands", !back || !was.stands},
+		{"nobody returns to work who was asked to end", !back || !was.ending},
+		{"drained and withdrawn is back to work", to != Shutdown || !was.drained || was.stands},
+	} {
+		if !law.holds {
+			t.Fatalf("%s: broken by %s to %s after %+v", law.name, from, to, was)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"errors"
+	"testing"
+)
+
+// step is one cell of the table as a person would write it down. A cell that
+// is not among them has to be refused.
+type step struct {
+	from Position
+	on   Event
+	to   Position
+}
+
+// Every position a worker can be in, spelled out once more and apart from the
+// rules under test.
+var (
+	cold      = Position{Start, 0}
+	rewarming = Position{Recover, WasWarm}
+	resuming  = Position{Resume, WasWarm}
+	working   = Position{Process, WasWarm}
+	stopped   = Position{Stopped, EndRequested | WorkReleased}
+	stoppedW  = Position{Stopped, EndRequested | WorkReleased | WasWarm}
+	stoppedE  = Position{Stopped, EndRequested | WorkReleased | EventStands}
+	stoppedEW = Position{Stopped, EndRequested | WorkReleased | EventStands | WasWarm}
+)
+
+// down returns a position in Shutdown.
+func down(facts Facts) Position {
+	return Position{Shutdown, facts}
+}
+
+// walked lists every step there is, for a worker that was never warm and for
+// one that was.
+func walked() []step {
+	steps := []step{
+		{cold, Warm, rewarming},
+		{cold, Notice, down(EventStands)},
+		{cold, Terminate, down(EndRequested)},
+
+		{rewarming, Known, resuming},
+		{rewarming, Notice, down(WasWarm | EventStands)},
+		{rewarming, Terminate, down(WasWarm | EndRequested)},
+
+		{resuming, Ready, working},
+		{resuming, Notice, down(WasWarm | EventStands)},
+		{resuming, Terminate, down(WasWarm | EndRequested)},
+
+		{working, Notice, down(WasWarm | EventStands)},
+		{working, Terminate, down(WasWarm | EndRequested)},
+	}
+	steps = append(steps, shutdownSteps(0, cold, stopped, stoppedE)...)
+	return append(steps, shutdownSteps(WasWarm, rewarming, stoppedW, stoppedEW)...)
+}
+
+// shutdownSteps lists the steps in Shutdown; back is where a withdrawal leads.
+func shutdownSteps(warm Facts, back, ended, endedWithEvent Position) []step {
+	var (
+		forEvent  = down(warm | EventStands)
+		forEnd    = down(warm | EndRequested)
+		forBoth   = down(warm | EventStands | EndRequested)
+		forNobody = down(warm) // the event was withdrawn, the drain goes on
+		waiting   = down(warm | EventStands | WorkReleased)
+	)
+	return []step{
+		{forEvent, Notice, forEvent},
+		{forEvent, Terminate, forBoth},
+		{forEvent, Drained, waiting},
+		{forEvent, Withdrawn, forNobody},
+
+		{forEnd, Notice, forBoth},
+		{forEnd, Terminate, forEnd},
+		{forEnd, Drained, ended},
+
+		{forBoth, Notice, forBoth},
+		{forBoth, Terminate, forBoth},
+		{forBoth, Drained, endedWithEvent},
+		{forBoth, Withdrawn, forEnd},
+
+		{forNobody, Notice, forEvent},
+		{forNobody, Terminate, forEnd},
+		{forNobody, Drained, back},
+
+		{waiting, Notice, waiting},
+		{waiting, Terminate, endedWithEvent},
+		{waiting, Drained, waiting},
+		{waiting, Withdrawn, back},
+	}
+}
+
+// TestNext goes through every event in every position a worker can be in: the
+// listed steps are taken, all others are refused and change nothing.
+func TestNext(t *testing.T) {
+	want := map[Position]map[Event]Position{stopped: nil, stoppedW: nil, stoppedE: nil, stoppedEW: nil}
+	for _, s := range walked() {
+		if want[s.from] == nil {
+			want[s.from] = make(map[Event]Position)
+		}
+		want[s.from][s.on] = s.to
+	}
+	for from, steps := range want {
+		for _, on := range Events() {
+			to, allowed := steps[on]
+			got, err := Next(from, on)
+			switch {
+			case allowed && (err != nil || got != to):
+				t.Errorf("Next(%s, %s) = %s, %v; want %s", from, on, got, err, to)
+			case !allowed && !errors.Is(err, ErrRefused):
+				t.Errorf("Next(%s, %s) = %s, %v; want %v", from, on, got, err, ErrRefused)
+			case !allowed && got != from:
+				t.Errorf("refused Next(%s, %s) moved to %s", from, on, got)
+			}
+		}
+	}
+}
+
+// TestReachable compares the positions that the table reaches from Start with
+// those that TestNext lists, so that neither has one the other does not know.
+func TestReachable(t *testing.T) {
+	listed := map[Position]bool{}
+	for _, s := range walked() {
+		listed[s.from], listed[s.to] = true, true
+	}
+	reached := reachable()
+	for p := range reached {
+		if !listed[p] {
+			t.Errorf("%s is reachable and not listed", p)
+		}
+	}
+	for p := range listed {
+		if !reached[p] {
+			t.Errorf("%s is listed and out of reach", p)
+		}
+	}
+}
+
+// TestRulesAreExact checks that no position and event fit two rules, whatever
+// the facts, and that every rule is used somewhere a worker can be.
+func TestRulesAreExact(t *testing.T) {
+	for i, r := range rules {
+		used := false
+		for p := range reachable() {
+			used = used || r.fits(p, r.on)
+		}
+		if !used {
+			t.Errorf("rule %d (%s on %s [%s]) is never used", i, r.from, r.on, r.condition())
+		}
+		for facts := range keeps(Shutdown) + 1 {
+			p := Position{r.from, facts}
+			for j, other := range rules[:i] {
+				if r.fits(p, r.on) && other.fits(p, r.on) {
+					t.Errorf("rules %d and %d both fit %s on %s", j, i, p, r.on)
+				}
+			}
+		}
+	}
+}
+
+// TestStoppedIsAlwaysInReach checks that no position is a trap: a worker that
+// is asked to end and reports its drain stops, wherever it was.
+func TestStoppedIsAlwaysInReach(t *testing.T) {
+	for from := range reachable() {
+		p := from
+		for _, e := range []Event{Terminate, Drained} {
+			if p.State != Stopped {
+				p, _ = Next(p, e)
+			}
+		}
+		if p.State != Stopped {
+			t.Errorf("%s after terminate and drained = %s, want %s", from, p, Stopped)
+		}
+	}
+}
+
+// reachable returns every position that some sequence of events leads to.
+func reachable() map[Position]bool {
+	seen := map[Position]bool{{}: true}
+	for queue := []Position{{}}; len(queue) > 0; queue = queue[1:] {
+		for _, e := range Events() {
+			if p, err := Next(queue[0], e); err == nil && !seen[p] {
+				seen[p] = true
+				queue = append(queue, p)
+			}
+		}
+	}
+	return seen
+}
+
+func TestRefusalNamesEventAndPosition(t *testing.T) {
+	_, err := Next(down(EventStands|WorkReleased), Ready)
+	want := "event refused: ready while in shutdown [drained, event stands]"
+	if err == nil || err.Error() != want {
+		t.Errorf("Next(...) error = %v, want %s", err, want)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{Position{}.String(), "start"},
+		{Stopped.String(), "stopped"},
+		{State(9).String(), "state(9)"},
+		{Withdrawn.String(), "withdrawn"},
+		{Event(9).String(), "event(9)"},
+	} {
+		if c.got != c.want {
+			t.Errorf("String() = %q, want %q", c.got, c.want)
+		}
+	}
+}
