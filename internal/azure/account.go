@@ -1,0 +1,149 @@
+package azure
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// Config says which storage account to use, and how.
+type Config struct {
+	// ConnectionString, if set, holds endpoints and key. It comes first.
+	ConnectionString string
+
+	// Account is the storage account's name.
+	Account string
+
+	// ClientID selects a user-assigned managed identity. Empty means the
+	// developer's own sign-in.
+	ClientID string
+
+	// BlobEndpoint and QueueEndpoint replace the public cloud's addresses,
+	// https://<account>.blob.core.windows.net and …queue….
+	BlobEndpoint, QueueEndpoint string
+
+	// Concurrency is how many calls may run at once; as many connections are
+	// kept open. Default 16.
+	Concurrency int
+
+	// Transport replaces the HTTP transport. For tests.
+	Transport policy.Transporter
+
+	// Version names the program in the User-Agent header.
+	Version string
+}
+
+// Account is a connected storage account.
+type Account struct {
+	blobs  *service.Client
+	queues *azqueue.ServiceClient
+}
+
+// Connect prepares the clients of an account. It sends nothing: the first call
+// finds out whether the account can be reached.
+func Connect(c Config) (*Account, error) {
+	if c.ConnectionString != "" {
+		return connectByString(c)
+	}
+	if c.Account == "" {
+		return nil, errors.New("no storage account: set AZURE_STORAGE_CONNECTION_STRING, or --account and AZURE_CLIENT_ID")
+	}
+	blobURL, err := endpoint(c.BlobEndpoint, c.Account, "blob")
+	if err != nil {
+		return nil, err
+	}
+	queueURL, err := endpoint(c.QueueEndpoint, c.Account, "queue")
+	if err != nil {
+		return nil, err
+	}
+	credential, err := c.credential()
+	if err != nil {
+		return nil, fmt.Errorf("credentials for storage account %s: %w", c.Account, err)
+	}
+	options := c.clientOptions(true)
+	blobs, err := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: options})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", blobURL, err)
+	}
+	queues, err := azqueue.NewServiceClient(queueURL, credential, &azqueue.ClientOptions{ClientOptions: options})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", queueURL, err)
+	}
+	return &Account{blobs: blobs, queues: queues}, nil
+}
+
+// connectByString never lets an error repeat the string: it holds a key.
+func connectByString(c Config) (*Account, error) {
+	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
+	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString, &azblob.ClientOptions{ClientOptions: options})
+	if err != nil {
+		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used: it must name AccountName and AccountKey, and for an emulator BlobEndpoint and QueueEndpoint")
+	}
+	queues, err := azqueue.NewServiceClientFromConnectionString(c.ConnectionString, &azqueue.ClientOptions{ClientOptions: options})
+	if err != nil {
+		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used for queues: it must name AccountName and AccountKey, and for an emulator QueueEndpoint")
+	}
+	return &Account{blobs: blobs.ServiceClient(), queues: queues}, nil
+}
+
+// Queue returns the client of a queue.
+func (a *Account) Queue(name string) *azqueue.QueueClient { return a.queues.NewQueueClient(name) }
+
+// Container returns the client of a container.
+func (a *Account) Container(name string) *container.Client { return a.blobs.NewContainerClient(name) }
+
+// Host returns the host of the account's blob endpoint, for messages to people.
+func (a *Account) Host() string {
+	u, err := url.Parse(a.blobs.URL())
+	if err != nil {
+		return "the storage account"
+	}
+	return u.Host
+}
+
+func (c Config) credential() (azcore.TokenCredential, error) {
+	options := policy.ClientOptions{Transport: c.Transport}
+	if c.ClientID != "" {
+		return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
+			ClientOptions: options, ID: azidentity.ClientID(c.ClientID),
+		})
+	}
+	return developerCredential()
+}
+
+// developerCredential uses the sign-ins of a developer's tools, and nothing
+// that would ask the metadata endpoint.
+func developerCredential() (azcore.TokenCredential, error) {
+	cli, err := azidentity.NewAzureCLICredential(nil)
+	if err != nil {
+		return nil, err
+	}
+	developer, err := azidentity.NewAzureDeveloperCLICredential(nil)
+	if err != nil {
+		return nil, err
+	}
+	return azidentity.NewChainedTokenCredential([]azcore.TokenCredential{cli, developer}, nil)
+}
+
+func endpoint(given, account, kind string) (string, error) {
+	if given == "" {
+		return "https://" + account + "." + kind + ".core.windows.net/", nil
+	}
+	u, err := url.Parse(given)
+	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+		return "", fmt.Errorf("--%s-endpoint %q is not a URL such as https://account.%s.core.windows.net", kind, given, kind)
+	}
+	if u.Scheme != "https" {
+		return "", fmt.Errorf("--%s-endpoint %q: tokens are sent over https only", kind, given)
+	}
+	return strings.TrimSuffix(given, "/") + "/", nil
+}

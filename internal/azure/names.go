@@ -1,0 +1,54 @@
+package azure
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names are the queues and containers of one deployment. Several deployments
+// share a storage account by using different prefixes.
+type Names struct {
+	Queue    string // jobs to do
+	Poison   string // messages that were given up, with their reasons
+	Records  string // container: one blob per job
+	Payloads string // container: payloads too large for a message
+	Workers  string // container: one blob per worker
+}
+
+// DefaultPrefix starts the names of queues and containers unless another is set.
+const DefaultPrefix = "spotworker"
+
+// NamesFor returns the names that start with prefix. The queue is
+// "<prefix>-jobs" unless queue names another.
+func NamesFor(prefix, queue string) (Names, error) {
+	if queue == "" {
+		queue = prefix + "-jobs"
+	}
+	n := Names{
+		Queue: queue, Poison: queue + "-poison",
+		Records: prefix + "-jobs", Payloads: prefix + "-payloads", Workers: prefix + "-workers",
+	}
+	for _, name := range []string{n.Queue, n.Poison, n.Records, n.Payloads, n.Workers} {
+		if err := validName(name); err != nil {
+			return Names{}, fmt.Errorf("name %q made from prefix %q and queue %q: %w", name, prefix, queue, err)
+		}
+	}
+	return n, nil
+}
+
+// validName checks the service's rule for queues and containers: 3–63 of
+// lower-case letters, digits and single dashes between them.
+func validName(name string) error {
+	if len(name) < 3 || len(name) > 63 {
+		return fmt.Errorf("must have 3 to 63 characters")
+	}
+	for _, c := range name {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return fmt.Errorf("has %q; allowed are a-z 0-9 and -", c)
+		}
+	}
+	if strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") || strings.Contains(name, "--") {
+		return fmt.Errorf("must not start or end with a dash, nor have two in a row")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package azure
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// Bounds of one call. A call that needs less time, as in a drain, is bounded by
+// its context; these keep a call with all the time in the world from hanging.
+const (
+	maxRetries    = 3
+	retryDelay    = 200 * time.Millisecond
+	maxRetryDelay = 3 * time.Second
+	tryTimeout    = 30 * time.Second // of one try, its body included
+	dialTimeout   = 5 * time.Second
+	keptIdle      = 90 * time.Second
+	keptIdleLocal = 4 * time.Second // Azurite closes idle connections after 5 s
+)
+
+// defaultConcurrency is used where a Config names none.
+const defaultConcurrency = 16
+
+func (c Config) clientOptions(tls bool) policy.ClientOptions {
+	transport := c.Transport
+	if transport == nil {
+		transport = &http.Client{Transport: newTransport(c.Concurrency, tls)}
+	}
+	return policy.ClientOptions{
+		Transport: transport,
+		Telemetry: policy.TelemetryOptions{ApplicationID: telemetryID(c.Version)},
+		Retry: policy.RetryOptions{
+			MaxRetries:    maxRetries,
+			RetryDelay:    retryDelay,
+			MaxRetryDelay: maxRetryDelay,
+			TryTimeout:    tryTimeout,
+		},
+	}
+}
+
+// newTransport keeps a connection for each concurrent call. The SDK's default
+// keeps 10 per host, so that of 128 callers two in three would open a new TLS
+// connection for each call.
+func newTransport(concurrency int, tls bool) *http.Transport {
+	if concurrency <= 0 {
+		concurrency = defaultConcurrency
+	}
+	idle := keptIdle
+	if !tls {
+		idle = keptIdleLocal
+	}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		MaxIdleConns:          0, // no limit over all hosts; there are two
+		MaxIdleConnsPerHost:   concurrency,
+		IdleConnTimeout:       idle,
+		TLSHandshakeTimeout:   dialTimeout,
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+// telemetryID keeps to the 24 characters that the SDK allows.
+func telemetryID(version string) string {
+	id := "spotworker"
+	if version != "" {
+		id += "/" + version
+	}
+	return id[:min(len(id), 24)]
+}

@@ -1,0 +1,165 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits on free text in a record, in bytes of its percent-encoded form. They
+// keep a whole record under 6 KiB; the service refuses more than 8.
+const (
+	maxReason = 1536
+	maxText   = 600
+	maxOwner  = 256
+)
+
+// field is one key of the metadata and how it is read and written. Writing
+// nothing ("") leaves the key out: the service refuses empty values.
+type field struct {
+	key   string
+	write func(r *Record) string
+	read  func(r *Record, v string) error
+}
+
+// fields lists the keys of a record: lower-case without separators, since HTTP
+// libraries change the case of header names.
+var fields = []field{
+	text("status", func(r *Record) *string { return (*string)(&r.Status) }),
+	text("kind", func(r *Record) *string { return &r.Kind }),
+	text("payloadhash", func(r *Record) *string { return &r.PayloadHash }),
+	text("messageid", func(r *Record) *string { return &r.MessageID }),
+	text("token", func(r *Record) *string { return &r.Token }),
+	number("write", func(r *Record) *int { return &r.Write }),
+	number("generation", func(r *Record) *int { return &r.Generation }),
+	number("failures", func(r *Record) *int { return &r.Failures }),
+	number("silentends", func(r *Record) *int { return &r.SilentEnds }),
+	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
+	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
+	text("statehash", func(r *Record) *string { return &r.StateHash }),
+	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
+	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
+	fraction("progress", func(r *Record) *float64 { return &r.Fraction }),
+	freeText("progresstext", maxText, func(r *Record) *string { return &r.Text }),
+	timestamp("createdat", func(r *Record) *time.Time { return &r.CreatedAt }),
+	timestamp("claimedat", func(r *Record) *time.Time { return &r.ClaimedAt }),
+	timestamp("endedat", func(r *Record) *time.Time { return &r.EndedAt }),
+	freeText("owner", maxOwner, func(r *Record) *string { return &r.Owner }),
+	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
+}
+
+// metadata returns the record as blob metadata. Keys that this version does
+// not know go along unchanged.
+func (r *Record) metadata() map[string]*string {
+	out := make(map[string]*string, len(fields)+1+len(r.unknown))
+	for key, value := range r.unknown {
+		out[key] = &value
+	}
+	version := strconv.Itoa(Version)
+	out["v"] = &version
+	for _, f := range fields {
+		if value := f.write(r); value != "" {
+			out[f.key] = &value
+		}
+	}
+	return out
+}
+
+// errUnreadable says that a blob is not a record that this version can read.
+var errUnreadable = errors.New("record cannot be read by this version")
+
+// parse reads a record from blob metadata. A newer or broken record gives an
+// error that wraps errUnreadable, and a record of version 0 with what could be
+// read. A status that this version does not know is for the rulings to judge.
+func parse(id string, metadata map[string]*string) (Record, error) {
+	values := make(map[string]string, len(metadata))
+	for key, value := range metadata {
+		if value != nil {
+			values[strings.ToLower(key)] = *value
+		}
+	}
+	r := Record{ID: id}
+	version, err := strconv.Atoi(values["v"])
+	if err != nil || version != Version {
+		return r, fmt.Errorf("%w: it has version %.20q; this worker reads version %d", errUnreadable, values["v"], Version)
+	}
+	delete(values, "v")
+	for _, f := range fields {
+		value, ok := values[f.key]
+		if !ok {
+			continue
+		}
+		delete(values, f.key)
+		if err := f.read(&r, value); err != nil {
+			return r, fmt.Errorf("%w: key %s: %w", errUnreadable, f.key, err)
+		}
+	}
+	r.Version, r.unknown = version, values
+	return r, nil
+}
+
+func text(key string, at func(*Record) *string) field {
+	return field{key,
+		func(r *Record) string { return *at(r) },
+		func(r *Record, v string) error { *at(r) = v; return nil }}
+}
+
+func freeText(key string, limit int, at func(*Record) *string) field {
+	return field{key,
+		func(r *Record) string { return escape(*at(r), limit) },
+		func(r *Record, v string) (err error) { *at(r), err = unescape(v); return err }}
+}
+
+func number[T int | int64](key string, at func(*Record) *T) field {
+	return field{key,
+		func(r *Record) string {
+			if *at(r) == 0 {
+				return ""
+			}
+			return strconv.FormatInt(int64(*at(r)), 10)
+		},
+		func(r *Record, v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err == nil && n < 0 {
+				err = fmt.Errorf("%d is negative", n)
+			}
+			*at(r) = T(n)
+			return err
+		}}
+}
+
+func flag(key string, at func(*Record) *bool) field {
+	return field{key,
+		func(r *Record) string {
+			if *at(r) {
+				return "1"
+			}
+			return ""
+		},
+		func(r *Record, v string) error { *at(r) = v == "1"; return nil }}
+}
+
+func fraction(key string, at func(*Record) *float64) field {
+	return field{key,
+		func(r *Record) string {
+			if *at(r) <= 0 { // also NaN's only honest reading: nothing known
+				return ""
+			}
+			return strconv.FormatFloat(min(*at(r), 1), 'f', 4, 64)
+		},
+		func(r *Record, v string) (err error) { *at(r), err = strconv.ParseFloat(v, 64); return err }}
+}
+
+func timestamp(key string, at func(*Record) *time.Time) field {
+	const layout = "2006-01-02T15:04:05.000Z"
+	return field{key,
+		func(r *Record) string {
+			if at(r).IsZero() {
+				return ""
+			}
+			return at(r).UTC().Format(layout)
+		},
+		func(r *Record, v string) (err error) { *at(r), err = time.Parse(time.RFC3339, v); return err }}
+}

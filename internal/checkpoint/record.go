@@ -1,0 +1,111 @@
+package checkpoint
+
+import (
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+)
+
+// Version is the version of the record format that this package writes and reads.
+const Version = 1
+
+// Status says where a job is.
+type Status string
+
+// The statuses of a record. The last three are final: nothing is written over
+// Done or Cancelled, and only a replay opens Poison again.
+const (
+	Open      Status = "open"      // nobody works on it; the message will bring it back
+	Running   Status = "running"   // the delivery named in the record works on it
+	Done      Status = "done"      // committed; the body is the result
+	Poison    Status = "poison"    // given up; the reason says why
+	Cancelled Status = "cancelled" // called off by its owner
+)
+
+// Final reports whether no delivery works on such a job any more.
+func (s Status) Final() bool { return s == Done || s == Poison || s == Cancelled }
+
+func (s Status) known() bool { return s == Open || s == Running || s.Final() }
+
+// Record is what is known about one job. docs/FORMATS.md has its wire form.
+type Record struct {
+	// ID is the job's id.
+	ID string
+
+	// Version is the record's format version; 0 when it has none.
+	Version int
+
+	// Status says where the job is.
+	Status Status
+
+	// Kind and PayloadHash are the work that the id stands for. Empty ones, as
+	// in a cancellation before any claim, match everything.
+	Kind, PayloadHash string
+
+	// MessageID is the message that owns the record.
+	MessageID string
+
+	// Token names the claim, or the outside write, that wrote last, and Write
+	// numbers that claim's writes from 1.
+	Token string
+	Write int
+
+	// Generation counts the claims from 1.
+	Generation int
+
+	// Failures counts failures in a row without progress.
+	Failures int
+
+	// SilentEnds counts claims in a row that ended with neither release nor
+	// failure nor progress: a crash, a kill, an eviction without notice.
+	SilentEnds int
+
+	// Interruptions counts the releases of a job that was stopped. They cost
+	// the job nothing.
+	Interruptions int
+
+	// Progressed says that the current claim stored a state that differs from
+	// the one it began with.
+	Progressed bool
+
+	// StateHash is the SHA-256 of the state in the body, in hex; empty when the
+	// body holds none. StateSize is its length in bytes, StateVersion the
+	// handler's own number for its format.
+	StateHash    string
+	StateSize    int64
+	StateVersion int
+
+	// Fraction (0 to 1) and Text are the handler's report for humans.
+	Fraction float64
+	Text     string
+
+	// CreatedAt, ClaimedAt and EndedAt are times of the writer's clock: of the
+	// first write, of the current claim, and of the final status.
+	CreatedAt, ClaimedAt, EndedAt time.Time
+
+	// Owner is the worker that wrote last.
+	Owner string
+
+	// Reason says why the job failed last, or why it is poison or cancelled.
+	Reason string
+
+	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
+	// ReadAt is the service's own clock when the record was read.
+	ETag       azcore.ETag
+	Size       int64
+	ModifiedAt time.Time
+	ReadAt     time.Time
+
+	// unknown holds metadata of newer versions' making, which survives a rewrite.
+	unknown map[string]string
+}
+
+// HasState reports whether the record's body holds a handler's state.
+func (r *Record) HasState() bool { return r.StateHash != "" && !(r.Status == Done) }
+
+// sameWork reports whether the record stands for the delivery's work.
+func (r *Record) sameWork(d Delivery) bool {
+	return matches(r.Kind, d.Kind) && matches(r.PayloadHash, d.PayloadHash)
+}
+
+func matches(recorded, delivered string) bool { return recorded == "" || recorded == delivered }

@@ -1,0 +1,203 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// Time-outs of one call, the SDK's retries included. A caller with less time
+// gives a context that ends sooner.
+const (
+	callTimeout     = 20 * time.Second
+	transferTimeout = time.Minute // for calls with a body
+)
+
+// ErrNotFound says that there is no record of that job.
+var ErrNotFound = errors.New("there is no record of this job")
+
+// Store holds the records of jobs, one blob each, named <hhh>/<job id>.
+type Store struct {
+	container *container.Client
+}
+
+// NewStore returns the records in that container.
+func NewStore(c *container.Client) *Store { return &Store{container: c} }
+
+// Look reads the record of a delivery's job and rules what the delivery may do.
+// The record is the zero value when there is none.
+func (s *Store) Look(ctx context.Context, d Delivery) (Record, Ruling, error) {
+	found, err := s.find(ctx, d.ID)
+	if err != nil {
+		return Record{}, 0, err
+	}
+	if found == nil {
+		return Record{}, Create, nil
+	}
+	return *found, OnDelivery(found, d, found.ReadAt), nil
+}
+
+// Read returns the record of a job, or an error that wraps [ErrNotFound].
+func (s *Store) Read(ctx context.Context, id string) (Record, error) {
+	found, err := s.find(ctx, id)
+	if err == nil && found == nil {
+		err = fmt.Errorf("read record of job %s: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return *found, nil
+}
+
+// Result returns the result of a job that is done.
+func (s *Store) Result(ctx context.Context, id string) ([]byte, error) {
+	r, err := s.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Status != Done {
+		return nil, fmt.Errorf("job %s has no result: it is %s", id, r.Status)
+	}
+	return s.body(ctx, r)
+}
+
+// List yields all records whose job id starts with prefix (all for ""), in no
+// useful order. It costs one call per 5,000 records of the container.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
+			Include: container.ListBlobsInclude{Metadata: true},
+		})
+		for pager.More() {
+			page, err := s.nextPage(ctx, pager.NextPage)
+			if err != nil {
+				yield(Record{}, fmt.Errorf("list records: %w", err))
+				return
+			}
+			for _, item := range page {
+				r := recordOf(item)
+				if strings.HasPrefix(r.ID, prefix) && !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *Store) nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) ([]*container.BlobItem, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	page, err := next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return page.Segment.BlobItems, nil
+}
+
+// recordOf reads a record from a listing. One that cannot be read keeps its id
+// and has version 0.
+func recordOf(item *container.BlobItem) Record {
+	_, id, _ := strings.Cut(*item.Name, "/")
+	r, _ := parse(id, item.Metadata)
+	if p := item.Properties; p != nil {
+		r.ETag = value(p.ETag)
+		r.Size = value(p.ContentLength)
+		r.ModifiedAt = value(p.LastModified)
+	}
+	return r
+}
+
+// find reads a record; nil without an error when there is none.
+func (s *Store) find(ctx context.Context, id string) (*Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := s.blob(id).GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read record of job %s: %w", id, err)
+	}
+	r, err := parse(id, reply.Metadata)
+	if err != nil && !errors.Is(err, errUnreadable) {
+		return nil, err
+	}
+	r.ETag = value(reply.ETag)
+	r.Size = value(reply.ContentLength)
+	r.ModifiedAt = value(reply.LastModified)
+	r.ReadAt = value(reply.Date)
+	return &r, nil
+}
+
+// body reads the record's body as it was when the record was read.
+func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	reply, err := s.blob(r.ID).DownloadStream(ctx, &blob.DownloadStreamOptions{AccessConditions: under(r.ETag)})
+	if err != nil {
+		return nil, fmt.Errorf("read body of job %s: %w", r.ID, err)
+	}
+	body := reply.NewRetryReader(ctx, nil)
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("read body of job %s: %w", r.ID, err)
+	}
+	return data, nil
+}
+
+// put writes a record under the ETag of the one that it replaces; an empty
+// ETag creates it. With a body nil the body that is there stays.
+func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body []byte) (azcore.ETag, error) {
+	if body == nil && etag != "" {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		reply, err := s.blob(r.ID).SetMetadata(ctx, r.metadata(), &blob.SetMetadataOptions{AccessConditions: under(etag)})
+		return value(reply.ETag), err
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	reply, err := s.blob(r.ID).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{
+		Metadata:         r.metadata(),
+		AccessConditions: under(etag),
+	})
+	return value(reply.ETag), err
+}
+
+func (s *Store) blob(id string) *blockblob.Client {
+	return s.container.NewBlockBlobClient(jobid.Path(id))
+}
+
+// under is the condition that the blob still has that ETag, or with an empty
+// one that there is no blob.
+func under(etag azcore.ETag) *blob.AccessConditions {
+	conditions := blob.ModifiedAccessConditions{IfMatch: &etag}
+	if etag == "" {
+		conditions = blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}
+	}
+	return &blob.AccessConditions{ModifiedAccessConditions: &conditions}
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

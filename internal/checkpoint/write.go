@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+)
+
+// Bounds of the repeats of one write.
+const (
+	maxRepeats    = 8
+	firstRepeat   = 100 * time.Millisecond
+	longestRepeat = 5 * time.Second
+)
+
+// ConflictError says that a record was not this claim's to write, and what it
+// shows instead. Ruling is Finish, PutBack, Mismatch, Unreadable or Fenced.
+// After it the claim writes nothing more.
+type ConflictError struct {
+	Ruling Ruling
+	Record Record
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("record of job %s is not this delivery's to write (%s): it is %s, generation %d, owner %q",
+		e.Record.ID, e.Ruling, e.Record.Status, e.Record.Generation, e.Record.Owner)
+}
+
+// change is one write in the making. It turns the record as it stands into the
+// one to be written and returns the new body, or nil to keep the one that is
+// there. It may be applied more than once, each time to the record as it then
+// stands.
+type change func(*Record) (body []byte)
+
+// doubt is a write of which it is not known whether it took effect.
+type doubt struct {
+	attempt Attempt
+	next    Record
+}
+
+// write makes one change to the record, whatever it takes: it settles an open
+// doubt first, and after a conflict or an unknown outcome lets one read decide.
+// It returns nil once the change has taken effect, a [*ConflictError] when the
+// record is not this claim's, and any other error when nothing can be known now;
+// the next write then settles it.
+func (c *Claim) write(ctx context.Context, ch change) error {
+	if _, err := c.settle(ctx); err != nil {
+		return err
+	}
+	for repeat := range maxRepeats {
+		if err := pause(ctx, repeat); err != nil {
+			return err
+		}
+		if c.record.Status.Final() {
+			return c.conflict(Finish, c.record) // an earlier write of ours ended the job
+		}
+		err := c.attempt(ctx, ch)
+		if err == nil {
+			return nil
+		}
+		if c.doubt == nil {
+			return fmt.Errorf("write record of job %s: %w", c.delivery.ID, err)
+		}
+		if effective, settleErr := c.settle(ctx); settleErr != nil {
+			return settleErr
+		} else if effective {
+			return nil
+		}
+	}
+	return fmt.Errorf("write record of job %s: gave up after %d repeats", c.delivery.ID, maxRepeats)
+}
+
+// attempt sends the change once. It opens a doubt unless the outcome is certain.
+func (c *Claim) attempt(ctx context.Context, ch change) error {
+	c.number++
+	next := c.record
+	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
+	body := ch(&next)
+	etag, err := c.store.put(ctx, &next, c.record.ETag, body)
+	if err == nil {
+		next.ETag = etag
+		c.record = next
+		return nil
+	}
+	if !refused(err) {
+		c.doubt = &doubt{next: next, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
+	}
+	return err
+}
+
+// settle ends an open doubt by one read. It reports whether the write in
+// question took effect; a read that fails leaves the doubt open.
+func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
+	if c.lost != nil {
+		return false, c.lost
+	}
+	if c.doubt == nil {
+		return false, nil
+	}
+	found, err := c.store.find(ctx, c.delivery.ID)
+	if err != nil {
+		return false, fmt.Errorf("settle write %d: %w", c.doubt.attempt.Write, err)
+	}
+	switch ruling := OnConflict(found, c.delivery, c.doubt.attempt); ruling {
+	case Effective:
+		c.doubt.next.ETag = found.ETag
+		c.record, c.doubt = c.doubt.next, nil
+		return true, nil
+	case Repeat:
+		c.record, c.doubt = *found, nil
+		return false, nil
+	case Create:
+		c.record, c.doubt = c.record.recreated(), nil
+		return false, nil
+	default:
+		return false, c.conflict(ruling, *found)
+	}
+}
+
+// conflict ends the claim: it writes nothing more.
+func (c *Claim) conflict(ruling Ruling, found Record) error {
+	c.lost = &ConflictError{Ruling: ruling, Record: found}
+	return c.lost
+}
+
+// recreated returns the record as it must be created when it is not there (any
+// more): its body, and with it the state, is gone.
+func (r Record) recreated() Record {
+	r.ETag, r.Size = "", 0
+	r.StateHash, r.StateSize, r.StateVersion = "", 0, 0
+	return r
+}
+
+// refused reports whether the service certainly did not make the write, for a
+// reason that no read and no repeat can mend: not a conflict, not a fault of
+// the service or of the way to it.
+func refused(err error) bool {
+	var response *azcore.ResponseError
+	if !errors.As(err, &response) {
+		return false
+	}
+	switch response.StatusCode {
+	case http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestTimeout:
+		return false
+	case http.StatusNotFound:
+		return !bloberror.HasCode(err, bloberror.BlobNotFound)
+	}
+	return response.StatusCode < http.StatusInternalServerError
+}
+
+// pause waits before a repeat: not before the first, briefly before the second,
+// twice as long before each further one.
+func pause(ctx context.Context, repeat int) error {
+	if repeat == 0 {
+		return nil
+	}
+	timer := time.NewTimer(min(firstRepeat<<(repeat-1), longestRepeat))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

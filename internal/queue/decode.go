@@ -1,0 +1,151 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// ErrForeign says that a text is not an envelope: somebody else's message.
+var ErrForeign = errors.New("message is not a spotworker envelope")
+
+// InvalidError says that a message is an envelope and why it cannot be used.
+type InvalidError struct {
+	ID     string // the job's id when it could be read, or empty
+	Reason string
+}
+
+func (e *InvalidError) Error() string { return e.Reason }
+
+// Decode reads a message's text. Base64 that yields a JSON object with the
+// field v is an envelope, and so is plain text that is such an object; the
+// error for anything else is [ErrForeign]. An envelope that cannot be used
+// gives an [*InvalidError]: it is never guessed at.
+func Decode(text string) (Envelope, error) {
+	fields, ok := envelopeFields(text)
+	if !ok {
+		return Envelope{}, ErrForeign
+	}
+	id := readableID(fields)
+	invalid := func(format string, args ...any) (Envelope, error) {
+		return Envelope{}, &InvalidError{ID: id, Reason: fmt.Sprintf(format, args...)}
+	}
+	if v := string(fields["v"]); v != strconv.Itoa(Version) {
+		return invalid("envelope has version %.20s; this worker reads version %d", v, Version)
+	}
+	if _, ok := fields["poisoned_at"]; ok {
+		return invalid("message is a poison message; it must be replayed, not processed")
+	}
+	e, err := decodeFields(fields)
+	if err != nil {
+		return invalid("envelope cannot be read: %v", err)
+	}
+	if err := jobid.Validate(e.ID); err != nil {
+		return invalid("%v", err)
+	}
+	if err := jobid.ValidateKind(e.Kind); err != nil {
+		return invalid("%v", err)
+	}
+	return e, nil
+}
+
+// Foreign returns the envelope for somebody else's message: a job of the given
+// kind whose id is the message's, whose payload is the text as it was delivered.
+func Foreign(text, messageID, kind string, inserted time.Time) Envelope {
+	return Envelope{ID: messageID, Kind: kind, Payload: BytesPayload([]byte(text)), EnqueuedAt: inserted}
+}
+
+// envelopeFields returns the fields of a JSON object that has v. Reading them
+// by exact name first keeps encoding/json from matching names without case.
+func envelopeFields(text string) (map[string]json.RawMessage, bool) {
+	raw := []byte(text)
+	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
+		raw = decoded
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
+		return nil, false
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, false
+	}
+	_, ok := fields["v"]
+	return fields, ok
+}
+
+// readableID returns the id for a poison message, if it is one at all.
+func readableID(fields map[string]json.RawMessage) string {
+	var id string
+	if json.Unmarshal(fields["id"], &id) != nil || jobid.Validate(id) != nil {
+		return ""
+	}
+	return id
+}
+
+func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
+	var w envelopeJSON
+	known := map[string]any{
+		"id": &w.ID, "kind": &w.Kind,
+		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
+		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline, "trace": &w.Trace,
+		"resume": &w.Resume, "put_back_since": &w.PutBackSince,
+	}
+	unknown := map[string]json.RawMessage{}
+	for name, raw := range fields {
+		target, ok := known[name]
+		switch {
+		case ok:
+			if err := json.Unmarshal(raw, target); err != nil {
+				return Envelope{}, fmt.Errorf("field %s: %w", name, err)
+			}
+		case name != "v" && name != "payload":
+			unknown[name] = raw
+		}
+	}
+	payload, err := decodePayload(fields["payload"], w.PayloadBase64, w.PayloadRef)
+	if err != nil {
+		return Envelope{}, err
+	}
+	return Envelope{
+		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, Resume: w.Resume,
+		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline),
+		PutBackSince: timeOrZero(w.PutBackSince), unknown: unknown,
+	}, nil
+}
+
+func decodePayload(raw json.RawMessage, encoded *[]byte, ref *Ref) (Payload, error) {
+	given := 0
+	for _, present := range []bool{raw != nil, encoded != nil, ref != nil} {
+		if present {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return Payload{}, errors.New("more than one of payload, payload_base64 and payload_ref is given")
+	case raw != nil:
+		return JSONPayload(raw)
+	case encoded != nil:
+		return BytesPayload(*encoded), nil
+	case ref != nil:
+		return Payload{ref: ref}, ref.validate()
+	}
+	return Payload{}, nil
+}
+
+func (r *Ref) validate() error {
+	if sum, err := hex.DecodeString(r.SHA256); err != nil || len(sum) != 32 || hex.EncodeToString(sum) != r.SHA256 {
+		return errors.New("field payload_ref: sha256 must be 64 lower-case hex digits")
+	}
+	if r.Size < 0 {
+		return errors.New("field payload_ref: size must not be negative")
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// Version is the envelope version that this package writes and reads.
+const Version = 1
+
+// Limits of a message, in bytes.
+const (
+	// MaxText is the service's limit on a message's text.
+	MaxText = 64 << 10
+
+	// maxJSON is what fits into MaxText as base64.
+	maxJSON = MaxText / 4 * 3
+
+	// putBackRoom is kept free by Encode, so that an envelope can still take
+	// put_back_since and resume when it must be rewritten.
+	putBackRoom = 128
+)
+
+// Envelope is what a message says about its job. docs/FORMATS.md has its JSON.
+type Envelope struct {
+	// ID is the job's id and its idempotency key.
+	ID string
+
+	// Kind names the handler.
+	Kind string
+
+	// Payload is the job's input.
+	Payload Payload
+
+	// EnqueuedAt is the producer's time of the first put.
+	EnqueuedAt time.Time
+
+	// Deadline is handed to the handler; zero for none.
+	Deadline time.Time
+
+	// Trace is a W3C traceparent, or empty.
+	Trace string
+
+	// Resume says that the job has a record already (it was moved here or
+	// replayed), so that even a first delivery must read it.
+	Resume bool
+
+	// PutBackSince is when this message was put back for the first time, by the
+	// service's clock; zero when it never was.
+	PutBackSince time.Time
+
+	// unknown holds fields of newer versions' making, which survive a rewrite.
+	unknown map[string]json.RawMessage
+}
+
+// envelopeJSON is the wire form. Pointers and omitempty tell absent from empty.
+type envelopeJSON struct {
+	V             int             `json:"v"`
+	ID            string          `json:"id"`
+	Kind          string          `json:"kind"`
+	Payload       json.RawMessage `json:"payload,omitempty"`
+	PayloadBase64 *[]byte         `json:"payload_base64,omitempty"`
+	PayloadRef    *Ref            `json:"payload_ref,omitempty"`
+	EnqueuedAt    *time.Time      `json:"enqueued_at,omitempty"`
+	Deadline      *time.Time      `json:"deadline,omitempty"`
+	Trace         string          `json:"trace,omitempty"`
+	Resume        bool            `json:"resume,omitempty"`
+	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
+}
+
+// TooLargeError says that an envelope does not fit into a message. Its payload
+// belongs in a blob: see [Payloads.Offload].
+type TooLargeError struct {
+	Size, Limit int // bytes of JSON
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("message has %d bytes before base64; at most %d fit", e.Size, e.Limit)
+}
+
+// Encode returns the envelope as a message text: base64 of its JSON. The error
+// is a [*TooLargeError] when it does not fit with room for a later put-back.
+func (e Envelope) Encode() (string, error) {
+	return e.encode(maxJSON - putBackRoom)
+}
+
+func (e Envelope) encode(limit int) (string, error) {
+	raw, err := marshal(e.wire())
+	if err != nil {
+		return "", fmt.Errorf("encode message of job %s: %w", e.ID, err)
+	}
+	if len(e.unknown) > 0 {
+		if raw, err = mergeUnknown(raw, e.unknown); err != nil {
+			return "", fmt.Errorf("encode message of job %s: %w", e.ID, err)
+		}
+	}
+	if len(raw) > limit {
+		return "", &TooLargeError{Size: len(raw), Limit: limit}
+	}
+	return base64.StdEncoding.EncodeToString(raw), nil
+}
+
+func (e Envelope) wire() envelopeJSON {
+	w := envelopeJSON{
+		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, Resume: e.Resume,
+		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
+		PutBackSince: timeOrNil(e.PutBackSince),
+	}
+	switch {
+	case e.Payload.ref != nil:
+		w.PayloadRef = e.Payload.ref
+	case e.Payload.isJSON:
+		w.Payload = e.Payload.data
+	case len(e.Payload.data) > 0:
+		w.PayloadBase64 = &e.Payload.data
+	}
+	return w
+}
+
+// mergeUnknown adds fields that this version does not know. Known ones win.
+func mergeUnknown(raw []byte, unknown map[string]json.RawMessage) ([]byte, error) {
+	all := maps.Clone(unknown)
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	return marshal(all)
+}
+
+// marshal is json.Marshal that leaves <, > and & as they are, so that a JSON
+// payload has the same bytes, and the same hash, on both ends.
+func marshal(v any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func timeOrZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

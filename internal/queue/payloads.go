@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// MaxPayload is the largest payload of a job, in bytes. A worker holds it in
+// memory; larger input belongs in a blob that the payload names.
+const MaxPayload = 64 << 20
+
+// transferTimeout bounds the transfer of one payload.
+const transferTimeout = 2 * time.Minute
+
+// ErrPayload says that a payload in a blob is missing or is not what its
+// message says. No further attempt can mend it.
+var ErrPayload = errors.New("payload cannot be used")
+
+// Payloads keeps payloads that are too large for a message, in blobs named
+// <hhh>/<job id>/<sha256>.
+type Payloads struct {
+	container *container.Client
+}
+
+// NewPayloads returns the payloads in that container.
+func NewPayloads(c *container.Client) *Payloads { return &Payloads{container: c} }
+
+// Offload stores the envelope's payload in a blob and returns an envelope that
+// refers to it. Storing the same payload for the same job again changes
+// nothing: the blob's name is its content.
+func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
+	data, inline := e.Payload.Inline()
+	if !inline {
+		return Envelope{}, fmt.Errorf("message of job %s does not fit although its payload is in a blob", e.ID)
+	}
+	if len(data) > MaxPayload {
+		return Envelope{}, fmt.Errorf("payload of job %s has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", e.ID, len(data), MaxPayload)
+	}
+	ref := &Ref{SHA256: e.Payload.Hash(), Size: int64(len(data))}
+	if err := p.put(ctx, blobName(e.ID, ref), data); err != nil {
+		return Envelope{}, fmt.Errorf("store payload of job %s: %w", e.ID, err)
+	}
+	e.Payload = Payload{ref: ref}
+	return e, nil
+}
+
+// put creates a blob whose name tells its content, so an existing one is right.
+func (p *Payloads) put(ctx context.Context, name string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	_, err := p.container.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(data)), &blockblob.UploadOptions{
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}},
+	})
+	if bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.ConditionNotMet) {
+		return nil
+	}
+	return err
+}
+
+// Load returns the envelope's payload, from the message or from its blob. The
+// error wraps [ErrPayload] when the blob is missing or differs from what the
+// message says.
+func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
+	data, inline := e.Payload.Inline()
+	if inline {
+		return data, nil
+	}
+	ref := e.Payload.Ref()
+	if ref.Size > MaxPayload {
+		return nil, fmt.Errorf("%w: it has %d bytes; at most %d are allowed", ErrPayload, ref.Size, MaxPayload)
+	}
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	data, err := p.get(ctx, blobName(e.ID, ref), ref.Size)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return nil, fmt.Errorf("%w: its blob %s is missing", ErrPayload, blobName(e.ID, ref))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load payload of job %s: %w", e.ID, err)
+	}
+	if int64(len(data)) != ref.Size || hashOf(data) != ref.SHA256 {
+		return nil, fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
+	}
+	return data, nil
+}
+
+// get reads a blob, at most one byte more than it should have.
+func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, error) {
+	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	body := reply.NewRetryReader(ctx, nil)
+	defer func() { _ = body.Close() }()
+	return io.ReadAll(io.LimitReader(body, size+1))
+}
+
+// Discard deletes the envelope's payload blob, if it has one.
+func (p *Payloads) Discard(ctx context.Context, e Envelope) error {
+	ref := e.Payload.Ref()
+	if ref == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := p.container.NewBlobClient(blobName(e.ID, ref)).Delete(ctx, nil)
+	if err != nil && !bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return fmt.Errorf("delete payload of job %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+func blobName(id string, ref *Ref) string { return jobid.Path(id) + "/" + ref.SHA256 }

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// maxReason cuts the reason of a poison message, in bytes.
+const maxReason = 2 << 10
+
+// Poison is a message that was taken out of the way, with the reason. It is an
+// envelope of its own kind on the poison queue; docs/FORMATS.md has its JSON.
+type Poison struct {
+	V          int       `json:"v"`
+	ID         string    `json:"id,omitempty"`   // the job's id, if it is known
+	Kind       string    `json:"kind,omitempty"` // the job's kind, if it is known
+	Reason     string    `json:"reason"`
+	PoisonedAt time.Time `json:"poisoned_at"`
+	Worker     string    `json:"worker"`
+	Origin     string    `json:"origin"`     // the queue it came from
+	MessageID  string    `json:"message_id"` // the original message's id
+
+	// Body is the original message's text. One that does not fit is kept in
+	// the payload container instead, under the name BodyBlob.
+	Body     string `json:"body,omitempty"`
+	BodyBlob string `json:"body_blob,omitempty"`
+}
+
+// PutPoison puts p on q, the poison queue. The original message must be
+// deleted only afterwards; doing both again after a crash makes a second
+// poison message, which is harmless.
+func (q *Queue) PutPoison(ctx context.Context, p Poison, payloads *Payloads) error {
+	p.V = Version
+	p.Reason = cut(p.Reason, maxReason)
+	text, err := p.encode()
+	var tooLarge *TooLargeError
+	if errors.As(err, &tooLarge) {
+		name := "poison/" + p.MessageID
+		if err := payloads.put(ctx, name, []byte(p.Body)); err != nil {
+			return fmt.Errorf("store body of poison message %s: %w", p.MessageID, err)
+		}
+		p.Body, p.BodyBlob = "", name
+		text, err = p.encode()
+	}
+	if err != nil {
+		return err
+	}
+	return q.putText(ctx, text, 0)
+}
+
+func (p Poison) encode() (string, error) {
+	raw, err := marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode poison message: %w", err)
+	}
+	if len(raw) > maxJSON {
+		return "", &TooLargeError{Size: len(raw), Limit: maxJSON}
+	}
+	return base64.StdEncoding.EncodeToString(raw), nil
+}
+
+// DecodePoison reads a poison message's text.
+func DecodePoison(text string) (Poison, error) {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return Poison{}, fmt.Errorf("poison message is not base64: %w", err)
+	}
+	var p Poison
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return Poison{}, fmt.Errorf("poison message is not JSON: %w", err)
+	}
+	if p.V != Version || p.PoisonedAt.IsZero() {
+		return Poison{}, fmt.Errorf("message is not a poison message of version %d", Version)
+	}
+	return p, nil
+}
+
+// cut shortens s to at most limit bytes of valid UTF-8.
+func cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	s = s[:limit-len("…")]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}

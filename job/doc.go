@@ -1,0 +1,38 @@
+// Package job is the contract between spotworker and the code that does the
+// work of a job.
+//
+// A [Handler] gets a context and a [Job]. It works, tells the worker from time
+// to time how far it is with [Job.Report], and returns a result or an error.
+// Between two reports it may be stopped at any moment: the VM is evicted, the
+// worker is updated, the machine dies. Another worker then calls the handler
+// again, with the state that was recorded last in [Job.Saved]. A handler is
+// interruptible when it can go on from any state it ever reported.
+//
+//	func sum(ctx context.Context, j *job.Job) ([]byte, error) {
+//		cursor := 0
+//		if state, _, ok := j.Saved(); ok {
+//			cursor = decode(state)
+//		}
+//		for ; cursor < end; cursor++ {
+//			if err := ctx.Err(); err != nil {
+//				return nil, err // stopped: everything reported is kept
+//			}
+//			work(cursor)
+//			j.Report(job.Progress{State: encode(cursor + 1), Fraction: float64(cursor+1) / end})
+//		}
+//		return []byte("done"), nil
+//	}
+//
+// # What counts as what
+//
+//   - A nil error commits the result, exactly once per job id.
+//   - An error marked with [Permanent] ends the job in the poison queue.
+//   - Any other error is a failure. The job is tried again, later each time;
+//     five failures in a row without progress end it in the poison queue.
+//   - Once the context is cancelled, any error is an interruption. It costs the
+//     job nothing. [StopOf] tells why, and by when the handler must be gone.
+//
+// Execution is at least once: a handler whose worker dies runs again from the
+// recorded state. The commit of the result is exactly once. For a side effect
+// outside (a payment, a mail, a row) use [Job.Key] as its idempotency key.
+package job

@@ -1,0 +1,71 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reason says why a handler was stopped.
+type Reason string
+
+// The reasons for which a handler's context is cancelled.
+const (
+	Evicted  Reason = "evicted"    // the platform announced the end of this VM
+	Shutdown Reason = "shutdown"   // the worker was told to end (SIGTERM)
+	Lost     Reason = "lease lost" // the job's message went to another worker
+	Fenced   Reason = "fenced"     // the job's record belongs to another worker
+)
+
+// Stop is the cause of a handler's cancelled context: why it was stopped, and
+// when it must be gone.
+type Stop struct {
+	Reason Reason
+
+	// Deadline is when the handler is abandoned if it has not returned.
+	Deadline time.Time
+
+	// Err holds what led to the stop, for instance the notice of an eviction.
+	Err error
+}
+
+// Error says why the handler was stopped.
+func (s *Stop) Error() string {
+	if s.Err == nil {
+		return "stopped: " + string(s.Reason)
+	}
+	return fmt.Sprintf("stopped: %s: %v", s.Reason, s.Err)
+}
+
+// Unwrap returns what led to the stop.
+func (s *Stop) Unwrap() error { return s.Err }
+
+// StopOf returns why ctx was stopped, or nil while it is not.
+func StopOf(ctx context.Context) *Stop {
+	var stop *Stop
+	if errors.As(context.Cause(ctx), &stop) {
+		return stop
+	}
+	return nil
+}
+
+// Permanent marks err as one that no further attempt can mend. The job ends in
+// the poison queue with err as its reason. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+// IsPermanent reports whether err or an error it wraps was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanent
+	return errors.As(err, &p)
+}
+
+type permanent struct{ err error }
+
+func (p *permanent) Error() string { return p.err.Error() }
+func (p *permanent) Unwrap() error { return p.err }
