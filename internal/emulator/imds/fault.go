@@ -1,0 +1,62 @@
+package imds
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Fault says what goes wrong with a request. The zero value is nothing. Fields
+// can be combined; they take effect in the order given.
+type Fault struct {
+	// Hang leaves the request without an answer until the client gives up.
+	Hang bool
+
+	// Delay is the time before the service looks at the request: a slow
+	// service, whose answer is up to date when it comes.
+	Delay time.Duration
+
+	// Cut closes the connection without an answer.
+	Cut bool
+
+	// Status answers with that status in place of the real answer, which has no
+	// effect: a StartRequest is not obeyed.
+	Status int
+
+	// Body is the body to answer with, likewise in place of the real answer,
+	// with Status or 200. Default: an error body if Status is given.
+	Body []byte
+
+	// Hold is the time between the making of the answer and its arrival: a slow
+	// network, whose answer, with its Date, is out of date when it comes.
+	Hold time.Duration
+}
+
+// strike does what happens before the service looks at the request. It does not
+// return if the request gets no answer.
+func (f Fault) strike(ctx context.Context) {
+	if f.Hang {
+		<-ctx.Done()
+		panic(http.ErrAbortHandler)
+	}
+	wait(ctx, f.Delay)
+	if f.Cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// distort returns the answer of the fault, or else that of the service.
+func (f Fault) distort(answer func() reply) reply {
+	switch {
+	case f.Body != nil:
+		status := f.Status
+		if status == 0 {
+			status = http.StatusOK
+		}
+		return reply{status: status, contentType: contentJSON, body: f.Body}
+	case f.Status != 0:
+		return *refuse(f.Status, "injected fault")
+	default:
+		return answer()
+	}
+}

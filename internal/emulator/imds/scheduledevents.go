@@ -1,0 +1,83 @@
+package imds
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// scheduledEvents answers the endpoint of that name.
+func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
+	if c.Method != http.MethodGet && c.Method != http.MethodPost {
+		return *methodNotAllowed("GET, POST")
+	}
+	if bad := c.checkVersion(eventsVersions); bad != nil {
+		return *bad
+	}
+	g.awaitEnabled(ctx)
+	if c.Method == http.MethodPost {
+		return g.startRequests(c.body)
+	}
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	doc, ids := g.group.document(c.Version, time.Now())
+	r := jsonReply(http.StatusOK, doc)
+	r.shows = ids
+	return r
+}
+
+// startRequests obeys {"StartRequests":[{"EventId":"…"}]}: each event becomes
+// Started for all its Resources, not just for the VM that asked. An event that
+// has started already is fine. If any id is not one of an event that this VM
+// sees, or the body is malformed, the answer is 400 and nothing starts.
+func (g *Guest) startRequests(body []byte) reply {
+	var approval struct {
+		StartRequests []struct{ EventID string }
+	}
+	if len(body) > maxBody || json.Unmarshal(body, &approval) != nil || len(approval.StartRequests) == 0 {
+		return *refuse(http.StatusBadRequest, "the body is no list of StartRequests")
+	}
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	var events []*listed
+	for _, request := range approval.StartRequests {
+		e := g.visible(request.EventID)
+		if e == nil {
+			return *refuse(http.StatusBadRequest, "EventId is not that of a scheduled event")
+		}
+		events = append(events, e)
+	}
+	for _, e := range events {
+		e.start(time.Now())
+	}
+	return reply{status: http.StatusOK}
+}
+
+// visible returns the event if this VM sees it.
+func (g *Guest) visible(id string) *listed {
+	e := g.server.event(id)
+	if e == nil {
+		return nil
+	}
+	for _, group := range e.groups {
+		if group == g.group {
+			return e
+		}
+	}
+	return nil
+}
+
+// awaitEnabled waits until scheduled events are switched on, which the first
+// request for them begins.
+func (g *Guest) awaitEnabled(ctx context.Context) {
+	g.server.mu.Lock()
+	now := time.Now()
+	if !g.group.asked {
+		g.group.asked = true
+		g.group.enabledAt = now.Add(g.server.options.FirstCallDelay)
+	}
+	left := g.group.enabledAt.Sub(now)
+	g.server.mu.Unlock()
+	wait(ctx, left)
+}

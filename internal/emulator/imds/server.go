@@ -1,0 +1,144 @@
+package imds
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options are the limits of an emulated service. The zero value has those of
+// the real one, but for the delay of the first call.
+type Options struct {
+	// RequestsPerSecond is how many requests a VM may send in any one second
+	// before it gets 429. Default: 5. Negative: no limit.
+	RequestsPerSecond int
+
+	// FirstCallDelay is how long scheduled events take to be switched on for a
+	// scale set, from the first call of any of its VMs; calls until then wait.
+	// On Azure up to two minutes. Default: none.
+	FirstCallDelay time.Duration
+}
+
+// Server is an emulated metadata service. Its methods may be called at any
+// time, also while it serves. It starts no goroutines and needs no closing:
+// what happens by the clock, happens when somebody looks.
+type Server struct {
+	options Options
+
+	mu        sync.Mutex
+	guests    map[string]*Guest // by key of the name; removed VMs stay, for their counters
+	groups    map[string]*group
+	events    map[string]*listed // by upper-case id
+	onRequest func(Request) Fault
+}
+
+// group is the set of VMs that see one document.
+type group struct {
+	incarnation int
+	events      []*listed // in the order of listing
+	asked       bool
+	enabledAt   time.Time // once asked
+}
+
+// listed is an event that is in the documents of its groups.
+type listed struct {
+	Event
+	groups []*group
+}
+
+// New returns a server without VMs.
+func New(options Options) *Server {
+	options.RequestsPerSecond = cmp.Or(options.RequestsPerSecond, 5)
+	return &Server{
+		options: options,
+		guests:  map[string]*Guest{},
+		groups:  map[string]*group{},
+		events:  map[string]*listed{},
+	}
+}
+
+// AddVM adds a VM, or replaces the description of the one with that name, and
+// returns its side of the service. Events that name it already are shown to it.
+// It panics if the name is empty or has a slash, which no VM's name has.
+func (s *Server) AddVM(vm VM) *Guest {
+	if vm.Name == "" || strings.Contains(vm.Name, "/") {
+		panic("imds: AddVM wants a name without slashes, not " + vm.Name)
+	}
+	vm = vm.withDefaults()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.guest(vm.Name)
+	g.name, g.vm, g.group, g.present = vm.Name, vm, s.group(groupOf(vm)), true
+	for _, e := range slices.SortedFunc(maps.Values(s.events), byScheduledAt) {
+		if e.names(vm.Name) {
+			e.listIn(g.group)
+		}
+	}
+	return g
+}
+
+// RemoveVM takes a VM away. Its requests fail from now on; its counters can
+// still be read. Events that name it stay until they are completed.
+func (s *Server) RemoveVM(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guest(name).present = false
+}
+
+// VM returns the side of the service that the named VM sees. While there is no
+// such VM its requests fail.
+func (s *Server) VM(name string) *Guest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guest(name)
+}
+
+// OnRequest installs a function that is asked, for every request within the
+// rate limit, what is to go wrong with it; the zero [Fault] is nothing. It is
+// called from the goroutine of the request and may call the server. Nil removes
+// it.
+func (s *Server) OnRequest(f func(Request) Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onRequest = f
+}
+
+// guest returns the guest of that name, a new absent one if there is none.
+// The caller holds s.mu, here and below.
+func (s *Server) guest(name string) *Guest {
+	g := s.guests[key(name)]
+	if g == nil {
+		g = &Guest{server: s, name: name, served: map[string]time.Time{}}
+		s.guests[key(name)] = g
+	}
+	return g
+}
+
+func (s *Server) group(name string) *group {
+	g := s.groups[name]
+	if g == nil {
+		g = &group{incarnation: 1}
+		s.groups[name] = g
+	}
+	return g
+}
+
+// names reports whether the event is about the VM.
+func (e *listed) names(vm string) bool {
+	return slices.ContainsFunc(e.Resources, func(r string) bool { return strings.EqualFold(r, vm) })
+}
+
+func byScheduledAt(a, b *listed) int { return a.ScheduledAt.Compare(b.ScheduledAt) }
+
+// listIn puts the event into the document of g, once.
+func (e *listed) listIn(g *group) {
+	if slices.Contains(e.groups, g) {
+		return
+	}
+	e.groups = append(e.groups, g)
+	g.events = append(g.events, e)
+	g.incarnation++
+}

@@ -1,0 +1,136 @@
+package imds
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// VM describes a virtual machine. Only Name is required.
+type VM struct {
+	// Name is the name in events and metadata. In a Uniform scale set it is
+	// <scale set>_<number>, in a Flexible one <scale set>_<8 characters>.
+	Name string
+
+	// VMID is the VM's GUID. Default: a new one.
+	VMID string
+
+	// ScaleSet is the scale set's name, empty for a single VM. VMs of one
+	// scale set see each other's events.
+	ScaleSet string
+
+	// Location is the region. Default: westeurope.
+	Location string
+
+	// Zone is the availability zone. Default: none.
+	Zone string
+
+	// Priority is Spot, SpotPlus, Low or Regular. Default: Spot.
+	Priority string
+
+	// EvictionPolicy is Delete or Deallocate. Default: Delete, or none for a
+	// Regular VM.
+	EvictionPolicy string
+
+	// Size is the VM size. Default: Standard_D2as_v5.
+	Size string
+
+	// ResourceGroup and Subscription make up the resource id. Defaults: rg, and
+	// a GUID of zeros.
+	ResourceGroup string
+	Subscription  string
+
+	// Tags are the tags of the VM resource.
+	Tags map[string]string
+
+	// UserData is base64 text.
+	UserData string
+}
+
+func (vm VM) withDefaults() VM {
+	vm.VMID = cmp.Or(vm.VMID, uuid.NewString())
+	vm.Location = cmp.Or(vm.Location, "westeurope")
+	vm.Priority = cmp.Or(vm.Priority, "Spot")
+	if vm.evictable() {
+		vm.EvictionPolicy = cmp.Or(vm.EvictionPolicy, "Delete")
+	}
+	vm.Size = cmp.Or(vm.Size, "Standard_D2as_v5")
+	vm.ResourceGroup = cmp.Or(vm.ResourceGroup, "rg")
+	vm.Subscription = cmp.Or(vm.Subscription, uuid.Nil.String())
+	return vm
+}
+
+func (vm VM) evictable() bool { return !strings.EqualFold(vm.Priority, "Regular") }
+
+// key is how names are compared: without case, as Azure does.
+func key(name string) string { return strings.ToLower(name) }
+
+// groupOf names the set of VMs that share a document. The prefixes keep a scale
+// set apart from a single VM of the same name.
+func groupOf(vm VM) string {
+	if vm.ScaleSet != "" {
+		return "set:" + key(vm.ScaleSet)
+	}
+	return "vm:" + key(vm.Name)
+}
+
+// resourceID is that of a Uniform instance if the name ends in a number, as
+// only those are children of their scale set.
+func (vm VM) resourceID() string {
+	base := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute",
+		vm.Subscription, vm.ResourceGroup)
+	if number, ok := vm.uniformNumber(); ok {
+		return fmt.Sprintf("%s/virtualMachineScaleSets/%s/virtualMachines/%s", base, vm.ScaleSet, number)
+	}
+	return base + "/virtualMachines/" + vm.Name
+}
+
+// uniformNumber returns the instance number of a VM in a Uniform scale set. A
+// Flexible name ends in 8 characters; numbers that long do not occur.
+func (vm VM) uniformNumber() (string, bool) {
+	prefix := vm.ScaleSet + "_"
+	if vm.ScaleSet == "" || len(vm.Name) <= len(prefix) || !strings.EqualFold(vm.Name[:len(prefix)], prefix) {
+		return "", false
+	}
+	number := vm.Name[len(prefix):]
+	return number, len(number) < 8 && strings.Trim(number, "0123456789") == ""
+}
+
+// compute is the document of /metadata/instance/compute: every primitive is a
+// string, and what does not apply is an empty one. The fields are those that
+// say something about an emulated VM.
+func (vm VM) compute() map[string]any {
+	tags := make([]any, 0, len(vm.Tags))
+	var flat []string
+	for _, name := range slices.Sorted(maps.Keys(vm.Tags)) {
+		tags = append(tags, map[string]any{"name": name, "value": vm.Tags[name]})
+		flat = append(flat, name+":"+vm.Tags[name])
+	}
+	return map[string]any{
+		"azEnvironment":        "AzurePublicCloud",
+		"evictionPolicy":       vm.EvictionPolicy,
+		"licenseType":          "",
+		"location":             vm.Location,
+		"name":                 vm.Name,
+		"osType":               "Linux",
+		"placementGroupId":     "",
+		"platformFaultDomain":  "0",
+		"platformUpdateDomain": "0",
+		"priority":             vm.Priority,
+		"provider":             "Microsoft.Compute",
+		"resourceGroupName":    vm.ResourceGroup,
+		"resourceId":           vm.resourceID(),
+		"subscriptionId":       vm.Subscription,
+		"tags":                 strings.Join(flat, ";"),
+		"tagsList":             tags,
+		"userData":             vm.UserData,
+		"vmId":                 vm.VMID,
+		"vmScaleSetName":       vm.ScaleSet,
+		"vmSize":               vm.Size,
+		"zone":                 vm.Zone,
+	}
+}
