@@ -1,0 +1,197 @@
+package architecture
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const testModule = "example.org/m"
+
+// tree returns a module with the given files: path, then content.
+func tree(pathsAndTexts ...string) fstest.MapFS {
+	fsys := fstest.MapFS{"go.mod": {Data: []byte("module " + testModule + "\n\ngo 1.26\n")}}
+	for i := 0; i < len(pathsAndTexts); i += 2 {
+		fsys[pathsAndTexts[i]] = &fstest.MapFile{Data: []byte(pathsAndTexts[i+1])}
+	}
+	return fsys
+}
+
+// importing returns a file with one import, on line 3.
+func importing(imported string) string {
+	return "package p\n\nimport _ \"" + imported + "\"\n"
+}
+
+const azidentityPath = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+// breaches are small files that break a rule each.
+var breaches = []struct {
+	rule string
+	path string
+	text string
+	line int
+}{
+	{"job stands alone", "job/job.go", importing(testModule + "/internal/jobid"), 3},
+	{"job stands alone", "job/jobtest/evict.go", importing("github.com/Azure/azure-sdk-for-go/sdk/azcore"), 3},
+	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
+	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
+	{"preempt imports no sibling", "internal/preempt/watcher.go", importing(testModule + "/internal/lifecycle"), 3},
+	{"queue imports no sibling", "internal/queue/lease.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},
+	{"checkpoint imports no sibling", "internal/checkpoint/store.go", importing(testModule + "/internal/queue"), 3},
+	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
+	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
+	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
+	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},
+	{"worker imports only what it joins", "internal/worker/run.go", "//go:build integration\n\n" + importing(testModule+"/internal/fleet"), 5},
+	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
+	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},
+	{"connecting is the outside's business", "internal/fleet/list.go", importing(testModule + "/internal/azure"), 3},
+	{"credentials come from one place", "cmd/worker/main.go", importing(azidentityPath), 3},
+	{"credentials come from one place", "cmd/worker/main_test.go", importing(azidentityPath + "/cache"), 3},
+	{"emulators stay in the lab", "cmd/worker/main.go", importing(testModule + "/internal/emulator/storage"), 3},
+	{"emulators stay in the lab", "spotworker.go", importing(testModule + "/internal/emulator/imds"), 3},
+	{"emulators share no code with what they test", "internal/emulator/imds/server.go", importing(testModule + "/internal/preempt"), 3},
+	{"the lab is used by its command", "cmd/producer/main.go", importing(testModule + "/internal/lab"), 3},
+	{"test helpers stay in tests", "internal/fleet/list.go", importing("testing"), 3},
+	{"test helpers stay in tests", "internal/fleet/list.go", importing(testModule + "/internal/testguard"), 3},
+	{nameRule.name, "internal/queue/util/text.go", "package text\n", 1},
+	{nameRule.name, "internal/queue/text.go", "package helpers\n", 1},
+	{nameRule.name, "internal/types/text_test.go", "package types_test\n", 1},
+	{literalRule.name, "internal/azure/token.go", "package azure\n\nconst host = \"http://169.254.169.254/metadata\"\n", 3},
+	{literalRule.name, "cmd/lab/main.go", "package main\n\nvar host = \"169.254.\\x3169.254\" + `\n169.254.169.254`\n", 3},
+}
+
+// TestEveryBreachIsFound: each file above breaks its rule, on its line. Some
+// break another one as well.
+func TestEveryBreachIsFound(t *testing.T) {
+	for _, b := range breaches {
+		t.Run(b.rule+"/"+b.path, func(t *testing.T) {
+			files, err := readModule(tree(b.path, b.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := check(files)
+			if len(found) == 0 {
+				t.Fatalf("check found nothing in\n%s", b.text)
+			}
+			for _, v := range found {
+				if v.rule != b.rule {
+					continue
+				}
+				if v.path != b.path || v.line != b.line {
+					t.Errorf("found at %s:%d, want %s:%d", v.path, v.line, b.path, b.line)
+				}
+				return
+			}
+			t.Errorf("check found %v, want a breach of %q", found, b.rule)
+		})
+	}
+}
+
+func TestEveryRuleHasABreach(t *testing.T) {
+	broken := map[string]bool{}
+	for _, b := range breaches {
+		broken[b.rule] = true
+	}
+	names := []string{nameRule.name, literalRule.name}
+	for _, rule := range importRules {
+		names = append(names, rule.name)
+	}
+	for _, name := range names {
+		if !broken[name] {
+			t.Errorf("no example breaks rule %q", name)
+		}
+		delete(broken, name)
+	}
+	for name := range broken {
+		t.Errorf("examples break rule %q, which does not exist", name)
+	}
+}
+
+// TestWhatIsAllowed has the neighbours of the breaches: what looks like one
+// and is right.
+func TestWhatIsAllowed(t *testing.T) {
+	for _, c := range []struct{ path, text string }{
+		{"job/jobtest/evict.go", importing(testModule + "/job")},
+		{"job/jobtest/evict.go", importing("testing")},
+		{"job/job.go", importing("context")},
+		{"internal/queue/claim.go", importing("github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2")},
+		{"internal/queue/claim.go", importing(testModule + "/internal/jobid")},
+		{"internal/queue/claim.go", importing("example.org/module/internal/worker")},
+		{"internal/queue/claim_test.go", importing(testModule + "/internal/emulator/storage")},
+		{"internal/queuework/claim.go", importing(testModule + "/internal/checkpoint")},
+		{"internal/azure/token.go", importing(azidentityPath)},
+		{"internal/worker/run.go", importing(testModule + "/internal/queue")},
+		{"cmd/worker/main.go", importing(testModule + "/internal/worker")},
+		{"cmd/worker/main.go", importing(testModule + "/internal/azure")},
+		{"spotworker.go", importing(testModule + "/internal/worker")},
+		{"cmd/lab/demo/main.go", importing(testModule + "/internal/emulator/storage")},
+		{"internal/emulator/conformance/queue.go", importing("testing")},
+		{"internal/emulator/imds/server.go", "package imds\n\n// It stands for 169.254.169.254.\nvar host = \"127.0.0.1\"\n"},
+		{"internal/preempt/client.go", "package preempt\n\nconst DefaultEndpoint = \"http://169.254.169.254\"\n"},
+		{"internal/azure/token_test.go", "package azure\n\nconst host = \"http://169.254.169.254\"\n"},
+		{"internal/queue/testdata/util/x.go", "package util\n"},
+		{"node_modules/util/x.go", "package util\n"},
+		{".tools/util/x.go", "package util\n"},
+	} {
+		files, err := readModule(tree(c.path, c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range check(files) {
+			t.Errorf("check found, in a file that breaks nothing:\n%s\n%s", c.text, v)
+		}
+	}
+}
+
+func TestNestedModulesAreLeftOut(t *testing.T) {
+	files, err := readModule(tree(
+		"examples/own/go.mod", "module example.org/own\n",
+		"examples/own/util/x.go", "package util\n",
+		"examples/main.go", "package main\n",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 1 || files[0].dir != "./examples" {
+		t.Errorf("readModule = %+v, want ./examples only", files)
+	}
+}
+
+func TestUnreadableModules(t *testing.T) {
+	noLine := tree()
+	noLine["go.mod"].Data = []byte("go 1.26\n")
+	for name, fsys := range map[string]fstest.MapFS{
+		"no go.mod":      {},
+		"no module line": noLine,
+		"not Go":         tree("job/job.go", "package job\n\nfunc {"),
+	} {
+		if files, err := readModule(fsys); err == nil {
+			t.Errorf("%s: readModule = %d files, want an error", name, len(files))
+		}
+	}
+}
+
+func TestMessageSaysEverything(t *testing.T) {
+	files, err := readModule(tree("internal/queue/lease.go", importing(testModule+"/internal/worker")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var messages []string
+	for _, v := range check(files) {
+		messages = append(messages, v.String())
+	}
+	all := strings.Join(messages, "\n")
+	for _, want := range []string{
+		"internal/queue/lease.go:3:",
+		"imports ./internal/worker",
+		"rule: queue imports no sibling",
+		"why:  messages and records are joined in one place",
+		"rule: the engine is used from outside",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("messages lack %q:\n%s", want, all)
+		}
+	}
+}

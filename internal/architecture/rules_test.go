@@ -1,0 +1,176 @@
+// Package architecture holds the module to the directions in which its
+// packages may import each other (docs/DESIGN.md, "Packages"), and to a few
+// habits that no linter knows. It consists of tests only.
+//
+// The rules are the tables in this file. Whoever finds one of them wrong
+// changes its row and its reason; there is no way around a row.
+package architecture
+
+// importRule forbids imports. Patterns are those of the go command: "./x" is
+// the module's package x, "./x/..." that and what is below it, "." the root
+// package; a pattern without the dot names a package of somebody else.
+type importRule struct {
+	name string
+	// in and notIn say which packages are bound.
+	in, notIn []string
+	// tests says that test files are bound too. Most rules leave them free:
+	// a test may look at a package from above.
+	tests bool
+	// forbids and allows say what they may not import.
+	forbids, allows []string
+	// reason is what whoever breaks the rule needs to read.
+	reason string
+}
+
+const (
+	sdk        = "github.com/Azure/..."
+	azidentity = "github.com/Azure/azure-sdk-for-go/sdk/azidentity/..."
+)
+
+var importRules = []importRule{
+	// cmd -> worker -> {queue, checkpoint, job}
+	{
+		name:    "job stands alone",
+		in:      []string{"./job/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./job/..."},
+		reason:  "the public contract for handlers must not tie them to the engine or to Azure",
+	},
+	{
+		name:    "jobid stands alone",
+		in:      []string{"./internal/jobid/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/jobid/..."},
+		reason:  "it is vocabulary that others share, so it may depend on none of them",
+	},
+	{
+		name:    "lifecycle stands alone",
+		in:      []string{"./internal/lifecycle/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/lifecycle/..."},
+		reason:  "a table of states stays pure only while it knows nothing of what runs in them",
+	},
+	{
+		name:    "preempt imports no sibling",
+		in:      []string{"./internal/preempt/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/preempt/..."},
+		reason:  "the watcher reports and the worker decides; knowing jobs or queues would turn that round",
+	},
+	{
+		name:    "queue imports no sibling",
+		in:      []string{"./internal/queue/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/queue/...", "./internal/jobid"},
+		reason:  "messages and records are joined in one place, the worker; queue takes the SDK's clients",
+	},
+	{
+		name:    "checkpoint imports no sibling",
+		in:      []string{"./internal/checkpoint/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid"},
+		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
+	},
+	{
+		name:    "presence imports no sibling",
+		in:      []string{"./internal/presence/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/presence/..."},
+		reason:  "a worker says what it does through it, and tools read that, without either knowing the other",
+	},
+	{
+		name:    "azure imports no sibling",
+		in:      []string{"./internal/azure/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/azure/..."},
+		reason:  "it knows how to connect, and nothing of what the connection is for",
+	},
+	{
+		name:    "worker imports only what it joins",
+		in:      []string{"./internal/worker/..."},
+		forbids: []string{"./..."},
+		allows: []string{
+			"./internal/worker/...", "./job", "./internal/jobid",
+			"./internal/checkpoint", "./internal/lifecycle", "./internal/preempt",
+			"./internal/presence", "./internal/queue",
+		},
+		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
+	},
+
+	// What only the outermost layer may touch.
+	{
+		name:    "the engine is used from outside",
+		in:      []string{"./..."},
+		notIn:   []string{".", "./cmd/...", "./internal/integration/...", "./internal/lab/...", "./internal/worker/..."},
+		forbids: []string{"./internal/worker/..."},
+		reason:  "imports point one way, cmd to worker; of the public packages only the root one, its entry point, starts the engine",
+	},
+	{
+		name:    "connecting is the outside's business",
+		in:      []string{"./..."},
+		notIn:   []string{".", "./cmd/...", "./internal/azure/...", "./internal/integration/...", "./internal/lab/..."},
+		forbids: []string{"./internal/azure/..."},
+		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
+	},
+	{
+		name:    "credentials come from one place",
+		in:      []string{"./..."},
+		notIn:   []string{"./internal/azure/..."},
+		tests:   true,
+		forbids: []string{azidentity},
+		reason:  "only internal/azure knows how to sign in; a credential made elsewhere, even in a test, may ask the metadata endpoint of the machine it runs on",
+	},
+
+	// What never belongs in a production binary.
+	{
+		name:    "emulators stay in the lab",
+		in:      []string{"./..."},
+		notIn:   []string{"./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
+		forbids: []string{"./internal/emulator/..."},
+		reason:  "a worker that could reach an emulator could run on one by mistake",
+	},
+	{
+		name:    "emulators share no code with what they test",
+		in:      []string{"./internal/emulator/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/emulator/...", "./internal/testguard"},
+		reason:  "code on both sides of a test hides its own faults",
+	},
+	{
+		name:    "the lab is used by its command",
+		in:      []string{"./..."},
+		notIn:   []string{"./cmd/lab/...", "./internal/integration/...", "./internal/lab/..."},
+		forbids: []string{"./internal/lab/..."},
+		reason:  "scenarios and ledgers are for trying the product, not part of it",
+	},
+	{
+		name:    "test helpers stay in tests",
+		in:      []string{"./..."},
+		notIn:   []string{"./internal/emulator/conformance/...", "./internal/integration/...", "./internal/testguard/...", "./job/jobtest/..."},
+		forbids: []string{"testing", "testing/...", "./internal/testguard/..."},
+		reason:  "package testing adds its flags to every binary that imports it",
+	},
+}
+
+// nameRule forbids packages that are named after nothing they do.
+var nameRule = struct {
+	name, reason string
+	forbidden    []string
+}{
+	name:      "a package is a noun with one job",
+	reason:    "such a name says nothing to a caller and attracts whatever has no home",
+	forbidden: []string{"base", "common", "helper", "helpers", "misc", "shared", "types", "util", "utils"},
+}
+
+// literalRule forbids the address of the metadata service in string literals
+// of production code.
+var literalRule = struct {
+	name, reason string
+	notIn        []string
+	forbidden    string
+}{
+	name:      "the metadata address is written once",
+	reason:    "every other place takes preempt.DefaultEndpoint or a flag, so that a test can be sure to hand in a loopback address",
+	notIn:     []string{"./internal/preempt/..."},
+	forbidden: "169.254.169.254",
+}
