@@ -1,0 +1,59 @@
+# CI runs what you run: see .ci/run. Demo and tests need nothing but Go.
+# Works with GNU make 3.81 (macOS) and later.
+
+FUZZTIME ?= 10s
+
+# What the binaries print as their version.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Debian packages that integration tests need; none so far.
+DEBIAN_PACKAGES :=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## build bin/worker, bin/producer and bin/lab
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/lab
+
+.PHONY: demo
+demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)
+	go run ./cmd/lab demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
+	go vet ./...
+	@race=$$(tools/race.sh) && set -x && go test $$race $(TESTFLAGS) ./...
+
+.PHONY: integration
+integration: ## tests against real components; what is missing is skipped by name (TESTFLAGS=...)
+	go test -tags integration -count=1 -v -p 1 -timeout 15m $(TESTFLAGS) ./internal/integration/...
+
+.PHONY: integration-tools
+integration-tools: ## install into .tools/ what integration tests and lint need
+	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
+	@tools/azurite.sh
+	@tools/golangci-lint.sh >/dev/null
+
+.PHONY: lint
+lint: ## gofmt, go vet and golangci-lint, which is installed into .tools/ if need be
+	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
+		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
+	go vet -tags integration ./...
+	@linter=$$(tools/golangci-lint.sh) && echo golangci-lint run && "$$linter" run
+
+.PHONY: bench
+bench: ## all benchmarks (BENCHFLAGS=...)
+	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: clean
+clean: ## remove what was built; .tools/ stays
+	rm -rf bin dist out
