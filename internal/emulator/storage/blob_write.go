@@ -1,0 +1,125 @@
+package storage
+
+import (
+	"net/http"
+)
+
+// putBlob replaces a blob by the request's body. The blob's committed block
+// list is empty afterwards, and what was staged for it is gone.
+func (s *blobService) putBlob(r *request) (*reply, error) {
+	switch kind := r.Header.Get("x-ms-blob-type"); kind {
+	case "BlockBlob":
+	case "":
+		return nil, errMissingHeader.because("x-ms-blob-type")
+	default:
+		return nil, errNotImplemented.because("blobs of type %q", kind)
+	}
+	c, conds, err := s.target(r)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := parseMetadata(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	props := requestProperties(r.Header)
+	if props.contentType == "" {
+		props.contentType = r.Header.Get("Content-Type")
+	}
+	hash, err := verifyBody(r, "x-ms-blob-content-md5", "Content-MD5")
+	if err != nil {
+		return nil, err
+	}
+	props.contentMD5 = hash
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep(r.rest, r.now)
+	old := c.committed(r.rest, r.now)
+	if err := conds.checkWrite(old); err != nil {
+		return nil, err
+	}
+	// Blocks that were staged for a blob without a version are in the way of
+	// a create too, though the blob cannot be read.
+	if conds.createOnly() && c.find(r.rest, r.now) != nil {
+		return nil, errBlobExists
+	}
+	v := s.newVersion(r, old, metadata, props)
+	v.content = newContent([]block{{data: r.body}})
+	b := c.change(r.rest)
+	b.current, b.staged = v, stagedBlocks{}
+	p := written(http.StatusCreated, v)
+	p.set("Content-MD5", props.contentMD5)
+	p.set("x-ms-content-crc64", r.Header.Get("x-ms-content-crc64"))
+	return p, nil
+}
+
+// newVersion begins the successor of old, which is nil for a new blob.
+func (s *blobService) newVersion(r *request, old *version, metadata map[string]string, props properties) *version {
+	v := &version{etag: s.newETag(), created: r.now, modified: r.now, metadata: metadata, properties: props}
+	if old != nil {
+		v.created = old.created
+	}
+	if v.properties.contentType == "" {
+		v.properties.contentType = "application/octet-stream"
+	}
+	return v
+}
+
+// setMetadata replaces a blob's metadata. Body, committed and staged blocks
+// stay; the entity tag changes.
+func (s *blobService) setMetadata(r *request) (*reply, error) {
+	c, conds, err := s.target(r)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := parseMetadata(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.committed(r.rest, r.now)
+	if err := conds.checkWrite(old); err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, errBlobNotFound
+	}
+	v := *old
+	v.etag, v.modified, v.metadata = s.newETag(), r.now, metadata
+	c.change(r.rest).current = &v
+	return written(http.StatusOK, &v), nil
+}
+
+// deleteBlob removes a committed blob and whatever is staged for it. Blocks
+// staged for a blob that was never committed cannot be deleted.
+func (s *blobService) deleteBlob(r *request) (*reply, error) {
+	c, conds, err := s.target(r)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.committed(r.rest, r.now)
+	if err := conds.checkWrite(v); err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, errBlobNotFound
+	}
+	c.remove(r.rest)
+	return newReply(http.StatusAccepted), nil
+}
+
+// requestProperties reads the x-ms-blob- headers of a write.
+func requestProperties(h http.Header) properties {
+	return properties{
+		contentType:        h.Get("x-ms-blob-content-type"),
+		contentEncoding:    h.Get("x-ms-blob-content-encoding"),
+		contentLanguage:    h.Get("x-ms-blob-content-language"),
+		contentDisposition: h.Get("x-ms-blob-content-disposition"),
+		cacheControl:       h.Get("x-ms-blob-cache-control"),
+		contentMD5:         h.Get("x-ms-blob-content-md5"),
+	}
+}

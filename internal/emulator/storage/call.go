@@ -1,0 +1,167 @@
+package storage
+
+import (
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Range is a run of a blob's bytes. Count is -1 for "to the end".
+type Range struct {
+	Offset, Count int64
+}
+
+// Call describes one request before it has an effect.
+type Call struct {
+	// N counts all calls of the account from 1, retries by a client included.
+	N         int64
+	Service   Service
+	Operation string
+
+	Queue     string // queue operations
+	MessageID string // UpdateMessage, DeleteMessage
+
+	Container string // blob operations
+	Blob      string // blob operations below a container
+	BlockID   string // PutBlock: base64, as sent
+	Range     *Range // GetBlob: nil when the whole blob is asked for
+
+	// IfMatch and IfNoneMatch are the conditions as sent, quotes included.
+	IfMatch, IfNoneMatch string
+	// Size is the length of the request's body in bytes.
+	Size int64
+}
+
+// Fault is what happens to one call besides its work. The zero value is none.
+// A latency is cut short by the end of the call's context: before the effect
+// the call then has none, after it the effect stands without a reply.
+type Fault struct {
+	// Before delays the effect; After delays the reply once the effect took
+	// place.
+	Before, After time.Duration
+	// Refuse answers with this error instead of the effect.
+	Refuse *Error
+	// DropRequest cuts the connection before the effect.
+	DropRequest bool
+	// DropReply cuts the connection between the effect and the reply.
+	DropReply bool
+}
+
+// Result tells what came of a call.
+type Result struct {
+	Call
+	// Status is the HTTP status of the reply, whether or not the caller got
+	// it; 0 where the call was cut or cancelled before its effect.
+	Status int
+	// Code is the service's error code, empty on success.
+	Code string
+	// ETag is the entity tag in the reply, if any.
+	ETag string
+	// Served is the run of bytes that a GetBlob sends.
+	Served Range
+	// MessageIDs are the messages that PutMessage made or that GetMessages and
+	// PeekMessages handed out.
+	MessageIDs []string
+}
+
+// callLog numbers and counts calls and holds the hooks.
+type callLog struct {
+	mu       sync.Mutex
+	total    int64
+	counts   map[string]int64
+	onCall   func(Call) Fault
+	onResult func(Result)
+}
+
+// begin numbers the call and asks the hook for its fault. The hook runs
+// outside the lock, so that it may use the server.
+func (l *callLog) begin(c *Call) Fault {
+	l.mu.Lock()
+	l.total++
+	c.N = l.total
+	l.counts[c.Operation]++
+	hook := l.onCall
+	l.mu.Unlock()
+	if hook == nil {
+		return Fault{}
+	}
+	return hook(*c)
+}
+
+// end reports what came of a call; rep is nil when it had no effect.
+func (l *callLog) end(c Call, rep *reply) {
+	l.mu.Lock()
+	hook := l.onResult
+	l.mu.Unlock()
+	if hook == nil {
+		return
+	}
+	res := Result{Call: c}
+	if rep != nil {
+		res.Status = rep.status
+		res.Code = rep.header.Get(headerErrorCode)
+		res.ETag = rep.header.Get("ETag")
+		res.Served = rep.served
+		res.MessageIDs = rep.messageIDs
+	}
+	hook(res)
+}
+
+// OnCall sets the hook that is asked about every call, also those that will be
+// refused; nil removes it. It may be changed at any time. The hook runs on the
+// call's own goroutine and may use the server; one that blocks holds its call,
+// and is not interrupted when the caller gives up.
+func (s *Server) OnCall(hook func(Call) Fault) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	s.calls.onCall = hook
+}
+
+// OnResult sets the hook that is told of every call once its effect took place
+// or was ruled out, and before the reply is sent; nil removes it. Results of
+// concurrent calls arrive in no particular order.
+func (s *Server) OnResult(hook func(Result)) {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	s.calls.onResult = hook
+}
+
+// Counts returns the number of calls by operation since the start or the last
+// ResetCounts, refused and cut ones included.
+func (s *Server) Counts() map[string]int64 {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return maps.Clone(s.calls.counts)
+}
+
+// ResetCounts sets all counts to 0. Call.N goes on counting.
+func (s *Server) ResetCounts() {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	clear(s.calls.counts)
+}
+
+// newCall describes a request for the hooks.
+func newCall(r *request, operation string) Call {
+	c := Call{
+		Service:     r.service,
+		Operation:   operation,
+		IfMatch:     r.Header.Get("If-Match"),
+		IfNoneMatch: r.Header.Get("If-None-Match"),
+		Size:        max(r.ContentLength, 0),
+	}
+	switch r.service {
+	case QueueService:
+		c.Queue = r.resource
+		c.MessageID = r.messageID()
+	case BlobService:
+		c.Container = r.resource
+		c.Blob = r.rest
+		c.BlockID = r.query.Get("blockid")
+		if r.Method == http.MethodGet {
+			c.Range = requestedRange(r)
+		}
+	}
+	return c
+}

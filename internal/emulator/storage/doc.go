@@ -1,0 +1,36 @@
+// Package storage is an Azure Storage account in memory: queues and block
+// blobs behind the REST protocol that the unmodified Azure SDKs and the az
+// command speak. It exists so that everything in this repository can be tried
+// with nothing but Go, and so that a test can do to storage what the real
+// service does on bad days.
+//
+// A request takes the same way whichever door it came in by:
+//
+//	Transport (in process) ─┐
+//	                        ├─ route → authenticate → body → OnCall → wait → effect → OnResult → wait → reply
+//	Blob, Queue (HTTP)     ─┘
+//
+// OnCall sees every call before it has an effect and answers with a Fault:
+// latency before and after the effect, a refusal, a connection cut before the
+// effect or between the effect and its reply. OnResult sees what came of it.
+//
+// Only the standard clock is used, and the in-process door starts no
+// goroutine, so that the whole account works inside a testing/synctest bubble.
+//
+// # What keeps it honest
+//
+// The suite in internal/emulator/conformance runs on this package and on
+// Azurite. A difference is a defect here, except where Azurite is known to
+// accept what Azure refuses: there this package refuses too, since a test that
+// passes on a lenient emulator says nothing about Azure.
+//
+// # What it leaves out
+//
+// Page and append blobs, leases, snapshots, versions, tags, copies, access
+// policies, shared access signatures, and service properties. A request for
+// one of them is answered with 501 NotImplemented or 400
+// UnsupportedQueryParameter and says what it asked for, never with a guess.
+//
+// Metadata names are kept in lower case: HTTP libraries change their case, and
+// Azure compares them without it.
+package storage

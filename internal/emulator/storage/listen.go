@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Addresses are where Listen serves. An empty one is a port of 127.0.0.1 that
+// the system chooses.
+type Addresses struct {
+	Blob, Queue string
+}
+
+// listeners are the HTTP doors that are open.
+type listeners struct {
+	mu      sync.Mutex
+	servers []*http.Server
+	loops   sync.WaitGroup // one for each listener
+	conns   sync.WaitGroup // one for each connection
+}
+
+// Listen serves both services over HTTP on loopback addresses and returns the
+// connection string for clients in any process. It refuses an address that
+// other machines could reach. Close ends it.
+func (s *Server) Listen(at Addresses) (connectionString string, err error) {
+	blob, err := listenLoopback(at.Blob)
+	if err != nil {
+		return "", fmt.Errorf("listen for the blob service: %w", err)
+	}
+	queue, err := listenLoopback(at.Queue)
+	if err != nil {
+		_ = blob.Close()
+		return "", fmt.Errorf("listen for the queue service: %w", err)
+	}
+	s.doors.open(blob, s.Blob())
+	s.doors.open(queue, s.Queue())
+	return s.connectionString("http://"+blob.Addr().String(), "http://"+queue.Addr().String()), nil
+}
+
+// Close ends what Listen started: it cuts all connections and returns when
+// their goroutines have ended. The account itself stays as it is.
+func (s *Server) Close() error { return s.doors.close() }
+
+func listenLoopback(addr string) (net.Listener, error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	tcp, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if !tcp.IP.IsLoopback() {
+		return nil, fmt.Errorf("%s is not a loopback address: the emulator has no business on a network", addr)
+	}
+	return net.ListenTCP("tcp", tcp)
+}
+
+// open serves h on l until close.
+func (d *listeners) open(l net.Listener, h http.Handler) {
+	ctx, cancel := context.WithCancel(context.Background())
+	srv := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState:         d.track,
+	}
+	d.mu.Lock()
+	d.servers = append(d.servers, srv)
+	d.mu.Unlock()
+	d.loops.Go(func() {
+		defer cancel()
+		_ = srv.Serve(l) // returns when close closes the server
+	})
+}
+
+// track counts the connections whose goroutines are alive.
+func (d *listeners) track(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		d.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		d.conns.Done()
+	}
+}
+
+func (d *listeners) close() error {
+	d.mu.Lock()
+	servers := d.servers
+	d.servers = nil
+	d.mu.Unlock()
+	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Close())
+	}
+	d.loops.Wait()
+	d.conns.Wait()
+	return errors.Join(errs...)
+}

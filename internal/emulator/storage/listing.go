@@ -1,0 +1,34 @@
+package storage
+
+import "encoding/base64"
+
+// maxListResults is the most items in one page of any listing.
+const maxListResults = 5000
+
+// A marker is the base64 of the name that the next page begins with.
+// Clients must not look into it.
+
+// listStart is the least name that a listing may show: that of the marker, or
+// the prefix.
+func (r *request) listStart() (string, error) {
+	start, err := base64.URLEncoding.DecodeString(r.query.Get("marker"))
+	if err != nil {
+		return "", errInvalidQuery.because("the marker is not one that this service gave out")
+	}
+	return max(string(start), r.query.Get("prefix")), nil
+}
+
+// writeListHead repeats a listing's parameters.
+func writeListHead(doc *xmlDoc, r *request, most int) {
+	doc.optional("Prefix", r.query.Get("prefix"))
+	doc.optional("Marker", r.query.Get("marker"))
+	doc.number("MaxResults", int64(most))
+	doc.optional("Delimiter", r.query.Get("delimiter"))
+}
+
+// writeListEnd closes a listing. It has a NextMarker in any case, empty on the
+// last page.
+func writeListEnd(doc *xmlDoc, next string) {
+	doc.text("NextMarker", base64.URLEncoding.EncodeToString([]byte(next)))
+	doc.close("EnumerationResults")
+}

@@ -1,0 +1,82 @@
+package storage
+
+import "container/heap"
+
+// messageHeap is a heap of messages that know their position in it, so that
+// any of them can be moved or removed in O(log n).
+type messageHeap struct {
+	items  []*message
+	slot   int // which of a message's slots holds its position here
+	before func(a, b *message) bool
+}
+
+// Len, Less, Swap, Push and Pop are for container/heap only.
+
+// Len implements heap.Interface.
+func (h *messageHeap) Len() int { return len(h.items) }
+
+// Less implements heap.Interface.
+func (h *messageHeap) Less(i, j int) bool { return h.before(h.items[i], h.items[j]) }
+
+// Swap implements heap.Interface.
+func (h *messageHeap) Swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	h.items[i].slots[h.slot] = i
+	h.items[j].slots[h.slot] = j
+}
+
+// Push implements heap.Interface.
+func (h *messageHeap) Push(x any) {
+	m := x.(*message)
+	m.slots[h.slot] = len(h.items)
+	h.items = append(h.items, m)
+}
+
+// Pop implements heap.Interface.
+func (h *messageHeap) Pop() any {
+	last := len(h.items) - 1
+	m := h.items[last]
+	h.items[last] = nil
+	h.items = h.items[:last]
+	return m
+}
+
+func (h *messageHeap) push(m *message)   { heap.Push(h, m) }
+func (h *messageHeap) fix(m *message)    { heap.Fix(h, m.slots[h.slot]) }
+func (h *messageHeap) remove(m *message) { heap.Remove(h, m.slots[h.slot]) }
+
+// first returns the least message, or nil.
+func (h *messageHeap) first() *message {
+	if len(h.items) == 0 {
+		return nil
+	}
+	return h.items[0]
+}
+
+// least returns the n least messages in order without moving any: a child is
+// never less than its parent, so the next least is always among the children
+// of those already taken. The cost is O(n²) in the few that are asked for,
+// whatever the size of the heap.
+func (h *messageHeap) least(n int) []*message {
+	var out []*message
+	var candidates []int
+	if len(h.items) > 0 {
+		candidates = append(candidates, 0)
+	}
+	for len(out) < n && len(candidates) > 0 {
+		best := 0
+		for i := range candidates {
+			if h.Less(candidates[i], candidates[best]) {
+				best = i
+			}
+		}
+		at := candidates[best]
+		candidates[best] = candidates[len(candidates)-1]
+		candidates = candidates[:len(candidates)-1]
+		out = append(out, h.items[at])
+		for child := 2*at + 1; child <= 2*at+2 && child < len(h.items); child++ {
+			candidates = append(candidates, child)
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package storage
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// timeFormat is RFC 1123 in GMT with whole seconds, the only precision that
+// the service shows.
+const timeFormat = http.TimeFormat
+
+// latestVersion is the protocol version in replies to requests that name none.
+const latestVersion = "2025-01-05"
+
+// reply is what the service sends back.
+type reply struct {
+	status int
+	header http.Header
+	xml    []byte      // a body, or
+	blob   *blobReader // a blob's bytes
+
+	served     Range    // for Result
+	messageIDs []string // for Result
+}
+
+func newReply(status int) *reply {
+	return &reply{status: status, header: make(http.Header)}
+}
+
+// set adds a header unless its value is empty.
+func (p *reply) set(key, value string) {
+	if value != "" {
+		p.header.Set(key, value)
+	}
+}
+
+// setTime adds a header with a time.
+func (p *reply) setTime(key string, t time.Time) {
+	p.header.Set(key, t.UTC().Format(timeFormat))
+}
+
+// setMetadata adds the metadata headers under their lower-case names, which
+// Header.Set would change.
+func (p *reply) setMetadata(m map[string]string) {
+	for name, value := range m {
+		p.header[metadataPrefix+name] = []string{value}
+	}
+}
+
+// xmlReply is a reply with an XML body.
+func xmlReply(doc *xmlDoc) *reply {
+	p := newReply(http.StatusOK)
+	p.xml = doc.bytes()
+	p.header.Set("Content-Type", "application/xml")
+	return p
+}
+
+// errorReply is the reply to a refused request.
+func errorReply(e *Error, requestID string, now time.Time) *reply {
+	p := newReply(e.Status)
+	for key := range e.header {
+		p.set(key, e.header.Get(key))
+	}
+	p.header.Set(headerErrorCode, e.Code)
+	if e.RetryAfter > 0 {
+		p.header.Set("Retry-After", e.retryAfterSeconds())
+	}
+	if e.Status == http.StatusNotModified {
+		return p
+	}
+	doc := newXML("Error")
+	doc.text("Code", e.Code)
+	doc.text("Message", e.Message+"\nRequestId:"+requestID+"\nTime:"+now.UTC().Format("2006-01-02T15:04:05.0000000Z"))
+	doc.close("Error")
+	p.xml = doc.bytes()
+	p.header.Set("Content-Type", "application/xml")
+	return p
+}
+
+// stamp adds the headers that every reply carries.
+func (p *reply) stamp(r *request, requestID string) {
+	p.header.Set("Server", "spotworker-storage-emulator")
+	p.setTime("Date", r.now)
+	p.header.Set(headerRequestID, requestID)
+	p.set(headerClientRequestID, r.Header.Get(headerClientRequestID))
+	version := r.Header.Get(headerVersion)
+	if version == "" {
+		version = latestVersion
+	}
+	p.header.Set(headerVersion, version)
+	bodiless := p.status == http.StatusNoContent || p.status == http.StatusNotModified
+	if p.header.Get("Content-Length") == "" && !bodiless {
+		p.header.Set("Content-Length", strconv.FormatInt(p.length(), 10))
+	}
+}
+
+// length is the size of the body. A reply to HEAD may state another one.
+func (p *reply) length() int64 {
+	if p.blob != nil {
+		return p.blob.left
+	}
+	return int64(len(p.xml))
+}
+
+// statedLength is the Content-Length, as net/http's client hands it on.
+func (p *reply) statedLength() int64 {
+	n, err := strconv.ParseInt(p.header.Get("Content-Length"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// send writes the reply to an HTTP connection. The body is left out of the
+// answer to a HEAD request, its length is not.
+func (p *reply) send(w http.ResponseWriter, method string) {
+	for key, values := range p.header {
+		w.Header()[key] = values
+	}
+	w.WriteHeader(p.status)
+	switch {
+	case method == http.MethodHead:
+	case p.blob != nil:
+		_, _ = io.Copy(w, p.blob) // the client has gone: nothing to do about it
+	default:
+		_, _ = w.Write(p.xml)
+	}
+}
+
+func newRequestID() string { return uuid.NewString() }

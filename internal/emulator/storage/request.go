@@ -1,0 +1,135 @@
+package storage
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	headerErrorCode       = "x-ms-error-code"
+	headerRequestID       = "x-ms-request-id"
+	headerClientRequestID = "x-ms-client-request-id"
+	headerVersion         = "x-ms-version"
+	headerDate            = "x-ms-date"
+)
+
+// request is an HTTP request with its path taken apart:
+// /<account>/<resource>/<rest>. Header keys are in canonical form.
+type request struct {
+	*http.Request
+	service  Service
+	account  string
+	resource string // queue or container, empty at account level
+	rest     string // blob name, or "messages[/<id>]"
+	query    url.Values
+	body     []byte
+	// now is the instant of the effect: reply's Date, Last-Modified, and the
+	// start of every timeout.
+	now time.Time
+}
+
+// newRequest takes raw apart. On an error the request is still good for a
+// reply and for counting.
+func newRequest(service Service, raw *http.Request) (*request, error) {
+	r := &request{Request: raw, service: service, query: url.Values{}}
+	query, err := url.ParseQuery(raw.URL.RawQuery)
+	if err != nil {
+		return r, errInvalidURI.because("query: %v", err)
+	}
+	r.query = query
+	parts := strings.SplitN(strings.TrimPrefix(raw.URL.EscapedPath(), "/"), "/", 3)
+	for i, to := range []*string{&r.account, &r.resource, &r.rest} {
+		if i >= len(parts) {
+			break
+		}
+		if *to, err = url.PathUnescape(parts[i]); err != nil {
+			return r, errInvalidURI.because("path: %v", err)
+		}
+	}
+	return r, nil
+}
+
+// messageID is the id in .../messages/<id>, or empty.
+func (r *request) messageID() string {
+	id, _ := strings.CutPrefix(r.rest, "messages/")
+	if id == r.rest {
+		return ""
+	}
+	return id
+}
+
+// readBody reads the whole body, at most limit bytes. It must come before any
+// wait: net/http notices a client that has gone only once the body is read.
+func (r *request) readBody(limit int64) error {
+	switch {
+	case r.ContentLength > limit:
+		return errBodyTooLarge.because("%d bytes, at most %d", r.ContentLength, limit)
+	case r.ContentLength < 0:
+		return errNoContentLength
+	case r.ContentLength == 0 || r.Body == nil:
+		return nil
+	}
+	r.body = make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, r.body); err != nil {
+		return fmt.Errorf("read request body: %w", err)
+	}
+	return nil
+}
+
+// number reads an integer query parameter within [least, most], or returns
+// fallback where the request has none.
+func (r *request) number(name string, fallback, least, most int64) (int64, error) {
+	if !r.query.Has(name) {
+		return fallback, nil
+	}
+	n, err := strconv.ParseInt(r.query.Get(name), 10, 64)
+	if err != nil {
+		return 0, errInvalidQuery.because("%s is not a number", name)
+	}
+	if n < least || n > most {
+		return 0, errQueryRange.because("%s is %d, must be within %d and %d", name, n, least, most)
+	}
+	return n, nil
+}
+
+// seconds is number for a parameter in seconds.
+func (r *request) seconds(name string, fallback, least, most time.Duration) (time.Duration, error) {
+	n, err := r.number(name, int64(fallback/time.Second), int64(least/time.Second), int64(most/time.Second))
+	return time.Duration(n) * time.Second, err
+}
+
+// pageSize reads maxresults: at least 1, and no more than most are given
+// however many are asked for.
+func (r *request) pageSize(most int) (int, error) {
+	n, err := r.number("maxresults", int64(most), 1, math.MaxInt32)
+	return min(int(n), most), err
+}
+
+// includes reports whether the comma-separated include parameter has a value.
+func (r *request) includes(value string) bool {
+	for v := range strings.SplitSeq(r.query.Get("include"), ",") {
+		if strings.EqualFold(v, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// endpoint is the address of the service as the client wrote it, for listings.
+func (r *request) endpoint() string {
+	scheme := "http"
+	if r.TLS != nil || r.URL.Scheme == "https" {
+		scheme = "https"
+	}
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	return fmt.Sprintf("%s://%s/%s/", scheme, host, r.account)
+}
