@@ -12,10 +12,11 @@ type Reason string
 
 // The reasons for which a handler's context is cancelled.
 const (
-	Evicted  Reason = "evicted"    // the platform announced the end of this VM
-	Shutdown Reason = "shutdown"   // the worker was told to end (SIGTERM)
-	Lost     Reason = "lease lost" // the job's message went to another worker
-	Fenced   Reason = "fenced"     // the job's record belongs to another worker
+	Evicted  Reason = "evicted"        // the platform announced the end of this VM
+	Shutdown Reason = "shutdown"       // the worker was told to end (SIGTERM)
+	Lost     Reason = "lease lost"     // the job's message went to another worker
+	Fenced   Reason = "fenced"         // the job's record belongs to another worker
+	Faulty   Reason = "unusable state" // a report that cannot be recorded
 )
 
 // Stop is the cause of a handler's cancelled context: why it was stopped, and

@@ -39,6 +39,16 @@ type Store struct {
 // NewStore returns the records in that container.
 func NewStore(c *container.Client) *Store { return &Store{container: c} }
 
+// Check reports whether the container can be reached.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := s.container.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("reach the container of job records: %w", err)
+	}
+	return nil
+}
+
 // Look reads the record of a delivery's job and rules what the delivery may do.
 // The record is the zero value when there is none.
 func (s *Store) Look(ctx context.Context, d Delivery) (Record, Ruling, error) {

@@ -39,6 +39,16 @@ type Payloads struct {
 // NewPayloads returns the payloads in that container.
 func NewPayloads(c *container.Client) *Payloads { return &Payloads{container: c} }
 
+// Check reports whether the container can be reached.
+func (p *Payloads) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := p.container.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("reach the container of payloads: %w", err)
+	}
+	return nil
+}
+
 // Offload stores the envelope's payload in a blob and returns an envelope that
 // refers to it. Storing the same payload for the same job again changes
 // nothing: the blob's name is its content.

@@ -1,0 +1,139 @@
+// Package presence keeps one small blob per worker that says what the worker is
+// doing, so that one List call shows the whole fleet, and so that a worker that
+// starts can learn how its last run ended.
+//
+// Nothing depends on it: a worker whose presence cannot be written works on.
+package presence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// Version is the version of the presence format.
+const Version = 1
+
+// callTimeout bounds one call, the SDK's retries included.
+const callTimeout = 5 * time.Second
+
+// maxJobs bounds the list of jobs in hand, so that the blob stays small.
+const maxJobs = 1024
+
+// Presence is what a worker says about itself. docs/FORMATS.md has its wire form.
+type Presence struct {
+	// Worker is the worker's name, and the blob's.
+	Worker string
+
+	// State is the lifecycle state, as in "process".
+	State string
+
+	// BootID tells one start of the machine from the next; empty if not known.
+	BootID string
+
+	// StartedAt is when the process started; At is when this was written.
+	StartedAt, At time.Time
+
+	// Program is the worker's version.
+	Program string
+
+	// Jobs are the ids of the jobs in hand, at most 1,024 of them. A listing
+	// gives their number only.
+	Jobs  []string
+	Count int
+}
+
+// Store holds the presences of all workers of a deployment.
+type Store struct {
+	container *container.Client
+}
+
+// NewStore returns the presences in that container.
+func NewStore(c *container.Client) *Store { return &Store{container: c} }
+
+// Write replaces the worker's presence.
+func (s *Store) Write(ctx context.Context, p Presence) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p.Count = len(p.Jobs)
+	body, err := json.Marshal(p.Jobs[:min(len(p.Jobs), maxJobs)])
+	if err != nil {
+		return fmt.Errorf("encode presence of %s: %w", p.Worker, err)
+	}
+	_, err = s.container.NewBlockBlobClient(p.Worker).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{Metadata: p.metadata()})
+	if err != nil {
+		return fmt.Errorf("write presence of %s: %w", p.Worker, err)
+	}
+	return nil
+}
+
+// Read returns what the worker of that name wrote last; ok is false if nothing.
+func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := s.container.NewBlobClient(worker).DownloadStream(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return Presence{}, false, nil
+	}
+	if err != nil {
+		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	p = parse(worker, reply.Metadata)
+	if err := json.Unmarshal(body, &p.Jobs); err != nil {
+		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+	}
+	return p, true, nil
+}
+
+// metadata holds what a listing shows. Values that could be empty or hold more
+// than ASCII are percent-encoded or left out.
+func (p Presence) metadata() map[string]*string {
+	values := map[string]string{
+		"v":         strconv.Itoa(Version),
+		"state":     p.State,
+		"bootid":    url.PathEscape(p.BootID),
+		"startedat": p.StartedAt.UTC().Format(time.RFC3339),
+		"at":        p.At.UTC().Format(time.RFC3339),
+		"program":   url.PathEscape(p.Program),
+		"jobs":      strconv.Itoa(p.Count),
+	}
+	out := make(map[string]*string, len(values))
+	for key, value := range values {
+		if value != "" {
+			out[key] = &value
+		}
+	}
+	return out
+}
+
+// parse is tolerant: a presence is information, and one of a newer version
+// still has a name and perhaps a state.
+func parse(worker string, metadata map[string]*string) Presence {
+	values := map[string]string{}
+	for key, value := range metadata {
+		if value != nil {
+			values[strings.ToLower(key)], _ = url.PathUnescape(*value)
+		}
+	}
+	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
+	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
+	p.At, _ = time.Parse(time.RFC3339, values["at"])
+	p.Count, _ = strconv.Atoi(values["jobs"])
+	return p
+}

@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
+)
+
+const (
+	beatEvery = 15 * time.Second
+
+	// lastBeat bounds the last write, which must not hold up the exit.
+	lastBeat = time.Second
+)
+
+// beat writes the worker's presence on every transition and every 15 s.
+type beat struct {
+	worker  *Worker
+	started time.Time
+	changed chan struct{} // holds one: a transition that was not written yet
+	running bool
+}
+
+func newBeat(w *Worker) *beat {
+	return &beat{worker: w, started: time.Now(), changed: make(chan struct{}, 1)}
+}
+
+// now asks for a write soon. It does not wait.
+func (b *beat) now() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and once more then.
+func (b *beat) run(ctx context.Context) {
+	ticker := time.NewTicker(beatEvery)
+	defer ticker.Stop()
+	for {
+		b.write(ctx)
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
+			defer cancel()
+			b.write(last)
+			return
+		case <-b.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+func (b *beat) write(ctx context.Context) {
+	w := b.worker
+	err := w.Workers.Write(ctx, presence.Presence{
+		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
+		StartedAt: b.started, At: time.Now(), Program: w.Program, Jobs: w.engine.inHand.list(),
+	})
+	if err != nil && ctx.Err() == nil {
+		w.Log.Warn("presence not written; operators see an old one", "error", err)
+	}
+}
+
+// recall is Recover: it learns from the worker's own presence how its last run
+// ended, and from then on keeps the presence up to date. It returns what it
+// learned, for people.
+func (w *Worker) recall(ctx, aside context.Context) string {
+	if w.beat.running {
+		return "the announced event was withdrawn"
+	}
+	w.beat.running = true
+	defer w.background.Go(func() { w.beat.run(aside) })
+	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
+	switch {
+	case err != nil:
+		w.Log.Warn("end of the last run is not known", "error", err)
+		return "the last run is not known"
+	case !ok:
+		return "first run under this name"
+	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
+		return "the last run ended in good order"
+	}
+	w.Log.Warn("last run was ended by force; its jobs come back by themselves", "state", last.State,
+		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
+	return fmt.Sprintf("the last run was ended by force with %d jobs in hand", len(last.Jobs))
+}

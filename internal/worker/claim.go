@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// claimGrace is how long a claim under way may go on after a stop, so that its
+// messages can be released instead of being lost from sight until they are
+// visible again.
+const claimGrace = time.Second
+
+// claimer keeps the slots busy. All of it belongs to the goroutine of the loop.
+type claimer struct {
+	*engine
+	running *sync.WaitGroup
+	ended   chan time.Duration // of each delivery that ended: how long it took
+	free    int
+	buffer  []*queue.Lease
+	empty   int // claims in a row that gave nothing
+	usual   usual
+}
+
+// claimLoop claims messages and starts a delivery for each, in running, until
+// ctx ends. What it claimed and did not start it releases.
+func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
+	c := &claimer{engine: e, running: running, ended: make(chan time.Duration, e.Concurrency), free: e.Concurrency}
+	for ctx.Err() == nil {
+		c.start(ctx)
+		c.giveUpOld(ctx)
+		if c.free > 0 && len(c.buffer) == 0 {
+			c.claim(ctx)
+			c.start(ctx)
+		}
+		c.wait(ctx)
+	}
+	last, cancel := outlive(ctx, drainEnd)
+	defer cancel()
+	c.releaseAll(last, c.buffer)
+}
+
+// start begins a delivery for each buffered message that there is a slot for.
+func (c *claimer) start(ctx context.Context) {
+	for c.free > 0 && len(c.buffer) > 0 && ctx.Err() == nil {
+		lease := c.buffer[0]
+		c.buffer = c.buffer[1:]
+		c.free--
+		c.running.Go(func() {
+			begun := time.Now()
+			c.deliver(ctx, lease)
+			c.ended <- time.Since(begun)
+		})
+	}
+}
+
+// claim asks the queue for as many messages as can be started soon.
+func (c *claimer) claim(ctx context.Context) {
+	grace, cancel := outlive(ctx, briefly(claimGrace))
+	defer cancel()
+	visibility, _ := c.pace.current()
+	leases, err := c.Queue.Claim(grace, prefetch(c.Concurrency, c.free, c.usual.mean), visibility)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		c.pace.observe(queue.Throttled(err))
+		c.Log.Warn("no messages claimed; trying again", "error", err, "tries", c.empty+1)
+		c.empty++
+	case len(leases) == 0:
+		c.empty++
+	default:
+		c.empty = 0
+	}
+	c.buffer = leases
+}
+
+// wait returns when there may be something to do: a slot got free, a buffered
+// message got old, the queue may be asked again, or ctx ended.
+func (c *claimer) wait(ctx context.Context) {
+	if c.free > 0 && c.empty == 0 && len(c.buffer) == 0 {
+		return
+	}
+	wait := pollDelay(c.empty)
+	switch {
+	case len(c.buffer) > 0:
+		wait = time.Until(c.buffer[0].AskedAt.Add(maxBuffered))
+	case c.free == 0:
+		wait = longestPoll
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case took := <-c.ended:
+			c.free++
+			c.usual.add(took)
+			if c.empty == 0 || len(c.buffer) > 0 {
+				return
+			}
+			// The queue was empty a moment ago: a free slot more is no reason
+			// to ask it sooner.
+		}
+	}
+}
+
+// giveUpOld releases messages that waited for a slot for too long, so that
+// another worker can have them.
+func (c *claimer) giveUpOld(ctx context.Context) {
+	old := 0
+	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= maxBuffered {
+		old++
+	}
+	if old > 0 {
+		c.Log.Debug("releasing messages that no slot got free for", "messages", old)
+		c.releaseAll(ctx, c.buffer[:old])
+		c.buffer = c.buffer[old:]
+	}
+}

@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// MaxConcurrency is the most jobs that one worker runs at once.
+const MaxConcurrency = 1024
+
+// Config is what a worker is made of.
+type Config struct {
+	// Queue holds the jobs, Poison those that were given up.
+	Queue, Poison *queue.Queue
+
+	// Payloads, Records and Workers are the containers beside them.
+	Payloads *queue.Payloads
+	Records  *checkpoint.Store
+	Workers  *presence.Store
+
+	// Kinds are the handlers.
+	Kinds job.Kinds
+
+	// DefaultKind is the kind of messages that are not envelopes. Empty sends
+	// them to the poison queue.
+	DefaultKind string
+
+	// Concurrency is how many jobs run at once, 1 … [MaxConcurrency].
+	// Default: one per processor.
+	Concurrency int
+
+	// Policy says when a running job's record is written.
+	// Default: [checkpoint.DefaultPolicy].
+	Policy checkpoint.Policy
+
+	// DrainBudget is how long a drain may take after SIGTERM; after a notice
+	// the platform's time counts. Default 10 s.
+	DrainBudget time.Duration
+
+	// Metadata is the VM's metadata service; nil runs without notices.
+	Metadata *preempt.Client
+
+	// Instance tells several workers on one VM apart. Default "0".
+	Instance string
+
+	// Host is the worker's name where the metadata service does not give one.
+	Host string
+
+	// Program is the worker's version, for people.
+	Program string
+
+	// BootID tells one start of the machine from the next. Optional.
+	BootID string
+
+	// Log gets one line per thing that happened. Default: none.
+	Log *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	if c.Concurrency == 0 {
+		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
+	}
+	if c.Policy == (checkpoint.Policy{}) {
+		c.Policy = checkpoint.DefaultPolicy()
+	}
+	if c.DrainBudget == 0 {
+		c.DrainBudget = preempt.DrainBudget
+	}
+	if c.Instance == "" {
+		c.Instance = "0"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Validate says what must be changed, or returns nil.
+func (c *Config) Validate() error {
+	switch {
+	case c.Queue == nil || c.Poison == nil || c.Payloads == nil || c.Records == nil || c.Workers == nil:
+		return errors.New("worker needs its queues and containers")
+	case len(c.Kinds) == 0:
+		return errors.New("worker has no kind of job to do: give it at least one handler")
+	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
+		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
+	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
+		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
+	}
+	for kind := range c.Kinds {
+		if err := jobid.ValidateKind(kind); err != nil {
+			return err
+		}
+	}
+	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {
+		return fmt.Errorf("default kind %q is not one of this worker's kinds", c.DefaultKind)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// engine runs jobs from the moment it is started until it is drained. What it
+// learns about the service's pace, and what it counts, outlives a drain that
+// was for nothing.
+type engine struct {
+	Config
+	owner    string // the worker's name, as records show it
+	pace     *pace
+	gate     *gate
+	suspects chan struct{} // holds one: the suspect that is running
+	inHand   inHand
+	tally    tally
+}
+
+// tally counts how deliveries ended.
+type tally struct {
+	committed, released, failed, poisoned, leftOut atomic.Int64
+}
+
+func newEngine(c Config, owner string) *engine {
+	return &engine{Config: c, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1)}
+}
+
+// run claims and runs jobs until ctx ends, whose cause is a [*drain], and
+// returns when everything is released or the drain's time is over.
+func (e *engine) run(ctx context.Context) {
+	var running sync.WaitGroup
+	e.claimLoop(ctx, &running)
+	atStop, before := len(e.inHand.list()), e.counts()
+	e.logStop(ctx, atStop)
+	running.Wait()
+	e.logDrained(ctx, atStop, before)
+}
+
+func (e *engine) logStop(ctx context.Context, jobs int) {
+	if d := drainOf(ctx); d != nil {
+		e.Log.Info("work stopped", "reason", d.stop.Error(), "jobs", jobs,
+			"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
+	}
+}
+
+func (e *engine) logDrained(ctx context.Context, jobs int, before counts) {
+	d := drainOf(ctx)
+	if d == nil {
+		return
+	}
+	now := e.counts()
+	e.Log.Info("drained", "jobs", jobs,
+		"released", now.released-before.released, "committed", now.committed-before.committed,
+		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", len(e.inHand.list()),
+		"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
+}
+
+// counts is a tally at one moment.
+type counts struct{ committed, released, leftOut int64 }
+
+func (e *engine) counts() counts {
+	return counts{e.tally.committed.Load(), e.tally.released.Load(), e.tally.leftOut.Load()}
+}
+
+// releaseAll gives back messages whose jobs were not begun.
+func (e *engine) releaseAll(ctx context.Context, leases []*queue.Lease) {
+	var group errgroup.Group
+	group.SetLimit(drainParallel)
+	for _, lease := range leases {
+		group.Go(func() error {
+			if err := lease.Release(ctx, 0); err != nil {
+				e.Log.Warn("message not released; it comes back by itself", "message_id", lease.ID, "error", err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // its functions return no error
+}
+
+// inHand is the set of jobs that are being worked on. An id may be in hand
+// twice, when a duplicate arrives.
+type inHand struct {
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (h *inHand) add(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ids == nil {
+		h.ids = map[string]int{}
+	}
+	h.ids[id]++
+}
+
+func (h *inHand) remove(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ids[id]--; h.ids[id] <= 0 {
+		delete(h.ids, id)
+	}
+}
+
+// list returns the ids in order.
+func (h *inHand) list() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ids := make([]string, 0, len(h.ids))
+	for id := range h.ids {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

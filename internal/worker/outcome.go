@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Bounds of attempts.
+const (
+	// maxFailures in a row without progress end a job in the poison queue.
+	maxFailures = 5
+
+	// suspectAfter silent ends in a row make a job a suspect: one that may have
+	// killed its worker. A worker runs one suspect at a time.
+	suspectAfter = 3
+
+	// maxSilentEnds in a row end a job in the poison queue.
+	maxSilentEnds = 10
+
+	// unknownKindFor is how long a message of an unknown kind is put back
+	// before it is poison: another worker may know it, as during an update.
+	unknownKindFor = time.Hour
+
+	firstBackoff   = 10 * time.Second
+	longestBackoff = 10 * time.Minute
+)
+
+// action is what is to be done with a delivery.
+type action int
+
+const (
+	commit      action = iota + 1 // write the result, delete the message
+	interrupted                   // save, give the job to another worker
+	retry                         // save, count a failure, come back later
+	poison                        // end the job, keep its message with the reason
+	reject                        // poison without a record: not a job of ours
+	finish                        // the job is over: do what is left, delete the message
+	putBack                       // not workable now: leave it to others or to later
+	drop                          // another delivery has the job: touch nothing
+)
+
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "drop"}
+
+func (a action) String() string { return actionNames[a] }
+
+// outcome is what is to be done with a delivery, and why.
+type outcome struct {
+	action action
+	reason string
+	result []byte            // of commit
+	delay  time.Duration     // of retry
+	record checkpoint.Record // of finish
+}
+
+// ended is how a handler's run ended, as far as the worker saw it.
+type ended struct {
+	result    []byte
+	err       error
+	abandoned bool                      // it did not return in time; err is not its own
+	stop      *job.Stop                 // why it was stopped; nil if it was not
+	fault     error                     // what the worker found wrong with its state
+	conflict  *checkpoint.ConflictError // a write that was not ours to make
+}
+
+// decide says what the end of a run means. failures is what the count of
+// failures in a row would be if this was one.
+//
+// Once a stop was requested nothing but a proven result counts: an error,
+// permanent or not, is then an interruption. Whatever the record's owner is by
+// now comes before everything.
+func decide(e ended, failures int) outcome {
+	switch {
+	case e.conflict != nil:
+		return outcomeOf(e.conflict)
+	case e.fault != nil:
+		return outcome{action: poison, reason: e.fault.Error()}
+	case e.err == nil && !e.abandoned && len(e.result) > job.MaxResult:
+		return outcome{action: poison, reason: fmt.Sprintf(
+			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
+	case e.err == nil && !e.abandoned:
+		return outcome{action: commit, result: e.result}
+	case e.stop != nil:
+		return outcome{action: interrupted, reason: e.stop.Error()}
+	case job.IsPermanent(e.err):
+		return outcome{action: poison, reason: e.err.Error()}
+	case failures >= maxFailures:
+		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", failures, e.err)}
+	default:
+		return outcome{action: retry, reason: e.err.Error(), delay: backoff(failures)}
+	}
+}
+
+// backoff returns how long a job waits after that many failures in a row:
+// 10 s, twice as long each time, at most 10 min.
+func backoff(failures int) time.Duration {
+	if shift := failures - 1; shift >= 0 && shift < 10 {
+		return min(firstBackoff<<shift, longestBackoff)
+	}
+	return longestBackoff
+}
+
+// outcomeOf says what a conflict over the record means for the message.
+func outcomeOf(conflict *checkpoint.ConflictError) outcome {
+	return ruled(conflict.Ruling, conflict.Record)
+}
+
+// ruled says what a ruling means that leaves the record alone.
+func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
+	switch ruling {
+	case checkpoint.Finish:
+		return outcome{action: finish, record: record}
+	case checkpoint.PutBack:
+		return outcome{action: putBack, reason: "the job is in another message's hands: a duplicate"}
+	case checkpoint.Unreadable:
+		return outcome{action: putBack, reason: "the job's record is not one that this version can read"}
+	case checkpoint.Mismatch:
+		return outcome{action: reject, reason: fmt.Sprintf(
+			"job id %s was used for other work: its record has kind %q and another kind or payload than this message", record.ID, record.Kind)}
+	default:
+		return outcome{action: drop, reason: "another delivery of this message has the job"}
+	}
+}
+
+// asConflict returns the conflict in err, or nil.
+func asConflict(err error) *checkpoint.ConflictError {
+	var conflict *checkpoint.ConflictError
+	errors.As(err, &conflict)
+	return conflict
+}

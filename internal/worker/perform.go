@@ -1,0 +1,218 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// perform does what an outcome says, and repeats it while storage gives no
+// answer and there is time. A conflict over the record changes what is to be
+// done. A message that cannot be finished is left: it comes back by itself.
+func (d *delivery) perform(ctx context.Context, out outcome) {
+	leave := d.enterGate(ctx)
+	defer leave()
+	for delay := firstInsist; ; delay = min(delay*2, longestInsist) {
+		err := d.attempt(ctx, out)
+		if conflict := asConflict(err); conflict != nil {
+			out = outcomeOf(conflict)
+			err = d.attempt(ctx, out)
+		}
+		if err == nil {
+			return
+		}
+		if d.last.Err() != nil {
+			d.log.Error("no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
+			return
+		}
+		d.log.Warn("storage gave no answer; trying again", "what", out.action.String(), "error", err, "in", delay)
+		sleepFor(d.last, delay)
+	}
+}
+
+// enterGate takes its turn with the other last writes of a drain.
+func (d *delivery) enterGate(ctx context.Context) (leave func()) {
+	if drainOf(ctx) == nil {
+		return func() {}
+	}
+	leave, err := d.gate.enter(d.last, len(d.snapshot().State))
+	if err != nil {
+		return func() {} // no time left: perform finds that out, and says so
+	}
+	return leave
+}
+
+// attempt does what an outcome says, once. Every step of it may be repeated.
+func (d *delivery) attempt(ctx context.Context, out outcome) error {
+	switch out.action {
+	case commit:
+		return d.commit(out)
+	case interrupted:
+		return d.release(ctx, out)
+	case retry:
+		return d.retry(out)
+	case poison:
+		return d.poison(out)
+	case reject:
+		return d.reject(out)
+	case finish:
+		return d.finish(out)
+	case putBack:
+		return d.putBack(out)
+	default:
+		d.log.Warn("delivery dropped", "reason", out.reason)
+		return nil
+	}
+}
+
+// commit ends the job with its result: record, payload, message, in that order.
+func (d *delivery) commit(out outcome) error {
+	if err := d.claim.Commit(d.last, out.result); err != nil {
+		return err
+	}
+	if err := d.delete(); err != nil {
+		return err
+	}
+	r := d.claim.Record()
+	d.log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
+	d.tally.committed.Add(1)
+	return nil
+}
+
+// delete removes what is left of a job that is over.
+func (d *delivery) delete() error {
+	if err := d.Payloads.Discard(d.last, d.envelope); err != nil {
+		return err
+	}
+	d.renewer.wait()
+	return d.lease.Complete(d.last)
+}
+
+// release gives an interrupted job to another worker: last state, then the
+// message, visible at once. A state that cannot be sent in time is left out.
+func (d *delivery) release(ctx context.Context, out outcome) error {
+	if err := d.keep(ctx); err != nil {
+		return err
+	}
+	d.renewer.wait()
+	if err := d.lease.Release(d.last, 0); err != nil {
+		return err
+	}
+	s := d.snapshot()
+	d.log.Info("job released", "reason", out.reason, "fraction", s.Fraction, "state_bytes", len(s.State), "state_left_out", d.leftOut)
+	d.tally.released.Add(1)
+	if d.leftOut {
+		d.tally.leftOut.Add(1)
+	}
+	return nil
+}
+
+// keep writes the last state, or if that does not get through in its time, only
+// that the job is open.
+func (d *delivery) keep(ctx context.Context) error {
+	if d.claim == nil || d.recorded {
+		return nil // not even claimed, or a repeat
+	}
+	s := d.snapshot()
+	if fault := tooLarge(d.latest()); fault != nil {
+		d.log.Error("state left out", "error", fault)
+		s.State, d.leftOut = nil, true
+	}
+	statesCtx, cancel := context.WithDeadline(d.last, statesEnd(ctx))
+	defer cancel()
+	err := d.claim.Release(statesCtx, s)
+	if err != nil && asConflict(err) == nil && s.State != nil {
+		d.log.Warn("state not sent in time; the checkpoint before stands", "bytes", len(s.State), "error", err)
+		s.State, d.leftOut = nil, true
+		err = d.claim.Release(d.last, s)
+	}
+	d.recorded = err == nil
+	return err
+}
+
+// statesEnd is the time up to which a state may be sent.
+func statesEnd(ctx context.Context) time.Time {
+	if drain := drainOf(ctx); drain != nil {
+		return drain.states
+	}
+	return time.Now().Add(time.Minute)
+}
+
+// retry counts a failure and lets the job come back later.
+func (d *delivery) retry(out outcome) error {
+	if !d.recorded {
+		if err := d.claim.Fail(d.last, d.snapshot(), out.reason); err != nil {
+			return err
+		}
+		d.recorded = true
+	}
+	d.renewer.wait()
+	if err := d.lease.Release(d.last, out.delay); err != nil {
+		return err
+	}
+	d.log.Warn("job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)
+	d.tally.failed.Add(1)
+	return nil
+}
+
+// poison ends a job that cannot be done: record, poison message, message.
+func (d *delivery) poison(out outcome) error {
+	s := d.snapshot()
+	if tooLarge(d.latest()) != nil {
+		s.State = nil
+	}
+	if err := d.claim.Poison(d.last, s, out.reason); err != nil {
+		return err
+	}
+	return d.reject(out)
+}
+
+// reject moves the message to the poison queue.
+func (d *delivery) reject(out outcome) error {
+	p := queue.Poison{
+		ID: d.envelope.ID, Kind: d.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
+		Worker: d.owner, Origin: d.lease.Queue().Name(), MessageID: d.lease.ID, Body: d.lease.Text(),
+	}
+	if err := d.Poison.PutPoison(d.last, p, d.Payloads); err != nil {
+		return err
+	}
+	d.renewer.wait()
+	if err := d.lease.Complete(d.last); err != nil {
+		return err
+	}
+	d.log.Error("message moved to the poison queue", "reason", out.reason)
+	d.tally.poisoned.Add(1)
+	return nil
+}
+
+// finish does what is left to do for a job that is over already.
+func (d *delivery) finish(out outcome) error {
+	if out.record.Status == checkpoint.Poison {
+		return d.reject(outcome{reason: out.record.Reason})
+	}
+	if err := d.delete(); err != nil {
+		return err
+	}
+	d.log.Info("message deleted: its job is over already", "status", string(out.record.Status), "generation", out.record.Generation)
+	return nil
+}
+
+// putBack leaves the job to others, or to later.
+func (d *delivery) putBack(out outcome) error {
+	d.renewer.wait()
+	if err := d.lease.PutBack(d.last, d.envelope, d.Payloads); err != nil {
+		return err
+	}
+	d.log.Info("message put back", "reason", out.reason, "since", d.envelope.PutBackSince)
+	return nil
+}
+
+func (d *delivery) latest() *job.Progress {
+	if d.job == nil {
+		return nil
+	}
+	return d.job.Latest()
+}

@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// errAbandoned stands for a handler that did not return in time.
+var errAbandoned = errors.New("handler did not return in time")
+
+// process runs the handler and records its progress until it ends, or until it
+// was stopped and its time is over.
+func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
+	done := make(chan ended, 1)
+	go func() { done <- d.call(ctx, handler) }()
+
+	since, tried := time.Now(), time.Time{}
+	for {
+		due, wait := d.Policy.Next(d.situation(since, tried), time.Now())
+		if due != checkpoint.Nothing {
+			tried = time.Now()
+			if end, over := d.record(ctx, due); over {
+				return d.join(ctx, done, end)
+			}
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case end := <-done:
+			timer.Stop()
+			end.stop = job.StopOf(ctx)
+			return end
+		case <-ctx.Done():
+			timer.Stop()
+			return d.join(ctx, done, ended{})
+		case <-timer.C:
+		}
+	}
+}
+
+// call runs the handler. A panic is an error like any other.
+func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.Error("handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			end = ended{err: fmt.Errorf("handler panicked: %v", p)}
+		}
+	}()
+	result, err := handler.Run(ctx, d.job)
+	return ended{result: result, err: err}
+}
+
+// join waits for a handler that was stopped, up to its deadline. What end
+// already holds goes before what the handler returns.
+func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended {
+	stop := stopOf(ctx)
+	timer := time.NewTimer(time.Until(stop.Deadline))
+	defer timer.Stop()
+	select {
+	case e := <-done:
+		end.result, end.err = e.result, e.err
+	case <-timer.C:
+		d.log.Error("handler did not return in time; going on without it", "reason", stop.Reason)
+		end.err, end.abandoned = errAbandoned, true
+	}
+	end.stop = stop
+	return end
+}
+
+// situation is what the policy needs to know.
+func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
+	return checkpoint.Situation{Since: since, Written: d.claim.Exists(), WrittenAt: tried, Changed: d.changed()}
+}
+
+// changed reports whether a state was reported that is not recorded.
+func (d *delivery) changed() bool {
+	latest := d.job.Latest()
+	switch {
+	case latest == nil || latest.State == nil || latest == d.saved:
+		return false
+	case d.saved == nil:
+		return true
+	}
+	return !bytes.Equal(latest.State, d.saved.State) || latest.Version != d.saved.Version
+}
+
+// record makes the write that is due. Over is true when the job must end: its
+// record went to another, or its state cannot be kept.
+func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
+	latest := d.job.Latest()
+	if fault := tooLarge(latest); fault != nil {
+		d.stopAlone(job.Faulty, fault)
+		return ended{fault: fault}, true
+	}
+	ctx, cancel := outlive(ctx, stopDeadline)
+	defer cancel()
+	err := d.write(ctx, due, latest)
+	switch conflict := asConflict(err); {
+	case conflict != nil:
+		d.log.Warn("record is another's now; stopping the job", "error", err)
+		d.stopAlone(job.Fenced, err)
+		return ended{conflict: conflict}, true
+	case err != nil:
+		d.log.Warn("checkpoint not saved; the one before stands", "error", err)
+	case due == checkpoint.DueSave:
+		d.saved = latest
+		d.log.Debug("checkpoint saved", "bytes", len(latest.State), "fraction", latest.Fraction)
+	}
+	return ended{}, false
+}
+
+func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
+	if due == checkpoint.DueTouch {
+		return d.claim.Touch(ctx, snapshotOf(latest))
+	}
+	return d.claim.Save(ctx, snapshotOf(latest))
+}
+
+// tooLarge reports a state that cannot be kept.
+func tooLarge(p *job.Progress) error {
+	if p != nil && len(p.State) > job.MaxState {
+		return fmt.Errorf("state has %d bytes; at most %d are allowed: keep large data in blobs and their names in the state", len(p.State), job.MaxState)
+	}
+	return nil
+}
+
+// snapshot is the last report as it goes into the record.
+func (d *delivery) snapshot() checkpoint.Snapshot {
+	if d.job == nil {
+		return checkpoint.Snapshot{}
+	}
+	return snapshotOf(d.job.Latest())
+}
+
+func snapshotOf(p *job.Progress) checkpoint.Snapshot {
+	if p == nil {
+		return checkpoint.Snapshot{}
+	}
+	return checkpoint.Snapshot{State: p.State, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+}

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+const (
+	// namePatience is how long warm-up waits for the VM's name. The service may
+	// be slow to start; a worker without a name works, under its host's name.
+	namePatience = 15 * time.Second
+
+	firstWarmUp   = time.Second
+	longestWarmUp = 30 * time.Second
+)
+
+// warmUp finds out the worker's name and waits until the storage answers. What
+// a person must mend is said in the log, and tried again: a role assignment or
+// a queue may be on its way. It returns false when ctx ended first.
+func (w *Worker) warmUp(ctx context.Context) bool {
+	if w.engine == nil {
+		w.engine = newEngine(w.Config, w.name(ctx))
+		w.Log.Info("worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
+	}
+	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {
+		err := w.checkStorage(ctx)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		w.Log.Error("storage is not ready; no job is lost, trying again", "error", err, "in", delay)
+		if !sleepFor(ctx, delay) {
+			return false
+		}
+	}
+}
+
+// checkStorage makes one call to everything that jobs will need.
+func (w *Worker) checkStorage(ctx context.Context) error {
+	if _, err := w.Queue.Depth(ctx); err != nil {
+		return err
+	}
+	if err := w.Records.Check(ctx); err != nil {
+		return err
+	}
+	return w.Payloads.Check(ctx)
+}
+
+// name returns the worker's name: the VM's with the start of its id, since a
+// scale set uses names again, and the instance on it.
+func (w *Worker) name(ctx context.Context) string {
+	if w.Metadata == nil {
+		return w.Host + "-" + w.Instance
+	}
+	identity := w.watch.name(ctx, namePatience)
+	if identity.Name == "" {
+		return w.Host + "-" + w.Instance
+	}
+	const shortID = 8
+	id := identity.VMID[:min(len(identity.VMID), shortID)]
+	return strings.Join([]string{identity.Name, id, w.Instance}, "-")
+}

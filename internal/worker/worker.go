@@ -1,0 +1,158 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Worker goes through the states of package lifecycle, again and again if an
+// announced event is withdrawn, until it is told to end.
+type Worker struct {
+	Config
+	machine    *lifecycle.Machine
+	watch      *watch
+	beat       *beat
+	engine     *engine // made when warm-up knows the worker's name
+	background sync.WaitGroup
+
+	mu   sync.Mutex              // makes an interruption one step with the phase it ends
+	stop context.CancelCauseFunc // ends the phase under way
+}
+
+// New returns a worker. The error says what must be changed.
+func New(c Config) (*Worker, error) {
+	c.setDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{Config: c}
+	w.beat = newBeat(w)
+	w.machine = lifecycle.NewMachine(w.transition)
+	w.watch = newWatch(w)
+	return w, nil
+}
+
+// Run works until ctx ends, which counts as SIGTERM, and everything in hand is
+// released or the drain's time is over. It returns nil then.
+func (w *Worker) Run(ctx context.Context) error {
+	aside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer w.background.Wait()
+	defer cancel()
+	w.background.Go(func() { w.watch.run(aside) })
+	_, end := w.beginPhase(aside) // so that there is a phase to interrupt
+	defer end()
+	defer context.AfterFunc(ctx, w.terminate)()
+
+	for {
+		phase, end := w.beginPhase(aside)
+		err := w.inState(phase, aside)
+		end()
+		switch {
+		case errors.Is(err, lifecycle.ErrStopped):
+			return nil
+		case err != nil && !errors.Is(err, lifecycle.ErrRefused):
+			return err
+		}
+	}
+}
+
+// phase is what the worker does in one state, until the state is left.
+type phase struct {
+	context.Context
+	state lifecycle.State
+}
+
+// beginPhase begins what the present state is for. An interruption ends the
+// phase and changes the state in one step, so none falls between the two.
+func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ctx, w.stop = context.WithCancelCause(ctx)
+	stop := w.stop
+	return phase{ctx, w.machine.State()}, func() { stop(nil) }
+}
+
+// interrupt ends the phase under way with d as the cause, and reports event.
+func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stop(d)
+	_ = w.apply(event, why) // refused only when the worker has stopped already
+}
+
+// inState does what a state is for and reports the event that ends it. A step
+// that the table refuses was overtaken by an interruption: the next phase sees
+// the new state. aside outlives the phase.
+func (w *Worker) inState(p phase, aside context.Context) error {
+	switch p.state {
+	case lifecycle.Start:
+		if !w.warmUp(p) {
+			return nil
+		}
+		return w.apply(lifecycle.Warm, "storage answers")
+	case lifecycle.Recover:
+		return w.apply(lifecycle.Known, w.recall(p, aside))
+	case lifecycle.Resume:
+		return w.apply(lifecycle.Ready, "taking work")
+	case lifecycle.Process:
+		w.engine.run(p)
+		return w.apply(lifecycle.Drained, "nothing is in hand")
+	case lifecycle.Shutdown:
+		return w.rest(p)
+	case lifecycle.Stopped:
+		return lifecycle.ErrStopped
+	default:
+		return fmt.Errorf("worker is in unknown state %s", p.state)
+	}
+}
+
+// rest is Shutdown once the work is put away: it waits for the end of the VM or
+// of the process, or for the event to be withdrawn.
+func (w *Worker) rest(ctx context.Context) error {
+	if !w.machine.Position().Facts.Has(lifecycle.WorkReleased) {
+		return w.apply(lifecycle.Drained, "nothing was in hand")
+	}
+	_, err := w.machine.Wait(ctx, lifecycle.Recover, lifecycle.Start)
+	if ctx.Err() != nil {
+		return nil // interrupted: the next phase sees the new state
+	}
+	return err
+}
+
+// terminate is SIGTERM: the process is to end.
+func (w *Worker) terminate() {
+	d := newDrain(job.Shutdown, errors.New("asked to end"), time.Now(), w.DrainBudget)
+	w.interrupt(lifecycle.Terminate, "asked to end", d)
+}
+
+// evict is a notice: the platform takes this VM.
+func (w *Worker) evict(n preempt.Notice) {
+	cause := &preempt.Error{Notice: n}
+	d := newDrain(job.Evicted, cause, n.SeenAt, n.Deadline.Sub(n.SeenAt))
+	w.interrupt(lifecycle.Notice, cause.Error(), d)
+}
+
+// withdraw says that the announced event is off.
+func (w *Worker) withdraw() {
+	_ = w.apply(lifecycle.Withdrawn, "the event is no longer announced") // refused after the end
+}
+
+func (w *Worker) apply(event lifecycle.Event, why string) error {
+	_, err := w.machine.Apply(event, why)
+	return err
+}
+
+// transition observes the machine.
+func (w *Worker) transition(t lifecycle.Transition) {
+	if t.From != t.To {
+		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
+	}
+	w.beat.now()
+}
