@@ -1,0 +1,44 @@
+package spotworker
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/cli"
+)
+
+// flags are the worker's settings.
+type flags struct {
+	cli.Storage
+	cli.Log
+
+	DataContainer      []string         `help:"Container that digest jobs may read. May be given several times. Without it there are no digest jobs." group:"Jobs" placeholder:"NAME"`
+	DefaultKind        string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
+	Concurrency        int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
+	CheckpointInterval time.Duration    `help:"Time between two saves of a job's changed state." default:"5s" group:"Jobs"`
+	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
+	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"http://169.254.169.254" group:"Eviction" placeholder:"URL"`
+	Instance           string           `help:"Tells several workers on one VM apart." default:"0" group:"Eviction"`
+	Version            kong.VersionFlag `help:"Print the version and exit."`
+}
+
+func (f *flags) policy() checkpoint.Policy {
+	p := checkpoint.DefaultPolicy()
+	p.Interval = f.CheckpointInterval
+	return p
+}
+
+// spareConnections are for what is not a job's: claims, presence.
+const spareConnections = 4
+
+// connections returns how many connections to storage are kept: one for each
+// job, since a drain writes them all at once, and one for its renewal.
+func connections(concurrency int) int {
+	if concurrency == 0 {
+		concurrency = runtime.GOMAXPROCS(0)
+	}
+	return 2*concurrency + spareConnections
+}

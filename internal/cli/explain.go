@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+)
+
+// meanings says what to do about an error code of the storage service, where
+// that is not plain from its name.
+var meanings = map[string]string{
+	"AuthenticationFailed":               "the account key or the token is not right for this account, or this machine's clock is off by more than 15 minutes",
+	"AuthorizationFailure":               "the storage account's network rules do not let this machine in",
+	"AuthorizationPermissionMismatch":    "the identity lacks a data role here: workers need Storage Queue Data Contributor and Storage Blob Data Contributor; a new assignment takes up to 10 minutes",
+	"InsufficientAccountPermissions":     "the identity lacks a data role here",
+	"KeyBasedAuthenticationNotPermitted": "the account does not allow keys: use --account with a managed identity or your own sign-in",
+	"QueueNotFound":                      "the queue does not exist yet: the producer creates it, and so does the deployment",
+	"ContainerNotFound":                  "the container does not exist yet: the producer creates it, and so does the deployment",
+	"ServerBusy":                         "the storage service asks for fewer calls",
+}
+
+// Explain returns err in one line, with what it means where the storage service
+// or the network speaks in codes.
+func Explain(err error) string {
+	text := err.Error()
+	var response *azcore.ResponseError
+	var dns *net.DNSError
+	var signIn *azidentity.AuthenticationFailedError
+	switch {
+	case errors.As(err, &response):
+		brief := fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
+		if meaning := meanings[response.ErrorCode]; meaning != "" {
+			brief += ": " + meaning
+		}
+		text = strings.Replace(text, response.Error(), brief, 1)
+	case errors.As(err, &signIn):
+		text = strings.Replace(text, signIn.Error(), "no token: "+firstLine(signIn.Error()), 1)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		text = fmt.Sprintf("%s: there is no such host; is the account's name right?", firstLine(text))
+	case errors.Is(err, context.DeadlineExceeded):
+		text = strings.Replace(text, context.DeadlineExceeded.Error(), "no answer in time", 1)
+	}
+	return oneLine(text)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

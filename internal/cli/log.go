@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// Log are the flags that say what is logged and how.
+type Log struct {
+	LogLevel  string `help:"Least important level to log: ${enum}." enum:"debug,info,warn,error" default:"info" group:"Log"`
+	LogFormat string `help:"Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere." enum:"auto,text,json" default:"auto" group:"Log"`
+}
+
+// Logger returns a logger that writes to out.
+func (l *Log) Logger(out io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.LogLevel)) // one of the enum
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
+	if l.LogFormat == "json" || l.LogFormat == "auto" && !isTerminal(out) {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// readable makes values fit for people and queries: an error is one line that
+// says what it means, a duration is text with its unit.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case error:
+		a.Value = slog.StringValue(Explain(v))
+	case time.Duration:
+		a.Value = slog.StringValue(v.Round(time.Microsecond).String())
+	}
+	return a
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

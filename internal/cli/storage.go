@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Storage are the flags that say which storage account to use.
+type Storage struct {
+	Account       string `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
+	ClientID      string `help:"Client id of the managed identity to sign in with. Without it the developer's own sign-in is used." env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
+	BlobEndpoint  string `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
+	QueueEndpoint string `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
+	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
+	Queue         string `help:"Queue of jobs. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
+}
+
+// connectionStringVariable holds endpoints and key, for emulators. It has no
+// flag: command lines are visible to everybody on a machine.
+const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
+
+// Stores are a deployment's queues and containers.
+type Stores struct {
+	Account       *azure.Account
+	Names         azure.Names
+	Queue, Poison *queue.Queue
+	Payloads      *queue.Payloads
+	Records       *checkpoint.Store
+	Workers       *presence.Store
+}
+
+// Open prepares the deployment's queues and containers for that many calls at
+// once. It sends nothing. The error says what must be changed.
+func (s *Storage) Open(concurrency int, version string) (*Stores, error) {
+	names, err := azure.NamesFor(s.Prefix, s.Queue)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	account, err := azure.Connect(azure.Config{
+		ConnectionString: os.Getenv(connectionStringVariable),
+		Account:          s.Account, ClientID: s.ClientID,
+		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
+		Concurrency: concurrency, Version: version,
+	})
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return StoresOf(account, names), nil
+}
+
+// StoresOf returns the queues and containers of those names.
+func StoresOf(account *azure.Account, names azure.Names) *Stores {
+	return &Stores{
+		Account: account, Names: names,
+		Queue:    queue.New(account.Queue(names.Queue), names.Queue),
+		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
+		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
+		Records:  checkpoint.NewStore(account.Container(names.Records)),
+		Workers:  presence.NewStore(account.Container(names.Workers)),
+	}
+}

@@ -1,0 +1,2 @@
+// Package handlers holds the kinds of jobs that come with the worker.
+package handlers

@@ -1,0 +1,127 @@
+// Package spotworker is the entry point for a worker with your own kinds of
+// jobs. A complete program:
+//
+//	package main
+//
+//	import (
+//		"github.com/spotworker/spotworker"
+//		"github.com/spotworker/spotworker/job"
+//	)
+//
+//	func main() {
+//		spotworker.Main(job.Kinds{"thumbnail": job.HandlerFunc(thumbnail)})
+//	}
+//
+// It has every flag of the worker command, and its built-in kinds beside yours.
+// Package job says what a handler is.
+package spotworker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/handlers"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Version is what the program calls itself; set it before [Main].
+var Version = "unknown"
+
+const description = `Does jobs from an Azure Storage queue on a VM that may be taken away at any
+moment. On an eviction notice it stops at once, saves every job's state and
+hands the jobs over; another worker goes on from there.
+
+Every flag can also be set in the environment, as SPOTWORKER_ and the flag's
+name (--data-container is SPOTWORKER_DATA_CONTAINER). The storage account is
+AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
+
+SIGTERM hands everything over and ends the worker. Exit codes: 0 handed over,
+78 wrong configuration, 1 anything else.`
+
+// Main runs a worker with the given kinds beside the built-in ones until it is
+// told to end, and exits the process. A kind of yours replaces a built-in one of
+// the same name.
+func Main(kinds job.Kinds) {
+	cli.Exit("worker", run(kinds, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
+	var f flags
+	done, err := cli.Parse(&f, "worker", description, Version, args, stdout)
+	if done || err != nil {
+		return err
+	}
+	w, err := f.worker(kinds, stderr)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return w.Run(ctx)
+}
+
+// worker builds what the flags describe.
+func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (*worker.Worker, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	stores, err := f.Open(connections(config.Concurrency), Version)
+	if err != nil {
+		return nil, err
+	}
+	config.Queue, config.Poison = stores.Queue, stores.Poison
+	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
+	config.Kinds = job.Kinds{}
+	if len(f.DataContainer) > 0 {
+		config.Kinds["digest"] = handlers.NewDigest(stores.Account.Container, f.DataContainer)
+	}
+	maps.Copy(config.Kinds, kinds)
+	config.Log = f.Logger(stderr)
+	w, err := worker.New(config)
+	if err != nil {
+		return nil, &cli.ConfigError{Err: err}
+	}
+	return w, nil
+}
+
+// config is the part of the worker's configuration that needs no storage.
+func (f *flags) config() (worker.Config, error) {
+	c := worker.Config{
+		DefaultKind: f.DefaultKind, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
+		Instance: f.Instance, Program: Version, BootID: bootID(),
+	}
+	c.Policy = f.policy()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	c.Host = host
+	if f.MetadataEndpoint == "none" {
+		return c, nil
+	}
+	c.Metadata, err = preempt.NewClient(f.MetadataEndpoint)
+	if err != nil {
+		return c, &cli.ConfigError{Err: fmt.Errorf("--metadata-endpoint: %w (none runs without eviction notices)", err)}
+	}
+	return c, nil
+}
+
+// bootID tells one start of a Linux machine from the next.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
