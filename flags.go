@@ -20,7 +20,7 @@ type flags struct {
 	Concurrency        int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	CheckpointInterval time.Duration    `help:"Time between two saves of a job's changed state." default:"5s" group:"Jobs"`
 	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
-	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"http://169.254.169.254" group:"Eviction" placeholder:"URL"`
+	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction" placeholder:"URL"`
 	Instance           string           `help:"Tells several workers on one VM apart." default:"0" group:"Eviction"`
 	Version            kong.VersionFlag `help:"Print the version and exit."`
 }

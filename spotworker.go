@@ -56,7 +56,11 @@ func Main(kinds job.Kinds) {
 
 func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	var f flags
-	done, err := cli.Parse(&f, "worker", description, Version, args, stdout)
+	program := cli.Program{
+		Name: "worker", Description: description, Version: Version,
+		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint},
+	}
+	done, err := program.Parse(&f, args, stdout)
 	if done || err != nil {
 		return err
 	}

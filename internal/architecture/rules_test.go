@@ -108,7 +108,7 @@ var importRules = []importRule{
 	{
 		name:    "connecting is the outside's business",
 		in:      []string{"./..."},
-		notIn:   []string{".", "./cmd/...", "./internal/azure/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{".", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/integration/...", "./internal/lab/..."},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},

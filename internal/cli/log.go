@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
 )
 
 // Log are the flags that say what is logged and how.
@@ -29,7 +31,7 @@ func (l *Log) Logger(out io.Writer) *slog.Logger {
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case error:
-		a.Value = slog.StringValue(Explain(v))
+		a.Value = slog.StringValue(azure.Explain(v))
 	case time.Duration:
 		a.Value = slog.StringValue(v.Round(time.Microsecond).String())
 	}

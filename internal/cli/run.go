@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/spotworker/spotworker/internal/azure"
 )
 
 // Exit codes of all commands.
@@ -27,13 +29,22 @@ type ConfigError struct{ Err error }
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
+// Program is what a command line is parsed for.
+type Program struct {
+	Name, Description, Version string
+
+	// Vars are the variables in the tags of the flags, as in ${name}.
+	Vars map[string]string
+}
+
 // Parse fills flags, a struct for kong, from arguments and environment. done is
 // true when help or the version was printed, and there is nothing left to do.
-func Parse(flags any, name, description, version string, args []string, stdout io.Writer) (done bool, err error) {
+func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, err error) {
 	exited := false
+	vars := kong.Vars{"version": p.Name + " " + p.Version}
+	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags,
-		kong.Name(name), kong.Description(description), kong.DefaultEnvars(envPrefix),
-		kong.Vars{"version": name + " " + version},
+		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), vars,
 		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
@@ -45,7 +56,7 @@ func Parse(flags any, name, description, version string, args []string, stdout i
 	case exited:
 		return true, nil
 	case err != nil:
-		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, name)}
+		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
 	}
 	return false, nil
 }
@@ -56,7 +67,7 @@ func Exit(name string, err error) {
 	if err == nil {
 		os.Exit(ExitOK)
 	}
-	fmt.Fprintf(os.Stderr, "%s: %s\n", name, Explain(err))
+	fmt.Fprintf(os.Stderr, "%s: %s\n", name, azure.Explain(err))
 	os.Exit(Code(err))
 }
 
@@ -72,6 +83,3 @@ func Code(err error) int {
 		return ExitFailed
 	}
 }
-
-// oneLine keeps an error from taking more than a line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

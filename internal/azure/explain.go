@@ -1,4 +1,4 @@
-package cli
+package azure
 
 import (
 	"context"
@@ -52,3 +52,6 @@ func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
+
+// oneLine keeps an error from taking more than a line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
