@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
@@ -84,8 +83,8 @@ func everyWriteNewETag(t *testing.T, e *env) {
 	}
 	note("Upload", must(b.Upload(t.Context(), body("a"), nil))(t, "Upload").ETag)
 	note("Upload of the same", must(b.Upload(t.Context(), body("a"), nil))(t, "Upload").ETag)
-	note("SetMetadata", must(b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("1")}, nil))(t, "SetMetadata").ETag)
-	note("SetMetadata of the same", must(b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("1")}, nil))(t, "SetMetadata").ETag)
+	note("SetMetadata", must(b.SetMetadata(t.Context(), map[string]*string{"a": new("1")}, nil))(t, "SetMetadata").ETag)
+	note("SetMetadata of the same", must(b.SetMetadata(t.Context(), map[string]*string{"a": new("1")}, nil))(t, "SetMetadata").ETag)
 	note("CommitBlockList", must(b.CommitBlockList(t.Context(), nil, nil))(t, "CommitBlockList").ETag)
 }
 
@@ -117,7 +116,7 @@ func refusedWriteChangesNothing(t *testing.T, e *env) {
 	b := e.blob(t)
 	stale := upload(t, b, "1")
 	tag := upload(t, b, "2")
-	_, err := b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("1")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(stale)})
+	_, err := b.SetMetadata(t.Context(), map[string]*string{"a": new("1")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(stale)})
 	wantRefused(t, err, 412, "ConditionNotMet", "SetMetadata under a stale ETag")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	if *props.ETag != tag || len(props.Metadata) != 0 {
@@ -162,13 +161,13 @@ func readUnderStaleETag(t *testing.T, e *env) {
 func readNotModified(t *testing.T, e *env) {
 	b := e.blob(t)
 	tag := upload(t, b, "text")
-	ctx, response := withStatus(t.Context())
+	ctx, reply := withReply(t.Context())
 	res, err := b.DownloadStream(ctx, &blob.DownloadStreamOptions{AccessConditions: ifNoneMatch(tag)})
 	if err != nil {
 		t.Fatalf("DownloadStream = %v, want no error", err)
 	}
 	_ = res.Body.Close()
-	if got := response().StatusCode; got != 304 {
+	if got := reply().status; got != 304 {
 		t.Errorf("status = %d, want 304", got)
 	}
 }

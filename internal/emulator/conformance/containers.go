@@ -3,7 +3,6 @@ package conformance
 import (
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 )
@@ -33,7 +32,7 @@ func missingContainer(t *testing.T, e *env) {
 
 func containerMetadata(t *testing.T, e *env) {
 	c := e.container(t)
-	must(c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"use": to.Ptr("records")}}))(t, "SetMetadata")
+	must(c.SetMetadata(t.Context(), &container.SetMetadataOptions{Metadata: map[string]*string{"use": new("records")}}))(t, "SetMetadata")
 	props := must(c.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, map[string]string{"use": "records"})
 }
@@ -51,7 +50,7 @@ func listContainers(t *testing.T, e *env) {
 	for _, suffix := range []string{"-a", "-b"} {
 		must(e.blobs.CreateContainer(t.Context(), prefix+suffix, nil))(t, "CreateContainer")
 	}
-	pager := e.blobs.NewListContainersPager(&service.ListContainersOptions{Prefix: &prefix, MaxResults: to.Ptr[int32](1)})
+	pager := e.blobs.NewListContainersPager(&service.ListContainersOptions{Prefix: &prefix, MaxResults: new(int32(1))})
 	var got []string
 	for pager.More() {
 		page := must(pager.NextPage(t.Context()))(t, "list containers")

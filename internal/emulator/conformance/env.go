@@ -13,7 +13,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -84,8 +83,7 @@ func body(text string) io.ReadSeekCloser { return streaming.NopCloser(strings.Ne
 
 // refusal returns status and code of a refused call, or 0.
 func refusal(err error) (status int, code string) {
-	var re *azcore.ResponseError
-	if errors.As(err, &re) {
+	if re, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return re.StatusCode, re.ErrorCode
 	}
 	return 0, ""
@@ -120,11 +118,16 @@ func must[T any](v T, err error) func(t *testing.T, doing string) T {
 	}
 }
 
-// withStatus makes a context under which the SDK stores the HTTP response of
-// the last call, for facts that its types do not show.
-func withStatus(ctx context.Context) (context.Context, func() *http.Response) {
-	var res *http.Response
-	return policy.WithCaptureResponse(ctx, &res), func() *http.Response { return res }
+// httpReply is what the SDK's types do not show of a reply.
+type httpReply struct {
+	status int
+	header http.Header
 }
 
-func seconds(n int32) *int32 { return to.Ptr(n) }
+// withReply makes a context under which the SDK keeps the last call's reply.
+func withReply(ctx context.Context) (context.Context, func() httpReply) {
+	var res *http.Response
+	return policy.WithCaptureResponse(ctx, &res), func() httpReply {
+		return httpReply{status: res.StatusCode, header: res.Header}
+	}
+}

@@ -1,6 +1,9 @@
 package conformance
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Where Azurite 3.37.0 accepts more than Azure, each with what is known.
 const (
@@ -33,12 +36,7 @@ const (
 
 // lax reports whether the target is known to be lax in this.
 func (e *env) lax(l Laxity) bool {
-	for _, known := range e.target.Lax {
-		if known == l {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(e.target.Lax, l)
 }
 
 // wantStrict demands the refusal of a strict target and a success of one that

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -78,14 +77,14 @@ func updateVisibilityLimits(t *testing.T, e *env) {
 
 func putDelayWithinTTL(t *testing.T, e *env) {
 	q := e.queue(t)
-	_, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: seconds(10), VisibilityTimeout: seconds(10)})
+	_, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(10)), VisibilityTimeout: new(int32(10))})
 	wantRefused(t, err, 400, "InvalidQueryParameterValue", "EnqueueMessage that expires when it becomes visible")
-	if _, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: seconds(-1), VisibilityTimeout: seconds(10)}); err != nil {
+	if _, err := q.EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1)), VisibilityTimeout: new(int32(10))}); err != nil {
 		t.Errorf("EnqueueMessage that is delayed and never expires = %v, want success", err)
 	}
 }
 
 func ttlZero(t *testing.T, e *env) {
-	_, err := e.queue(t).EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: to.Ptr[int32](0)})
+	_, err := e.queue(t).EnqueueMessage(t.Context(), "text", &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(0))})
 	wantRefused(t, err, 400, "InvalidQueryParameterValue", "EnqueueMessage with time to live 0")
 }

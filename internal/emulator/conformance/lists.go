@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
@@ -25,7 +24,7 @@ func fill(t *testing.T, c *container.Client, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		must(c.NewBlockBlobClient(name).Upload(t.Context(), body(name), &blockblob.UploadOptions{
-			Metadata: map[string]*string{"kind": to.Ptr("k" + fmt.Sprint(len(name))), "status": to.Ptr("a & b")},
+			Metadata: map[string]*string{"kind": new("k" + fmt.Sprint(len(name))), "status": new("a & b")},
 		}))(t, "Upload")
 	}
 }
@@ -62,7 +61,7 @@ func listMetadata(t *testing.T, e *env) {
 func listPages(t *testing.T, e *env) {
 	c := e.container(t)
 	fill(t, c, "e", "b", "d/1", "a", "c", "d/2", "~")
-	names, pages := listAll(t, c, &container.ListBlobsFlatOptions{MaxResults: to.Ptr[int32](3)})
+	names, pages := listAll(t, c, &container.ListBlobsFlatOptions{MaxResults: new(int32(3))})
 	if want := []string{"a", "b", "c", "d/1", "d/2", "e", "~"}; !slices.Equal(names, want) || pages != 3 {
 		t.Errorf("listed %q in %d pages, want %q in 3", names, pages, want)
 	}
@@ -71,7 +70,7 @@ func listPages(t *testing.T, e *env) {
 func listPrefix(t *testing.T, e *env) {
 	c := e.container(t)
 	fill(t, c, "a", "b/1", "b/2", "bb", "c")
-	names, _ := listAll(t, c, &container.ListBlobsFlatOptions{Prefix: to.Ptr("b/")})
+	names, _ := listAll(t, c, &container.ListBlobsFlatOptions{Prefix: new("b/")})
 	if want := []string{"b/1", "b/2"}; !slices.Equal(names, want) {
 		t.Errorf("listed %q, want %q", names, want)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -30,7 +29,7 @@ var messageCases = []testCase{
 // put adds a message that does not expire.
 func put(t *testing.T, q *azqueue.QueueClient, text string) *azqueue.EnqueuedMessage {
 	t.Helper()
-	res := must(q.EnqueueMessage(t.Context(), text, &azqueue.EnqueueMessageOptions{TimeToLive: to.Ptr[int32](-1)}))(t, "EnqueueMessage")
+	res := must(q.EnqueueMessage(t.Context(), text, &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}))(t, "EnqueueMessage")
 	return res.Messages[0]
 }
 
@@ -118,7 +117,7 @@ func peekChangesNothing(t *testing.T, e *env) {
 	put(t, q, "text")
 	for range 2 {
 		peeked := must(q.PeekMessages(t.Context(),
-			&azqueue.PeekMessagesOptions{NumberOfMessages: to.Ptr[int32](32)}))(t, "PeekMessages")
+			&azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(32))}))(t, "PeekMessages")
 		if len(peeked.Messages) != 1 || *peeked.Messages[0].MessageText != "text" {
 			t.Fatalf("peeked %d messages, want the one that is there", len(peeked.Messages))
 		}
@@ -227,16 +226,16 @@ func ttlDefault(t *testing.T, e *env) {
 
 func repliesHaveDate(t *testing.T, e *env) {
 	q := e.queue(t)
-	ctx, response := withStatus(t.Context())
+	ctx, reply := withReply(t.Context())
 	must(q.EnqueueMessage(ctx, strings.Repeat("x", 10), nil))(t, "EnqueueMessage")
-	date, err := time.Parse(time.RFC1123, response().Header.Get("Date"))
+	date, err := time.Parse(time.RFC1123, reply().header.Get("Date"))
 	if err != nil {
 		t.Fatalf("Date: %v", err)
 	}
 	if skew := time.Since(date).Abs(); skew > time.Minute {
 		t.Errorf("Date is %s off, want the service's clock", skew)
 	}
-	if response().Header.Get("x-ms-request-id") == "" {
+	if reply().header.Get("x-ms-request-id") == "" {
 		t.Errorf("no x-ms-request-id in the reply")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
 
@@ -36,7 +35,7 @@ func metadataRoundTrip(t *testing.T, e *env) {
 	b := e.blob(t)
 	upload(t, b, "text")
 	must(b.SetMetadata(t.Context(), map[string]*string{
-		"lower": to.Ptr("Value"), "camelCase": to.Ptr("2"), "under_score": to.Ptr("3"), "_x9": to.Ptr("4"), "a1": to.Ptr("5"), "a_b": to.Ptr("6"),
+		"lower": new("Value"), "camelCase": new("2"), "under_score": new("3"), "_x9": new("4"), "a1": new("5"), "a_b": new("6"),
 	}, nil))(t, "SetMetadata")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, map[string]string{
@@ -50,15 +49,15 @@ func metadataRoundTrip(t *testing.T, e *env) {
 func metadataReplaces(t *testing.T, e *env) {
 	b := e.blob(t)
 	upload(t, b, "text")
-	must(b.SetMetadata(t.Context(), map[string]*string{"a": to.Ptr("1"), "b": to.Ptr("2")}, nil))(t, "SetMetadata")
-	must(b.SetMetadata(t.Context(), map[string]*string{"b": to.Ptr("3")}, nil))(t, "SetMetadata")
+	must(b.SetMetadata(t.Context(), map[string]*string{"a": new("1"), "b": new("2")}, nil))(t, "SetMetadata")
+	must(b.SetMetadata(t.Context(), map[string]*string{"b": new("3")}, nil))(t, "SetMetadata")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, map[string]string{"b": "3"})
 }
 
 func uploadReplacesMetadata(t *testing.T, e *env) {
 	b := e.blob(t)
-	must(b.Upload(t.Context(), body("text"), &blockblob.UploadOptions{Metadata: map[string]*string{"a": to.Ptr("1")}}))(t, "Upload")
+	must(b.Upload(t.Context(), body("text"), &blockblob.UploadOptions{Metadata: map[string]*string{"a": new("1")}}))(t, "Upload")
 	upload(t, b, "text")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, nil)
@@ -72,7 +71,7 @@ func metadataPrintable(t *testing.T, e *env) {
 	all.WriteString(" and a space within")
 	b := e.blob(t)
 	upload(t, b, "text")
-	must(b.SetMetadata(t.Context(), map[string]*string{"all": to.Ptr(all.String())}, nil))(t, "SetMetadata")
+	must(b.SetMetadata(t.Context(), map[string]*string{"all": new(all.String())}, nil))(t, "SetMetadata")
 	props := must(b.GetProperties(t.Context(), nil))(t, "GetProperties")
 	wantMetadata(t, props.Metadata, map[string]string{"all": all.String()})
 }

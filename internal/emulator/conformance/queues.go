@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -23,24 +22,24 @@ var queueCases = []testCase{
 
 func createQueueAgain(t *testing.T, e *env) {
 	q := e.queue(t)
-	ctx, response := withStatus(t.Context())
+	ctx, reply := withReply(t.Context())
 	if _, err := q.Create(ctx, nil); err != nil {
 		t.Fatalf("Create again = %v, want success", err)
 	}
-	if got := response().StatusCode; got != http.StatusNoContent {
+	if got := reply().status; got != http.StatusNoContent {
 		t.Errorf("Create again: status = %d, want 204", got)
 	}
 }
 
 func createQueueOtherMetadata(t *testing.T, e *env) {
 	q := e.queue(t)
-	_, err := q.Create(t.Context(), &azqueue.CreateOptions{Metadata: map[string]*string{"kind": to.Ptr("other")}})
+	_, err := q.Create(t.Context(), &azqueue.CreateOptions{Metadata: map[string]*string{"kind": new("other")}})
 	wantRefused(t, err, 409, "QueueAlreadyExists", "Create with other metadata")
 }
 
 func queueMetadata(t *testing.T, e *env) {
 	q := e.queue(t)
-	if _, err := q.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{"kind": to.Ptr("jobs")}}); err != nil {
+	if _, err := q.SetMetadata(t.Context(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{"kind": new("jobs")}}); err != nil {
 		t.Fatalf("SetMetadata: %v", err)
 	}
 	props := must(q.GetProperties(t.Context(), nil))(t, "GetProperties")
@@ -84,13 +83,13 @@ func listQueues(t *testing.T, e *env) {
 	var want []string
 	for i := range 5 {
 		name := fmt.Sprintf("%s-%d", prefix, i)
-		if _, err := e.queues.CreateQueue(t.Context(), name, &azqueue.CreateOptions{Metadata: map[string]*string{"n": to.Ptr(fmt.Sprint(i))}}); err != nil {
+		if _, err := e.queues.CreateQueue(t.Context(), name, &azqueue.CreateOptions{Metadata: map[string]*string{"n": new(fmt.Sprint(i))}}); err != nil {
 			t.Fatalf("CreateQueue: %v", err)
 		}
 		want = append(want, name)
 	}
 	pager := e.queues.NewListQueuesPager(&azqueue.ListQueuesOptions{
-		Prefix: &prefix, MaxResults: to.Ptr[int32](2), Include: azqueue.ListQueuesInclude{Metadata: true},
+		Prefix: &prefix, MaxResults: new(int32(2)), Include: azqueue.ListQueuesInclude{Metadata: true},
 	})
 	var got []string
 	pages := 0

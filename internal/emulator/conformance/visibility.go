@@ -79,7 +79,7 @@ func updateExtends(t *testing.T, e *env) {
 func putDelays(t *testing.T, e *env) {
 	q := e.queue(t)
 	must(q.EnqueueMessage(t.Context(), "text",
-		&azqueue.EnqueueMessageOptions{VisibilityTimeout: seconds(1)}))(t, "EnqueueMessage")
+		&azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(1))}))(t, "EnqueueMessage")
 	if got := takeFor(t, q, 1, 1); len(got) != 0 {
 		t.Fatalf("dequeued %d messages before the delay is over, want 0", len(got))
 	}
@@ -92,7 +92,7 @@ func putDelays(t *testing.T, e *env) {
 func messageExpires(t *testing.T, e *env) {
 	q := e.queue(t)
 	must(q.EnqueueMessage(t.Context(), "text",
-		&azqueue.EnqueueMessageOptions{TimeToLive: seconds(1)}))(t, "EnqueueMessage")
+		&azqueue.EnqueueMessageOptions{TimeToLive: new(int32(1))}))(t, "EnqueueMessage")
 	put(t, q, "lasting")
 	e.pass(tick)
 	got := takeFor(t, q, 32, 60)
@@ -104,7 +104,7 @@ func messageExpires(t *testing.T, e *env) {
 func dequeueKeepsTTL(t *testing.T, e *env) {
 	q := e.queue(t)
 	must(q.EnqueueMessage(t.Context(), "text",
-		&azqueue.EnqueueMessageOptions{TimeToLive: seconds(1)}))(t, "EnqueueMessage")
+		&azqueue.EnqueueMessageOptions{TimeToLive: new(int32(1))}))(t, "EnqueueMessage")
 	m := take(t, q, 1)[0]
 	e.pass(tick)
 	_, err := q.UpdateMessage(t.Context(), *m.MessageID, *m.PopReceipt, "text", nil)

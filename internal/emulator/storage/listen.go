@@ -85,6 +85,7 @@ func (d *listeners) track(_ net.Conn, state http.ConnState) {
 		d.conns.Add(1)
 	case http.StateClosed, http.StateHijacked:
 		d.conns.Done()
+	case http.StateActive, http.StateIdle:
 	}
 }
 

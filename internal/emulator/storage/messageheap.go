@@ -27,7 +27,10 @@ func (h *messageHeap) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (h *messageHeap) Push(x any) {
-	m := x.(*message)
+	m, ok := x.(*message)
+	if !ok {
+		panic("storage: a heap of messages is given something else")
+	}
 	m.slots[h.slot] = len(h.items)
 	h.items = append(h.items, m)
 }
