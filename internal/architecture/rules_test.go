@@ -113,6 +113,13 @@ var importRules = []importRule{
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
 	{
+		name:    "the command line is the outside's business",
+		in:      []string{"./..."},
+		notIn:   []string{".", "./cmd/...", "./internal/cli/...", "./internal/integration/...", "./internal/lab/..."},
+		forbids: []string{"./internal/cli/..."},
+		reason:  "flags, the environment and what people read belong to the commands; packages below take values and return errors",
+	},
+	{
 		name:    "credentials come from one place",
 		in:      []string{"./..."},
 		notIn:   []string{"./internal/azure/..."},
