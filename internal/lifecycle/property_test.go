@@ -25,7 +25,7 @@ func TestAnySequence(t *testing.T) {
 				continue
 			}
 			was.add(p.State, e)
-			checkStep(t, p.State, next.State, was)
+			checkStep(t, p.State, e, next.State, was)
 			p = next
 		}
 	})
@@ -51,8 +51,8 @@ func (w *past) add(from State, e Event) {
 	}
 }
 
-// checkRefusal: a refusal changes nothing, and only a stopped worker may refuse
-// a notice or a request to end.
+// checkRefusal: a refusal changes nothing, only a stopped worker may refuse a
+// notice or a request to end, and no drain ends unheard.
 func checkRefusal(t *rapid.T, p, next Position, e Event) {
 	if next != p {
 		t.Fatalf("refused %s moved %s to %s", e, p, next)
@@ -60,16 +60,21 @@ func checkRefusal(t *rapid.T, p, next Position, e Event) {
 	if p.State != Stopped && (e == Notice || e == Terminate) {
 		t.Fatalf("%s was refused in %s", e, p)
 	}
+	if p.State == Shutdown && e == Drained {
+		t.Fatalf("%s was refused in %s", e, p)
+	}
 }
 
 // checkStep: what must be true of any step that is taken; was includes the
 // event that caused it.
-func checkStep(t *rapid.T, from, to State, was past) {
+func checkStep(t *rapid.T, from State, e Event, to State, was past) {
+	told := e == Notice || e == Terminate
 	back := from == Shutdown && (to == Recover || to == Start)
 	for _, law := range []struct {
 		name  string
 		holds bool
 	}{
+		{"who is told to go shuts down", !told || from == Shutdown || to == Shutdown},
 		{"stopped is final", from != Stopped},
 		{"work begins only after resume", to != Process || from == Resume},
 		{"resume comes only after recover", to != Resume || from == Recover},
@@ -86,7 +91,7 @@ func checkStep(t *rapid.T, from, to State, was past) {
 		{"drained and withdrawn is back to work", to != Shutdown || !was.drained || was.stands},
 	} {
 		if !law.holds {
-			t.Fatalf("%s: broken by %s to %s after %+v", law.name, from, to, was)
+			t.Fatalf("%s: broken by %s from %s to %s after %+v", law.name, e, from, to, was)
 		}
 	}
 }
