@@ -1,0 +1,238 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/testguard"
+)
+
+func TestEndpoints(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"http://127.0.0.1":              "http://127.0.0.1",
+		"http://127.0.0.1/":             "http://127.0.0.1",
+		"http://127.0.0.1:1234/vms/a":   "http://127.0.0.1:1234/vms/a",
+		"http://127.0.0.1:1234/vms/a//": "http://127.0.0.1:1234/vms/a",
+		"https://[::1]:8443":            "https://[::1]:8443",
+	} {
+		c, err := NewClient(endpoint)
+		if err != nil {
+			t.Errorf("NewClient(%s): %v", endpoint, err)
+			continue
+		}
+		if c.base != want {
+			t.Errorf("base of %s = %s, want %s", endpoint, c.base, want)
+		}
+	}
+	for _, endpoint := range []string{
+		"", "none", "127.0.0.1:80", "ftp://127.0.0.1", "http://", "http:///x", "http://%",
+		"http://127.0.0.1?x=1", "http://127.0.0.1?", "http://127.0.0.1#x", "http://user:hunter2@127.0.0.1",
+		"http://user:hunter2@127.0.0.1:port",
+	} {
+		_, err := NewClient(endpoint)
+		if err == nil || !strings.HasPrefix(err.Error(), "metadata endpoint: ") {
+			t.Errorf("NewClient(%q) = %v, want an error about the endpoint", endpoint, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("NewClient(%q) = %v, which shows the password", endpoint, err)
+		}
+	}
+}
+
+func TestOwnTransportUsesNoProxy(t *testing.T) {
+	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, ok := c.http.Transport.(*http.Transport)
+	if !ok || transport.Proxy != nil {
+		t.Errorf("transport = %#v, want one of the client's own without a proxy", c.http.Transport)
+	}
+}
+
+// serve starts a server on loopback and returns a client of it that has the
+// client's own transport.
+func serve(t *testing.T, handler http.Handler, path string) *Client {
+	t.Helper()
+	srv := httptest.NewServer(handler)
+	c, err := NewClient(testguard.Loopback(t, srv.URL+path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		srv.Close()
+	})
+	return c
+}
+
+func TestClientOverHTTP(t *testing.T) {
+	s := imds.New(imds.Options{})
+	s.AddVM(imds.VM{Name: "set_1", VMID: "id", ScaleSet: "set", Zone: "3", Tags: map[string]string{"k": "v"}, UserData: "aGk="})
+	c := serve(t, s.Handler(), "/vms/set_1")
+
+	instance, err := c.Instance(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Instance{
+		Identity: Identity{
+			Name: "set_1", VMID: "id", ScaleSet: "set", Location: "westeurope", Zone: "3",
+			Priority: "Spot", EvictionPolicy: "Delete",
+			ResourceID: "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg" +
+				"/providers/Microsoft.Compute/virtualMachineScaleSets/set/virtualMachines/1",
+		},
+		Tags:     map[string]string{"k": "v"},
+		UserData: "aGk=",
+	}
+	if diff := cmp.Diff(want, instance); diff != "" {
+		t.Errorf("instance (-want +got):\n%s", diff)
+	}
+
+	id, err := s.SimulateEviction("set_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now()
+	doc, err := c.Events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc.ReceivedAt.Before(before) || doc.ReceivedAt.After(time.Now()) {
+		t.Errorf("received at %s, want after %s", doc.ReceivedAt, before)
+	}
+	if age := doc.ReceivedAt.Sub(doc.Date); doc.Date.IsZero() || age < 0 || age > 10*time.Second {
+		t.Errorf("date = %s, want that of the answer, received at %s", doc.Date, doc.ReceivedAt)
+	}
+	if d := Decide(doc, instance.Identity, doc.Now(time.Now())); d.Action != Drain || d.Event.ID != id {
+		t.Errorf("decision = %+v, want to drain for %s", d, id)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	status := func(code int) func(error) bool {
+		return func(err error) bool {
+			e, ok := errors.AsType[*StatusError](err)
+			return ok && e.Status == code
+		}
+	}
+	is := func(target error) func(error) bool {
+		return func(err error) bool { return errors.Is(err, target) }
+	}
+	noEvents := []byte(`{"DocumentIncarnation":1,"Events":[]}`)
+	huge := append([]byte(`{"DocumentIncarnation":1,"Events":[]}`), make([]byte, maxAnswer)...)
+
+	for _, tt := range []struct {
+		name  string
+		fault imds.Fault
+		want  func(error) bool
+	}{
+		{"404", imds.Fault{Status: 404}, status(404)},
+		{"410", imds.Fault{Status: 410}, status(410)},
+		{"429", imds.Fault{Status: 429}, status(429)},
+		{"500", imds.Fault{Status: 500}, status(500)},
+		{"302", imds.Fault{Status: 302}, status(302)},
+		{"204", imds.Fault{Status: 204, Body: []byte{}}, status(204)},
+		{"a document with an error status", imds.Fault{Status: 500, Body: noEvents}, status(500)},
+		{"an oversize error", imds.Fault{Status: 500, Body: huge}, status(500)},
+		{"an error body with 200", imds.Fault{Body: []byte(`{"error":"x"}`)}, is(ErrMalformed)},
+		{"garbage", imds.Fault{Body: []byte("<html>")}, is(ErrMalformed)},
+		{"nothing", imds.Fault{Body: []byte{}}, is(ErrMalformed)},
+		{"oversize", imds.Fault{Body: huge}, is(ErrTooLarge)},
+		{"closed connection", imds.Fault{Cut: true}, is(io.ErrUnexpectedEOF)},
+	} {
+		s, _, c := emulate(t, imds.Options{})
+		s.OnRequest(func(imds.Request) imds.Fault { return tt.fault })
+		if doc, err := c.Events(t.Context()); !tt.want(err) {
+			t.Errorf("Events with %s = %+v, %v", tt.name, doc, err)
+		}
+		if instance, err := c.Instance(t.Context()); !tt.want(err) {
+			t.Errorf("Instance with %s = %+v, %v", tt.name, instance, err)
+		}
+	}
+}
+
+func TestLargestAnswerIsRead(t *testing.T) {
+	body := []byte(`{"DocumentIncarnation":1,"Events":[]}`)
+	padded := append(body, []byte(strings.Repeat(" ", maxAnswer-len(body)))...)
+	s, _, c := emulate(t, imds.Options{})
+	s.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Body: padded} })
+	if doc, err := c.Events(t.Context()); err != nil || doc.Incarnation != "1" {
+		t.Errorf("Events of %d bytes = %+v, %v, want a document", len(padded), doc, err)
+	}
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	var followed bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("/elsewhere", func(w http.ResponseWriter, _ *http.Request) {
+		followed = true
+		fmt.Fprint(w, `{"DocumentIncarnation":1,"Events":[]}`)
+	})
+	mux.Handle("/", http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
+	c := serve(t, mux, "")
+
+	_, err := c.Events(t.Context())
+	if e, ok := errors.AsType[*StatusError](err); !ok || e.Status != http.StatusTemporaryRedirect {
+		t.Errorf("Events redirected = %v, want a StatusError 307", err)
+	}
+	if followed {
+		t.Error("the redirect was followed")
+	}
+}
+
+func TestMissingOrOddDateIsZero(t *testing.T) {
+	for _, date := range []string{"", "yesterday"} {
+		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Date"] = nil // net/http would add one
+			if date != "" {
+				w.Header().Set("Date", date)
+			}
+			fmt.Fprint(w, `{"DocumentIncarnation":1,"Events":[]}`)
+		}), "")
+		doc, err := c.Events(t.Context())
+		if err != nil || !doc.Date.IsZero() {
+			t.Errorf("Events with Date %q = date %s, %v, want zero", date, doc.Date, err)
+		}
+	}
+}
+
+func TestContextEndsACall(t *testing.T) {
+	s := imds.New(imds.Options{})
+	s.AddVM(imds.VM{Name: "a"})
+	s.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Hang: true} })
+	c := serve(t, s.Handler(), "/vms/a")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.Events(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Events of a hanging service = %v, want context.DeadlineExceeded", err)
+	}
+}
+
+func TestStatusErrorText(t *testing.T) {
+	for _, tt := range []struct {
+		body string
+		want string
+	}{
+		{`{"error":"Not found. Try later."}`, "metadata service answered 410 Gone: Not found. Try later."},
+		{`{"error":"a\nb\u001b[31m"}`, "metadata service answered 410 Gone: a b [31m"},
+		{`{"error":"` + strings.Repeat("é", 300) + `"}`, "metadata service answered 410 Gone: " + strings.Repeat("é", 200) + "..."},
+		{`{"error":{"code":1}}`, "metadata service answered 410 Gone"},
+		{`<html>`, "metadata service answered 410 Gone"},
+		{``, "metadata service answered 410 Gone"},
+	} {
+		if got := statusError(410, []byte(tt.body)).Error(); got != tt.want {
+			t.Errorf("error for body %s =\n%s\nwant\n%s", tt.body, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package preempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Identity is what tells this VM from others. Fields that do not apply are
+// empty.
+type Identity struct {
+	// Name is the name by which events call this VM. It is not the host name.
+	Name string
+
+	// VMID is a GUID that stays the same for the life of the VM.
+	VMID string
+
+	// ScaleSet is the name of the scale set, empty for a single VM.
+	ScaleSet string
+
+	// ResourceID is the full Azure Resource Manager id.
+	ResourceID string
+
+	// Location is the region, such as westeurope.
+	Location string
+
+	// Zone is the availability zone, such as 1.
+	Zone string
+
+	// Priority is Spot, SpotPlus, Low or Regular.
+	Priority string
+
+	// EvictionPolicy is Deallocate or Delete, empty for a Regular VM.
+	EvictionPolicy string
+}
+
+// Instance is what the service says about this VM.
+type Instance struct {
+	Identity
+
+	// Tags are the tags of the VM resource.
+	Tags map[string]string
+
+	// UserData is the base64 text given when the VM was created. People put
+	// passwords there, against all advice: neither String nor LogValue shows
+	// it, nor the tags.
+	UserData string
+}
+
+// String returns the name and the id of the VM, and nothing that could be a
+// secret.
+func (i Instance) String() string { return fmt.Sprintf("%s (%s)", i.Name, i.VMID) }
+
+// LogValue returns the identity alone.
+func (i Instance) LogValue() slog.Value { return slog.AnyValue(i.Identity) }
+
+// rawInstance has the names of the compute document, in which every primitive
+// is a string and what does not apply is an empty one.
+type rawInstance struct {
+	Name           looseText
+	VMID           looseText
+	VMScaleSetName looseText
+	ResourceID     looseText
+	Location       looseText
+	Zone           looseText
+	Priority       looseText
+	EvictionPolicy looseText
+	UserData       looseText
+	TagsList       json.RawMessage
+}
+
+func parseInstance(body []byte) (Instance, error) {
+	var raw rawInstance
+	if err := json.Unmarshal(trimBOM(body), &raw); err != nil {
+		return Instance{}, fmt.Errorf("%w: %s", ErrMalformed, jsonProblem(err))
+	}
+	if raw.Name == "" {
+		return Instance{}, fmt.Errorf("%w: it has no name", ErrMalformed)
+	}
+	instance := Instance{
+		Identity: Identity{
+			Name:           string(raw.Name),
+			VMID:           string(raw.VMID),
+			ScaleSet:       string(raw.VMScaleSetName),
+			ResourceID:     string(raw.ResourceID),
+			Location:       string(raw.Location),
+			Zone:           string(raw.Zone),
+			Priority:       string(raw.Priority),
+			EvictionPolicy: string(raw.EvictionPolicy),
+		},
+		Tags:     parseTags(raw.TagsList),
+		UserData: string(raw.UserData),
+	}
+	return instance, nil
+}
+
+// parseTags returns no tags where the list is not one: the name of the VM must
+// not depend on it.
+func parseTags(list json.RawMessage) map[string]string {
+	var pairs []struct{ Name, Value looseText }
+	if list == nil || json.Unmarshal(list, &pairs) != nil {
+		return nil
+	}
+	tags := make(map[string]string, len(pairs))
+	for _, p := range pairs {
+		tags[string(p.Name)] = string(p.Value)
+	}
+	return tags
+}
+
+// Discovery gives way to the watcher, with which it shares the budget: with a
+// second between attempts it takes one request in any second, and the watcher
+// three at most. A second for an answer was seen to be too short for this
+// service (aks-node-termination-handler#73).
+const (
+	discoverTimeout    = 5 * time.Second
+	discoverFirstRetry = time.Second
+)
+
+// Discover asks for the identity of this VM until it is known. It gives up only
+// when ctx ends, with an error that wraps the cause of ctx. After each failed
+// attempt it calls failed, if that is not nil. A failed attempt is repeated
+// within two seconds.
+func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, error) {
+	for failures := 0; ; {
+		instance, err := c.tryInstance(ctx)
+		if err == nil {
+			return instance.Identity, nil
+		}
+		if ctx.Err() == nil {
+			failures++
+			if failed != nil {
+				failed(err)
+			}
+		}
+		delay := max(discoverFirstRetry, retryDelay(failures, isThrottled(err)))
+		if stop := sleep(ctx, delay); stop != nil {
+			return Identity{}, fmt.Errorf("learn the name of this VM: %w (last attempt: %w)", stop, err)
+		}
+	}
+}
+
+func (c *Client) tryInstance(ctx context.Context) (Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	return c.Instance(ctx)
+}

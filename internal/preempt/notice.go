@@ -1,0 +1,65 @@
+package preempt
+
+import (
+	"fmt"
+	"time"
+)
+
+// Notice says that this VM is to be given up, why, and until when.
+type Notice struct {
+	// EventID, Type and Status are those of the event that decided.
+	EventID string
+	Type    string
+	Status  string
+
+	// NotBefore is the event's earliest start by the service's clock, zero if
+	// not known. For people; code uses Deadline.
+	NotBefore time.Time
+
+	// SeenAt is the local time of the decision, where the drain's clock starts.
+	SeenAt time.Time
+
+	// Deadline is the local time at which everything is to be released.
+	Deadline time.Time
+
+	// Reason is a short text for the log.
+	Reason string
+}
+
+// Notice returns the notice of a decision to drain, made at the local time
+// seenAt. That time should be the one given to [Document.Now] for the decision.
+func (d Decision) Notice(seenAt time.Time) Notice {
+	return Notice{
+		EventID:   d.Event.ID,
+		Type:      d.Event.Type,
+		Status:    d.Event.Status,
+		NotBefore: d.Event.NotBefore,
+		SeenAt:    seenAt,
+		Deadline:  seenAt.Add(d.Budget),
+		Reason:    d.Reason,
+	}
+}
+
+// Remaining returns how much of the budget is left at the local time now, never
+// less than zero.
+func (n Notice) Remaining(now time.Time) time.Duration {
+	return max(n.Deadline.Sub(now), 0)
+}
+
+// Error is the cause of a context that was cancelled because of a notice:
+//
+//	cancel(&preempt.Error{Notice: n})
+//
+// and, on the other side,
+//
+//	if e, ok := errors.AsType[*preempt.Error](context.Cause(ctx)); ok {
+type Error struct {
+	Notice Notice
+}
+
+// Error names the event and the time left from the moment it was seen.
+func (e *Error) Error() string {
+	n := e.Notice
+	return fmt.Sprintf("this VM is being taken away (%s %s, %s): %s to hand over",
+		n.Type, n.EventID, n.Reason, n.Deadline.Sub(n.SeenAt))
+}

@@ -1,0 +1,53 @@
+package preempt
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNoticeOfADecision(t *testing.T) {
+	seenAt := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) // a local clock that is years off
+	d := Decide(Document{Events: []Event{preemptIn(6 * time.Second)}}, self, noon)
+	n := d.Notice(seenAt)
+	want := Notice{
+		EventID:   "P6s",
+		Type:      TypePreempt,
+		Status:    StatusScheduled,
+		NotBefore: noon.Add(6 * time.Second),
+		SeenAt:    seenAt,
+		Deadline:  seenAt.Add(6 * time.Second),
+		Reason:    d.Reason,
+	}
+	if diff := cmp.Diff(want, n); diff != "" {
+		t.Errorf("notice (-want +got):\n%s", diff)
+	}
+	for _, tt := range []struct{ after, left time.Duration }{
+		{0, 6 * time.Second}, {2 * time.Second, 4 * time.Second}, {6 * time.Second, 0}, {time.Hour, 0},
+	} {
+		if got := n.Remaining(seenAt.Add(tt.after)); got != tt.left {
+			t.Errorf("remaining after %s = %s, want %s", tt.after, got, tt.left)
+		}
+	}
+}
+
+func TestErrorIsACauseThatCanBeRead(t *testing.T) {
+	n := Decide(Document{Events: []Event{preemptIn(6 * time.Second)}}, self, noon).Notice(noon)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&Error{Notice: n})
+
+	e, ok := errors.AsType[*Error](context.Cause(ctx))
+	if !ok {
+		t.Fatalf("cause = %v, want an *Error", context.Cause(ctx))
+	}
+	if diff := cmp.Diff(n, e.Notice); diff != "" {
+		t.Errorf("notice of the cause (-want +got):\n%s", diff)
+	}
+	want := "this VM is being taken away (Preempt P6s, an eviction is announced for 2026-03-09T12:00:06Z or later, 6s from now): 6s to hand over"
+	if e.Error() != want {
+		t.Errorf("text = %q, want %q", e, want)
+	}
+}

@@ -1,0 +1,34 @@
+package preempt
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/testguard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// noon is a moment of the service's clock.
+var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
+
+// inProcess returns a client of the VM's emulated service, without sockets.
+func inProcess(t *testing.T, vm *imds.Guest) *Client {
+	t.Helper()
+	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"), WithTransport(vm.RoundTripper()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// emulate returns an emulated service with the VM "a", and a client of it.
+func emulate(t *testing.T, options imds.Options) (*imds.Server, *imds.Guest, *Client) {
+	t.Helper()
+	s := imds.New(options)
+	vm := s.AddVM(imds.VM{Name: "a"})
+	return s, vm, inProcess(t, vm)
+}

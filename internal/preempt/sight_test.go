@@ -1,0 +1,126 @@
+package preempt
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// good is the answer of poll number, made and received second seconds after
+// noon, with evictions of these ids.
+func good(number, second int, ids ...string) polled {
+	at := noon.Add(time.Duration(second) * time.Second)
+	doc := Document{Incarnation: "same", Date: at, ReceivedAt: at, Events: []Event{}}
+	for _, id := range ids {
+		doc.Events = append(doc.Events, Event{ID: id, Type: TypePreempt})
+	}
+	return polled{number: number, document: doc, at: at}
+}
+
+func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
+	other := good(1, 4, "x")
+	other.document.Events[0].Type = TypeReboot
+	undated := good(1, 4, "x")
+	undated.document.Date = time.Time{}
+
+	before := good(2, 1)
+	before.document.Date = time.Time{}
+
+	for _, tt := range []struct {
+		name     string
+		answers  []polled
+		counts   bool // the last answer does
+		changed  bool // and brings news
+		preempts int  // shown in the end
+	}{
+		{"the first", []polled{good(1, 0)}, true, true, 0},
+		{"the same again", []polled{good(1, 0), good(2, 1)}, true, false, 0},
+		{"an eviction appears", []polled{good(1, 0), good(2, 1, "x")}, true, true, 1},
+		{"an eviction goes", []polled{good(1, 0, "x"), good(2, 1)}, true, true, 0},
+		{"a gap does not matter", []polled{good(1, 0), good(5, 4, "x")}, true, true, 1},
+		{"older and late, nothing in it", []polled{good(2, 1, "x"), good(1, 1)}, false, false, 1},
+		{"older and late, made later, nothing in it", []polled{good(2, 1, "x"), good(1, 4)}, false, false, 1},
+		{"older and late, with an old eviction", []polled{good(2, 1), good(1, 0, "x")}, false, false, 0},
+		{"older and late, made in the same second", []polled{good(2, 1), good(1, 1, "x")}, false, false, 0},
+		{"older and late, made later, with a new eviction", []polled{good(2, 1), good(1, 4, "x")}, true, true, 1},
+		{"the same where an eviction is known", []polled{good(2, 1, "x"), good(1, 4, "x")}, false, false, 1},
+		{"the same with a reboot", []polled{good(2, 1), other}, false, false, 0},
+		{"the same without a date", []polled{good(2, 1), undated}, false, false, 0},
+		{"the same after one without a date", []polled{before, good(1, 4, "x")}, false, false, 0},
+		{"which a newer answer may take back", []polled{good(2, 1), good(1, 4, "x"), good(3, 5)}, true, true, 0},
+	} {
+		s := sight{seenAt: noon}
+		for i, a := range tt.answers {
+			counts := s.take(a)
+			o, news := s.observe(a.at)
+			if last := i == len(tt.answers)-1; last && (counts != tt.counts || news != tt.changed || o.Changed != tt.changed) {
+				t.Errorf("%s: counts = %t, news = %t, changed = %t, want %t, %t", tt.name, counts, news, o.Changed, tt.counts, tt.changed)
+			}
+		}
+		if n := len(s.document.Events); n != tt.preempts {
+			t.Errorf("%s: %d evictions in the end, want %d", tt.name, n, tt.preempts)
+		}
+	}
+}
+
+// After an old answer counted, the answers that should have come before still
+// count only if they are newer than the newest.
+func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
+	s := sight{seenAt: noon}
+	s.take(good(3, 3))
+	s.take(good(1, 4, "x"))
+	if s.take(good(2, 4)) {
+		t.Error("the answer of poll 2 counts after that of poll 3")
+	}
+	if s.newest != 3 {
+		t.Errorf("newest answered poll = %d, want 3", s.newest)
+	}
+}
+
+func TestBlindnessIsToldOnce(t *testing.T) {
+	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
+	oops := errors.New("oops")
+	s := sight{seenAt: noon}
+	expect := func(ms int, news, blind bool, since time.Time, err error) {
+		t.Helper()
+		o, told := s.observe(at(ms))
+		if told != news {
+			t.Fatalf("at %d ms: told %+v = %t, want %t", ms, o, told, news)
+		}
+		if o.Blind() != blind || !o.BlindSince.Equal(since) || !errors.Is(o.Err, err) {
+			t.Errorf("at %d ms: blind = %t since %s with %v, want %t since %s with %v", ms, o.Blind(), o.BlindSince, o.Err, blind, since, err)
+		}
+	}
+	never := time.Time{}
+
+	expect(0, false, false, never, nil)
+	expect(4999, false, false, never, nil)
+	if got := s.wait(at(4999)); got != time.Millisecond {
+		t.Errorf("wait just before being blind = %s, want 1ms", got)
+	}
+	expect(5000, true, true, noon, nil) // nothing but silence
+	expect(9000, false, false, never, nil)
+	if s.wait(at(9000)) <= 0 {
+		t.Error("a blind watcher has to wake at once, want it to wait for an answer")
+	}
+	s.take(good(1, 10))
+	expect(10000, true, false, never, nil)
+	s.take(polled{number: 2, err: oops, at: at(11000)})
+	expect(11000, false, false, never, nil)
+	expect(15000, true, true, at(10000), oops)
+	s.take(good(3, 16))
+	expect(16000, true, false, never, nil)    // sees again, though the document is the same
+	expect(21000, true, true, at(16000), nil) // the old failure is no reason for the new silence
+	if s.document.ReceivedAt != at(16000) {
+		t.Errorf("document was received at %s, want the latest", s.document.ReceivedAt)
+	}
+}
+
+func TestFailureOfAnOlderPollIsNoReason(t *testing.T) {
+	s := sight{seenAt: noon}
+	s.take(good(2, 1))
+	s.take(polled{number: 1, err: errors.New("oops")})
+	if s.err != nil {
+		t.Errorf("reason = %v, want none: a newer poll was answered", s.err)
+	}
+}
