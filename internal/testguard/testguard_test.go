@@ -129,8 +129,7 @@ func TestDialContextWantsAPort(t *testing.T) {
 		conn.Close()
 		t.Fatal("DialContext without a port succeeded, want an error")
 	}
-	var addrErr *net.AddrError
-	if !errors.As(err, &addrErr) {
+	if _, ok := errors.AsType[*net.AddrError](err); !ok {
 		t.Errorf("DialContext without a port = %v, want a *net.AddrError", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -57,15 +58,10 @@ func (g *Guest) startRequests(body []byte) reply {
 // visible returns the event if this VM sees it.
 func (g *Guest) visible(id string) *listed {
 	e := g.server.event(id)
-	if e == nil {
+	if e == nil || !slices.Contains(e.groups, g.group) {
 		return nil
 	}
-	for _, group := range e.groups {
-		if group == g.group {
-			return e
-		}
-	}
-	return nil
+	return e
 }
 
 // awaitEnabled waits until scheduled events are switched on, which the first
