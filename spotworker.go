@@ -86,12 +86,12 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (*worker.Worker, error
 	}
 	config.Queue, config.Poison = stores.Queue, stores.Poison
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
+	config.Log = f.Logger(stderr)
 	config.Kinds = job.Kinds{}
 	if len(f.DataContainer) > 0 {
-		config.Kinds["digest"] = handlers.NewDigest(stores.Account.Container, f.DataContainer)
+		config.Kinds["digest"] = handlers.NewDigest(stores.Account.Container, f.DataContainer, config.Log)
 	}
 	maps.Copy(config.Kinds, kinds)
-	config.Log = f.Logger(stderr)
 	w, err := worker.New(config)
 	if err != nil {
 		return nil, &cli.ConfigError{Err: err}

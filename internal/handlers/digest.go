@@ -1,0 +1,137 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// rangeSize is how much of a blob is read at once, in bytes: what a job holds in
+// memory, and the most that a stop throws away. It is a multiple of the hash's
+// block, so that a state between two ranges holds no bytes of the blob.
+const rangeSize = 4 << 20
+
+// maxRestarts is how often, in all its runs together, a job starts over because
+// its blob changed. A blob that changes faster than it can be read would keep
+// the job alive for ever otherwise, since every range is progress.
+const maxRestarts = 5
+
+// Digest is the handler of the kind "digest": the SHA-256 of a blob. The
+// payload is a [DigestPayload], the result a [DigestResult].
+//
+// The blob is read in ranges of 4 MiB into one buffer, all of the same version:
+// under If-Match of the ETag that the blob had at the start, or of the version
+// that the payload names. After every range the state of the hash is reported.
+// A blob that changes meanwhile is read again from its start, once in a run.
+type Digest struct {
+	container func(name string) *container.Client
+	allowed   []string
+	log       *slog.Logger
+}
+
+// NewDigest returns a handler that reads from the allowed containers only.
+// container returns the client of one; log gets a line at debug level for every
+// range that was hashed.
+func NewDigest(container func(name string) *container.Client, allowed []string, log *slog.Logger) *Digest {
+	return &Digest{container: container, allowed: slices.Clone(allowed), log: log}
+}
+
+// Run implements [job.Handler].
+func (d *Digest) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	p, err := d.payload(j)
+	if err != nil {
+		return nil, job.Permanent(fmt.Errorf("payload of a digest job: %w", err))
+	}
+	b, err := d.open(p)
+	if err != nil {
+		return nil, err
+	}
+	c, err := begin(ctx, j, b)
+	if err != nil {
+		return nil, err
+	}
+	err = d.hash(ctx, j, b, c)
+	if errors.Is(err, errChanged) {
+		if c, err = startOver(ctx, b, c.restarts); err == nil {
+			err = d.hash(ctx, j, b, c)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.result(p)
+}
+
+// payload reads what is to be hashed, and checks that it may be.
+func (d *Digest) payload(j *job.Job) (DigestPayload, error) {
+	p, err := parseDigestPayload(j.Payload)
+	if err != nil {
+		return DigestPayload{}, err
+	}
+	if !slices.Contains(d.allowed, p.Container) {
+		return DigestPayload{}, fmt.Errorf("container %.80q is not one that this worker may read; --data-container allows it", p.Container)
+	}
+	return p, nil
+}
+
+// begin goes on from the recorded state, or from the blob's start.
+func begin(ctx context.Context, j *job.Job, b *source) (*cursor, error) {
+	state, version, ok := j.Saved()
+	if !ok {
+		return start(ctx, b)
+	}
+	c, err := decodeState(state, version)
+	if err != nil {
+		return nil, job.Permanent(fmt.Errorf("recorded state of a digest job: %w", err))
+	}
+	return c, nil
+}
+
+// start looks at the blob: its ETag says which bytes are meant from here on.
+func start(ctx context.Context, b *source) (*cursor, error) {
+	etag, size, err := b.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newCursor(etag, size), nil
+}
+
+// startOver is start for a blob that changed while it was read.
+func startOver(ctx context.Context, b *source, restarts int) (*cursor, error) {
+	if restarts >= maxRestarts {
+		return nil, job.Permanent(fmt.Errorf("%s keeps changing while it is read; the job started over %d times", b, restarts))
+	}
+	c, err := start(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	c.restarts = restarts + 1
+	return c, nil
+}
+
+// hash reads the rest of the blob. A range that was read whole is hashed and
+// reported before anybody looks at the context: nothing hashed is ever lost.
+func (d *Digest) hash(ctx context.Context, j *job.Job, b *source, c *cursor) error {
+	buffer := make([]byte, min(rangeSize, c.size-c.offset))
+	for c.offset < c.size {
+		offset := c.offset
+		data := buffer[:min(rangeSize, c.size-offset)]
+		if err := b.read(ctx, data, offset, c.etag); err != nil {
+			return err
+		}
+		c.add(data)
+		progress, err := c.progress()
+		if err != nil {
+			return err
+		}
+		j.Report(progress)
+		d.log.DebugContext(ctx, "range hashed", "job_id", j.ID, "offset", offset, "bytes", len(data))
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// Time-outs of one call, the SDK's retries included.
+const (
+	lookTimeout = 30 * time.Second
+
+	// rangeTimeout is for one range. A try that the client cuts short within
+	// it costs nothing: the SDK's reader asks for the rest of the range.
+	rangeTimeout = 2 * time.Minute
+)
+
+// errChanged says that the blob is no longer the one that was looked at.
+var errChanged = errors.New("blob changed while it was read")
+
+// source is the blob that a job reads.
+type source struct {
+	DigestPayload
+	client *blob.Client
+}
+
+// open sends nothing.
+func (d *Digest) open(p DigestPayload) (*source, error) {
+	client := d.container(p.Container).NewBlobClient(p.Blob)
+	if p.Version != "" {
+		var err error
+		if client, err = client.WithVersionID(p.Version); err != nil {
+			return nil, job.Permanent(fmt.Errorf("payload of a digest job: field version: %w", err))
+		}
+	}
+	return &source{DigestPayload: p, client: client}, nil
+}
+
+// String names the blob in errors.
+func (b *source) String() string {
+	if b.Version != "" {
+		return fmt.Sprintf("version %s of blob %q in container %s", b.Version, b.Blob, b.Container)
+	}
+	return fmt.Sprintf("blob %q in container %s", b.Blob, b.Container)
+}
+
+// look returns the blob's present ETag and its size in bytes.
+func (b *source) look(ctx context.Context) (azcore.ETag, int64, error) {
+	callCtx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	reply, err := b.client.GetProperties(callCtx, nil)
+	switch {
+	case err != nil:
+		return "", 0, b.explain(ctx, err)
+	case reply.ETag == nil || *reply.ETag == "" || reply.ContentLength == nil:
+		return "", 0, fmt.Errorf("read %s: the reply has no ETag or no length", b)
+	}
+	return *reply.ETag, *reply.ContentLength, nil
+}
+
+// read fills data with the blob's bytes from offset on. The error is errChanged
+// when the blob does not have that ETag any more.
+func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcore.ETag) error {
+	callCtx, cancel := context.WithTimeout(ctx, rangeTimeout)
+	defer cancel()
+	reply, err := b.client.DownloadStream(callCtx, &blob.DownloadStreamOptions{
+		Range:            blob.HTTPRange{Offset: offset, Count: int64(len(data))},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
+	})
+	if err != nil {
+		return b.explain(ctx, err)
+	}
+	body := reply.NewRetryReader(callCtx, nil)
+	defer func() { _ = body.Close() }()
+	// A proxy that ignores ranges would send the blob from its start.
+	if n := reply.ContentLength; n == nil || *n != int64(len(data)) {
+		return fmt.Errorf("read %s: the reply to a request for %d bytes at offset %d is not of that length", b, len(data), offset)
+	}
+	if _, err := io.ReadFull(body, data); err != nil {
+		return b.explain(ctx, err)
+	}
+	return nil
+}
+
+// explain turns the client's error, which can be a page long, into one line
+// that says what to do. An error that no further attempt can mend is permanent.
+func (b *source) explain(ctx context.Context, err error) error {
+	var response *azcore.ResponseError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &response):
+		return b.explainRefusal(response)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("read %s: no answer in time: %w", b, context.DeadlineExceeded)
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("read %s: %s", b, strings.TrimSpace(line))
+}
+
+// explainRefusal does so for what the service answers.
+func (b *source) explainRefusal(response *azcore.ResponseError) error {
+	said := fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
+	switch code := bloberror.Code(response.ErrorCode); {
+	case response.StatusCode == http.StatusPreconditionFailed:
+		return fmt.Errorf("read %s: %w", b, errChanged)
+	case code == bloberror.ContainerNotFound:
+		return job.Permanent(fmt.Errorf("container %s does not exist", b.Container))
+	case response.StatusCode == http.StatusNotFound:
+		return job.Permanent(fmt.Errorf("%s does not exist", b))
+	case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
+		return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, said))
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("read %s: access denied (%s): the identity that the worker signs in with needs the role Storage Blob Data Reader on that container", b, said)
+	}
+	return fmt.Errorf("read %s: the storage service answered %s", b, said)
+}

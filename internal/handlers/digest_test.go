@@ -1,0 +1,233 @@
+package handlers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestDigestOfSizes(t *testing.T) {
+	b := setup(t)
+	for _, size := range []int{0, 1, rangeSize - 1, rangeSize, rangeSize + 1, 3*rangeSize + 17} {
+		data := content(size)
+		b.put(t, "a/blob", data)
+		b.served()
+		j := digestJob("a/blob", nil)
+		result, err := b.digest.Run(t.Context(), j)
+		if err != nil {
+			t.Fatalf("digest of %d bytes: %v", size, err)
+		}
+		wantDigest(t, result, data)
+		if got, want := len(b.served()), (size+rangeSize-1)/rangeSize; got != want {
+			t.Errorf("%d bytes were read in %d ranges, want %d", size, got, want)
+		}
+		if latest := j.Latest(); size > 0 && (latest == nil || latest.Fraction != 1) {
+			t.Errorf("last report of %d bytes = %+v, want fraction 1", size, latest)
+		}
+	}
+}
+
+func TestDigestResultReadsWell(t *testing.T) {
+	b := setup(t)
+	b.put(t, "a&b <c>.txt", []byte("abc"))
+	result, err := b.digest.Run(t.Context(), digestJob("a&b <c>.txt", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	etag, _ := json.Marshal(b.server.Blobs("data")[0].ETag)
+	want := `{"algorithm":"sha256","digest":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",` +
+		`"bytes":3,"container":"data","blob":"a&b <c>.txt","etag":` + string(etag) + `}`
+	if diff := cmp.Diff(want, string(result)); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// TestDigestResumesAnywhere stops the handler before every range in turn. What
+// was reported is never read again, and the digest is the same.
+func TestDigestResumesAnywhere(t *testing.T) {
+	b := setup(t)
+	data := content(4*rangeSize + 99)
+	b.put(t, "blob", data)
+	const ranges = 5
+	for n := range ranges {
+		first := digestJob("blob", nil)
+		_, err := b.digest.Run(b.stopAfter(t, n), first)
+		var stop *job.Stop
+		if !errors.As(err, &stop) || stop.Reason != job.Evicted {
+			t.Fatalf("run that was stopped in range %d = %v, want the stop", n+1, err)
+		}
+		if n == 0 && first.Latest() != nil {
+			t.Fatalf("report before the first range = %+v, want none", first.Latest())
+		}
+		b.server.OnCall(nil)
+		b.served()
+
+		result, err := b.digest.Run(t.Context(), digestJob("blob", first.Latest()))
+		if err != nil {
+			t.Fatalf("resume after %d ranges: %v", n, err)
+		}
+		wantDigest(t, result, data)
+		var want []storage.Range
+		for offset := int64(n * rangeSize); offset < int64(len(data)); offset += rangeSize {
+			want = append(want, storage.Range{Offset: offset, Count: min(rangeSize, int64(len(data))-offset)})
+		}
+		if diff := cmp.Diff(want, b.served()); diff != "" {
+			t.Errorf("ranges read after %d were reported (-want +got):\n%s", n, diff)
+		}
+	}
+}
+
+func TestDigestThatWasReadToItsEndReadsNothing(t *testing.T) {
+	b := setup(t)
+	data := content(rangeSize + 1)
+	b.put(t, "blob", data)
+	done := digestJob("blob", nil)
+	if _, err := b.digest.Run(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	b.server.ResetCounts()
+	result, err := b.digest.Run(t.Context(), digestJob("blob", done.Latest()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDigest(t, result, data)
+	if counts := b.server.Counts(); len(counts) != 0 {
+		t.Errorf("calls = %v, want none", counts)
+	}
+}
+
+func TestDigestProgressForHumans(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(3*rangeSize))
+	j := digestJob("blob", nil)
+	if _, err := b.digest.Run(b.stopAfter(t, 1), j); err == nil {
+		t.Fatal("stopped run = nil, want an error")
+	}
+	latest := j.Latest()
+	if latest.Text != "4.0 of 12.0 MiB" || latest.Fraction < 0.33 || latest.Fraction > 0.34 || latest.Version != 1 {
+		t.Errorf("report = %q, fraction %v, version %d; want 4.0 of 12.0 MiB, a third, 1", latest.Text, latest.Fraction, latest.Version)
+	}
+	for _, c := range []struct {
+		done, whole int64
+		want        string
+	}{
+		{1, 2, "1 of 2 B"},
+		{0, 1023, "0 of 1023 B"},
+		{512, 1024, "0.5 of 1.0 KiB"},
+		{3 << 29, 3 << 30, "1.5 of 3.0 GiB"},
+		{1 << 40, 5000 << 40, "1.0 of 5000.0 TiB"},
+	} {
+		if got := portion(c.done, c.whole); got != c.want {
+			t.Errorf("portion(%d, %d) = %q, want %q", c.done, c.whole, got, c.want)
+		}
+	}
+}
+
+// changeAt replaces the blob right before each of the numbered range reads.
+func (b *bench) changeAt(t *testing.T, name string, data func(n int) []byte, reads ...int) {
+	t.Helper()
+	count, changes := 0, 0
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation != storage.OpGetBlob {
+			return storage.Fault{}
+		}
+		count++
+		for _, at := range reads {
+			if at == count {
+				changes++
+				b.put(t, name, data(changes))
+			}
+		}
+		return storage.Fault{}
+	})
+}
+
+func TestDigestStartsOverWhenTheBlobChanges(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(3*rangeSize))
+	changed := append(content(2*rangeSize), "changed"...)
+	b.changeAt(t, "blob", func(int) []byte { return changed }, 2)
+
+	j := digestJob("blob", nil)
+	result, err := b.digest.Run(t.Context(), j)
+	if err != nil {
+		t.Fatalf("digest of a blob that changed once: %v", err)
+	}
+	wantDigest(t, result, changed)
+	if latest := j.Latest(); latest.Text != "8.0 of 8.0 MiB" {
+		t.Errorf("last report = %q, want that of the changed blob", latest.Text)
+	}
+}
+
+func TestDigestFailsWhenTheBlobChangesTwice(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(3*rangeSize))
+	grow := func(n int) []byte { return content(3*rangeSize + n) }
+	b.changeAt(t, "blob", grow, 2, 4)
+
+	_, err := b.digest.Run(t.Context(), digestJob("blob", nil))
+	want := `read blob "blob" in container data: blob changed while it was read`
+	if err == nil || err.Error() != want || job.IsPermanent(err) {
+		t.Errorf("digest = %v (permanent %t), want the ordinary failure %q", err, job.IsPermanent(err), want)
+	}
+}
+
+// A blob that changes in every run makes progress in every run: only the number
+// of restarts ends its job.
+func TestDigestGivesUpOnABlobThatKeepsChanging(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(3*rangeSize))
+	grow := func(n int) []byte { return content(3*rangeSize + n) }
+	reads := []int{2, 4} // the first run: one range, changed, one range, changed
+	var saved *job.Progress
+	for run := 1; run <= maxRestarts; run++ {
+		b.changeAt(t, "blob", grow, reads...)
+		j := digestJob("blob", saved)
+		_, err := b.digest.Run(t.Context(), j)
+		if !errors.Is(err, errChanged) || job.IsPermanent(err) || j.Latest() == nil {
+			t.Fatalf("run %d = %v with report %+v, want progress and an ordinary failure", run, err, j.Latest())
+		}
+		saved, reads = j.Latest(), []int{3} // from now on: stale state, one range, changed
+	}
+	_, err := b.digest.Run(t.Context(), digestJob("blob", saved))
+	want := `blob "blob" in container data keeps changing while it is read; the job started over 5 times`
+	if err == nil || err.Error() != want || !job.IsPermanent(err) {
+		t.Errorf("run %d = %v, want the permanent error %q", maxRestarts+1, err, want)
+	}
+}
+
+// TestDigestLogsEveryRange is the ledger that says what was done twice.
+func TestDigestLogsEveryRange(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(rangeSize+5))
+	var lines lineHandler
+	b.digest.log = lines.logger()
+	if _, err := b.digest.Run(t.Context(), digestJob("blob", nil)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		fmt.Sprintf("DEBUG range hashed job_id=job-1 offset=0 bytes=%d", rangeSize),
+		fmt.Sprintf("DEBUG range hashed job_id=job-1 offset=%d bytes=5", rangeSize),
+	}
+	if diff := cmp.Diff(want, lines.lines); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestDigestStoppedBeforeItBegan(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(10))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&job.Stop{Reason: job.Shutdown})
+	_, err := b.digest.Run(ctx, digestJob("blob", nil))
+	if _, ok := errors.AsType[*job.Stop](err); !ok {
+		t.Errorf("run under a stopped context = %v, want the stop", err)
+	}
+}
