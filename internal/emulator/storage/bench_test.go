@@ -1,0 +1,120 @@
+package storage
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// BenchmarkMessage is one message's way through the SDK, the in-process
+// transport and the queue.
+func BenchmarkMessage(b *testing.B) {
+	for _, size := range []int{1 << 10, 48 << 10} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			a := setup(b, Options{})
+			body := strings.Repeat("x", size)
+			for b.Loop() {
+				if _, err := a.queue.EnqueueMessage(b.Context(), body, nil); err != nil {
+					b.Fatal(err)
+				}
+				got, err := a.queue.DequeueMessages(b.Context(), nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				m := got.Messages[0]
+				if _, err := a.queue.DeleteMessage(b.Context(), *m.MessageID, *m.PopReceipt, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDepth is get, renew and delete on a deep queue, without the SDK.
+func BenchmarkDepth(b *testing.B) {
+	for _, depth := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprint(depth), func(b *testing.B) {
+			q := newQueue(nil)
+			now := time.Now()
+			for range depth {
+				q.put(now, "text", 0, 0)
+			}
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				q.put(now, "text", 0, 0)
+				m := q.get(now, 1, 30*time.Second)[0]
+				m, _ = q.update(now, m.id, m.receipt(), nil, 30*time.Second)
+				if err := q.delete(now, m.id, m.receipt()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDequeue32 is a full batch, put back at once.
+func BenchmarkDequeue32(b *testing.B) {
+	a := setup(b, Options{})
+	for range 32 {
+		if _, err := a.queue.EnqueueMessage(b.Context(), strings.Repeat("x", 1<<10), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	q := a.queues.queues["jobs"]
+	for b.Loop() {
+		got, err := a.queue.DequeueMessages(b.Context(), &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(32))})
+		if err != nil || len(got.Messages) != 32 {
+			b.Fatalf("got %d messages, %v", len(got.Messages), err)
+		}
+		for _, m := range got.Messages {
+			if _, err := q.update(time.Now(), *m.MessageID, *m.PopReceipt, nil, 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkBlob is put, get and delete of a small blob through the SDK.
+func BenchmarkBlob(b *testing.B) {
+	a := setup(b, Options{})
+	blob := a.blob("jobs/abc/1")
+	for b.Loop() {
+		if _, err := blob.Upload(b.Context(), text("state"), nil); err != nil {
+			b.Fatal(err)
+		}
+		res, err := blob.DownloadStream(b.Context(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if _, err := blob.Delete(b.Context(), nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkList5000 is one page of records with metadata.
+func BenchmarkList5000(b *testing.B) {
+	s := newBlobService()
+	c := &container{blobs: make(map[string]*blob)}
+	s.containers["records"] = c
+	metadata := map[string]string{}
+	for i := range 15 {
+		metadata[fmt.Sprintf("name%d", i)] = strings.Repeat("v", 20)
+	}
+	for i := range 5000 {
+		c.change(fmt.Sprintf("jobs/%05d", i)).current = &version{etag: s.newETag(), metadata: metadata}
+	}
+	r, err := newRequest(BlobService, httpRequest(b, "http://blob.emulator/acc/records?restype=container&comp=list&include=metadata"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.listBlobs(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

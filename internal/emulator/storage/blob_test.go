@@ -1,0 +1,230 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/google/go-cmp/cmp"
+)
+
+func blockID(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func TestStagedBlocksAreKeptForAWeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setup(t, Options{})
+		fresh, old := a.blob("fresh"), a.blob("old")
+		stage := func(b *blockblob.Client) {
+			t.Helper()
+			if _, err := b.StageBlock(t.Context(), blockID("1"), text("one"), nil); err != nil {
+				t.Fatalf("StageBlock: %v", err)
+			}
+		}
+		stage(fresh)
+		if _, err := old.Upload(t.Context(), text("committed"), nil); err != nil {
+			t.Fatalf("Upload: %v", err)
+		}
+		stage(old)
+		time.Sleep(stagedRetention)
+		if got := a.Blobs("records"); len(got) != 2 || len(got[0].Staged) != 1 || len(got[1].Staged) != 1 {
+			t.Fatalf("after a week: %+v, want a staged block each", got)
+		}
+		time.Sleep(time.Second)
+		got := a.Blobs("records")
+		if len(got) != 1 || got[0].Name != "old" || len(got[0].Staged) != 0 {
+			t.Errorf("a second later: %+v, want the committed blob alone, nothing staged", got)
+		}
+		if _, err := old.CommitBlockList(t.Context(), []string{blockID("1")}, nil); err == nil {
+			t.Errorf("CommitBlockList of a block that is gone succeeded, want a refusal")
+		}
+		// A create finds the name free again, and ids of another length fit.
+		if _, err := fresh.StageBlock(t.Context(), blockID("22"), text("two"), nil); err != nil {
+			t.Errorf("StageBlock with an id of another length = %v, want success", err)
+		}
+	})
+}
+
+func TestBlockListLimits(t *testing.T) {
+	a := setup(t, Options{})
+	b := a.blob("blob")
+	if _, err := b.StageBlock(t.Context(), blockID("1"), text("x"), nil); err != nil {
+		t.Fatalf("StageBlock: %v", err)
+	}
+	list := strings.Split(strings.Repeat(blockID("1")+" ", maxBlocks+1), " ")
+	_, err := b.CommitBlockList(t.Context(), list[:maxBlocks+1], nil)
+	if err == nil || !strings.Contains(err.Error(), "BlockListTooLong") {
+		t.Errorf("CommitBlockList of %d blocks = %v, want BlockListTooLong", maxBlocks+1, err)
+	}
+	if _, err := b.CommitBlockList(t.Context(), list[:maxBlocks], nil); err != nil {
+		t.Errorf("CommitBlockList of %d blocks = %v, want success", maxBlocks, err)
+	}
+	if got := a.Blobs("records")[0].Size; got != maxBlocks {
+		t.Errorf("size = %d, want %d", got, maxBlocks)
+	}
+}
+
+// The SDK names all blocks "Latest"; the protocol has two more choices.
+func TestBlockListChoosesWhereToLook(t *testing.T) {
+	a := setup(t, Options{})
+	b := a.blob("blob")
+	id := blockID("1")
+	stage := func(s string) {
+		t.Helper()
+		if _, err := b.StageBlock(t.Context(), id, text(s), nil); err != nil {
+			t.Fatalf("StageBlock: %v", err)
+		}
+	}
+	commit := func(element string) (*http.Response, string) {
+		res, _ := send(a.Blob(), a.signed(http.MethodPut, blobPath+"?comp=blocklist", fmt.Sprintf("<BlockList><%[1]s>%[2]s</%[1]s></BlockList>", element, id)))
+		_, body, _ := a.ReadBlob("records", "blob")
+		return res, string(body)
+	}
+	stage("first")
+	res, _ := commit("Committed")
+	wantReply(t, "commit of a committed block while there is none", res, 400, "InvalidBlockList")
+	res, _ = commit("Uncommitted")
+	wantReply(t, "commit of a staged block", res, 201, "")
+	stage("second")
+	res, body := commit("Committed")
+	wantReply(t, "commit of the committed block", res, 201, "")
+	if body != "first" {
+		t.Errorf("blob = %q after the commit of the committed block, want %q", body, "first")
+	}
+	res, _ = commit("Uncommitted")
+	wantReply(t, "commit of a staged block that the last commit discarded", res, 400, "InvalidBlockList")
+	stage("third")
+	res, body = commit("Latest")
+	wantReply(t, "commit of the latest block", res, 201, "")
+	if body != "third" {
+		t.Errorf("blob = %q after the commit of the latest block, want %q", body, "third")
+	}
+	res, _ = commit("Other")
+	wantReply(t, "commit of an unknown element", res, 400, "InvalidXmlDocument")
+}
+
+func TestStatedHashesAreVerified(t *testing.T) {
+	a := setup(t, Options{})
+	good := []byte("text")
+	tests := []struct {
+		name, query, header, value, code string
+	}{
+		{"MD5", "", "Content-MD5", md5Of(good), ""},
+		{"another MD5", "", "Content-MD5", md5Of([]byte("other")), "Md5Mismatch"},
+		{"no MD5 at all", "", "Content-MD5", "AAAA", "InvalidMd5"},
+		{"the blob's MD5", "", "x-ms-blob-content-md5", md5Of([]byte("other")), "Md5Mismatch"},
+		{"CRC64", "", "x-ms-content-crc64", crc64Of(good), ""},
+		{"another CRC64", "", "x-ms-content-crc64", crc64Of([]byte("other")), "Crc64Mismatch"},
+		{"MD5 of a block", "?comp=block&blockid=MQ%3D%3D", "Content-MD5", md5Of([]byte("other")), "Md5Mismatch"},
+		{"CRC64 of a block", "?comp=block&blockid=MQ%3D%3D", "x-ms-content-crc64", crc64Of([]byte("other")), "Crc64Mismatch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			res, _ := send(a.Blob(), a.signed(http.MethodPut, blobPath+tt.query, string(good), "x-ms-blob-type", "BlockBlob", tt.header, tt.value))
+			status := 400
+			if tt.code == "" {
+				status = 201
+			}
+			wantReply(t, "PUT", res, status, tt.code)
+		})
+	}
+}
+
+// The service's CRC-64 is the one catalogued as CRC-64/NVME, whose check value
+// for the digits 1 to 9 is AE8B14860A799888; headers carry it little endian.
+func TestCRC64(t *testing.T) {
+	raw, err := base64.StdEncoding.DecodeString(crc64Of([]byte("123456789")))
+	if err != nil {
+		t.Fatalf("crc64Of: %v", err)
+	}
+	if got, want := fmt.Sprintf("%x", raw), "8898790a86148bae"; got != want {
+		t.Errorf("CRC-64 = %s, want %s", got, want)
+	}
+}
+
+func TestRangeHashes(t *testing.T) {
+	a := setup(t, Options{})
+	if _, err := a.blob("blob").Upload(t.Context(), text("0123456789"), nil); err != nil {
+		t.Fatalf("Upload: %v", err)
+	}
+	res, _ := send(a.Blob(), a.signed(http.MethodGet, blobPath, "", "x-ms-range", "bytes=2-4",
+		"x-ms-range-get-content-md5", "true", "x-ms-range-get-content-crc64", "true"))
+	if got, want := res.Header.Get("Content-MD5"), md5Of([]byte("234")); got != want {
+		t.Errorf("MD5 of the range = %s, want %s", got, want)
+	}
+	if got, want := res.Header.Get("x-ms-content-crc64"), crc64Of([]byte("234")); got != want {
+		t.Errorf("CRC64 of the range = %s, want %s", got, want)
+	}
+	if got, want := res.Header.Get("x-ms-blob-content-md5"), md5Of([]byte("0123456789")); got != want {
+		t.Errorf("MD5 of the blob = %s, want %s", got, want)
+	}
+}
+
+func TestContentReader(t *testing.T) {
+	c := newContent([]block{{data: []byte("012")}, {}, {data: []byte("34567")}, {data: []byte("89")}, {}})
+	const all = "0123456789"
+	for from := range int64(len(all) + 1) {
+		for to := from; to <= int64(len(all)); to++ {
+			at := Range{Offset: from, Count: to - from}
+			if err := iotest.TestReader(io.Reader(c.read(at)), []byte(all[from:to])); err != nil {
+				t.Errorf("reading %+v: %v", at, err)
+			}
+			var out bytes.Buffer
+			if _, err := c.read(at).WriteTo(&out); err != nil || out.String() != all[from:to] {
+				t.Errorf("writing %+v = %q, %v, want %q", at, out.String(), err, all[from:to])
+			}
+		}
+	}
+}
+
+func TestRangedReadCopiesNothing(t *testing.T) {
+	data := make([]byte, 64<<20)
+	c := newContent([]block{{data: data}, {data: data}})
+	allocated := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			_, _ = c.read(Range{Offset: 1 << 20, Count: 100 << 20}).WriteTo(io.Discard)
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 1<<10 {
+		t.Errorf("a read of 100 MiB allocated %d bytes, want next to nothing", allocated)
+	}
+}
+
+func TestInspection(t *testing.T) {
+	a := setup(t, Options{})
+	b := a.blob("b")
+	if _, err := b.StageBlock(t.Context(), blockID("1"), text("one"), nil); err != nil {
+		t.Fatalf("StageBlock: %v", err)
+	}
+	if _, _, ok := a.ReadBlob("records", "b"); ok {
+		t.Errorf("ReadBlob finds a blob that was never committed")
+	}
+	if _, err := b.CommitBlockList(t.Context(), []string{blockID("1")}, &blockblob.CommitBlockListOptions{Metadata: map[string]*string{"Kind": new("k")}}); err != nil {
+		t.Fatalf("CommitBlockList: %v", err)
+	}
+	state, body, ok := a.ReadBlob("records", "b")
+	if !ok || string(body) != "one" {
+		t.Fatalf("ReadBlob = %q, %t, want %q", body, ok, "one")
+	}
+	want := BlobState{
+		Name: "b", Committed: true, ContentType: "application/octet-stream", Size: 3,
+		Metadata: map[string]string{"kind": "k"}, Blocks: []BlockState{{ID: blockID("1"), Size: 3}},
+		ETag: state.ETag, LastModified: state.LastModified,
+	}
+	if diff := cmp.Diff(want, state); diff != "" {
+		t.Errorf("state (-want +got):\n%s", diff)
+	}
+	if got := a.Counts(); got[OpGetBlob] != 0 || len(got) != 2 {
+		t.Errorf("counts = %v, want those of the two writes: looking is no call", got)
+	}
+	if got, want := [2][]string{a.Queues(), a.Containers()}, [2][]string{{"jobs"}, {"records"}}; !cmp.Equal(got, want) {
+		t.Errorf("queues and containers = %q, want %q", got, want)
+	}
+}
