@@ -13,6 +13,10 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
+// maxInvalid cuts the reason of an InvalidError, in bytes: the errors of
+// encoding/json and time repeat what they could not read.
+const maxInvalid = 256
+
 // ErrForeign says that a text is not an envelope: somebody else's message.
 var ErrForeign = errors.New("message is not a spotworker envelope")
 
@@ -35,7 +39,7 @@ func Decode(text string) (Envelope, error) {
 	}
 	id := readableID(fields)
 	invalid := func(format string, args ...any) (Envelope, error) {
-		return Envelope{}, &InvalidError{ID: id, Reason: fmt.Sprintf(format, args...)}
+		return Envelope{}, &InvalidError{ID: id, Reason: cut(fmt.Sprintf(format, args...), maxInvalid)}
 	}
 	if v := string(fields["v"]); v != strconv.Itoa(Version) {
 		return invalid("envelope has version %.20s; this worker reads version %d", v, Version)
@@ -47,10 +51,7 @@ func Decode(text string) (Envelope, error) {
 	if err != nil {
 		return invalid("envelope cannot be read: %v", err)
 	}
-	if err := jobid.Validate(e.ID); err != nil {
-		return invalid("%v", err)
-	}
-	if err := jobid.ValidateKind(e.Kind); err != nil {
+	if err := e.validate(); err != nil {
 		return invalid("%v", err)
 	}
 	return e, nil

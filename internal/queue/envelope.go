@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/jobid"
 )
 
 // Version is the envelope version that this package writes and reads.
@@ -23,6 +26,10 @@ const (
 	// putBackRoom is kept free by Encode, so that an envelope can still take
 	// put_back_since and resume when it must be rewritten.
 	putBackRoom = 128
+
+	// maxBeside is what the fields beside the payload may take as JSON, so that
+	// an envelope always fits once its payload is in a blob.
+	maxBeside = 8 << 10
 )
 
 // Envelope is what a message says about its job. docs/FORMATS.md has its JSON.
@@ -84,7 +91,11 @@ func (e *TooLargeError) Error() string {
 
 // Encode returns the envelope as a message text: base64 of its JSON. The error
 // is a [*TooLargeError] when it does not fit with room for a later put-back.
+// What Encode accepts Decode accepts.
 func (e Envelope) Encode() (string, error) {
+	if err := e.validate(); err != nil {
+		return "", fmt.Errorf("encode message of job %.*s: %w", jobid.MaxID, e.ID, err)
+	}
 	return e.encode(maxJSON - putBackRoom)
 }
 
@@ -102,6 +113,27 @@ func (e Envelope) encode(limit int) (string, error) {
 		return "", &TooLargeError{Size: len(raw), Limit: limit}
 	}
 	return base64.StdEncoding.EncodeToString(raw), nil
+}
+
+// validate reports why the envelope cannot be used, or nil. Its size counts
+// without what is added later, so that a rewrite cannot make it invalid.
+func (e Envelope) validate() error {
+	if err := jobid.Validate(e.ID); err != nil {
+		return err
+	}
+	if err := jobid.ValidateKind(e.Kind); err != nil {
+		return err
+	}
+	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
+		return err
+	}
+	e.Payload, e.Resume, e.PutBackSince = Payload{}, false, time.Time{}
+	_, err := e.encode(maxBeside)
+	var tooLarge *TooLargeError
+	if errors.As(err, &tooLarge) {
+		return fmt.Errorf("the fields beside the payload have %d bytes; at most %d are allowed", tooLarge.Size, tooLarge.Limit)
+	}
+	return err
 }
 
 func (e Envelope) wire() envelopeJSON {

@@ -74,6 +74,15 @@ func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
 	return nil
 }
 
+// Adopt goes on with a later claim of the same message: one that this very
+// process made after the visibility had run out, as in a storage outage. Later
+// must not be used any more.
+func (l *Lease) Adopt(later *Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text, l.receipt = later.text, later.receipt
+}
+
 // Release makes the message visible to all after delay (0 at once). A message
 // that is no longer this lease's counts as released.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {

@@ -20,6 +20,41 @@ type Payload struct {
 type Ref struct {
 	SHA256 string `json:"sha256"` // lower-case hex
 	Size   int64  `json:"size"`   // bytes
+
+	// unknown holds fields of newer versions' making, which survive a rewrite.
+	unknown map[string]json.RawMessage
+}
+
+// UnmarshalJSON reads the fields by their exact names, as all of an envelope.
+func (r *Ref) UnmarshalJSON(raw []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	for name, target := range map[string]any{"sha256": &r.SHA256, "size": &r.Size} {
+		value, ok := fields[name]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal(value, target); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		delete(fields, name)
+	}
+	if len(fields) > 0 {
+		r.unknown = fields
+	}
+	return nil
+}
+
+// MarshalJSON writes the fields, unknown ones included.
+func (r *Ref) MarshalJSON() ([]byte, error) {
+	type known Ref
+	raw, err := marshal((*known)(r))
+	if err != nil || len(r.unknown) == 0 {
+		return raw, err
+	}
+	return mergeUnknown(raw, r.unknown)
 }
 
 // JSONPayload returns a payload that is a JSON value. Its bytes are the value's

@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+func TestClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		if leases, err := b.jobs.Claim(t.Context(), 1, 30*time.Second); len(leases) != 0 || err != nil {
+			t.Errorf("Claim of an empty queue = %d messages, %v, want none and no error", len(leases), err)
+		}
+		put := time.Now()
+		if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 90*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if depth, err := b.jobs.Depth(t.Context()); depth != 1 || err != nil {
+			t.Errorf("Depth with an invisible message = %d, %v, want 1", depth, err)
+		}
+		time.Sleep(90*time.Second - 1)
+		if leases, _ := b.jobs.Claim(t.Context(), 1, 30*time.Second); len(leases) != 0 {
+			t.Error("a delayed message was claimed before its time")
+		}
+		time.Sleep(1)
+		asked := time.Now()
+		b.faultOn(storage.OpGetMessages, 1, storage.Fault{Before: 3 * time.Second})
+		l := b.claimNext(t)
+		if l.Deliveries != 1 || l.Queue() != b.jobs || !l.AskedAt.Equal(asked) {
+			t.Errorf("lease = %d deliveries of %v, asked at %s, want the first of the queue of jobs at %s", l.Deliveries, l.Queue(), l.AskedAt, asked)
+		}
+		if want := asked.Add(3 * time.Second); !l.ClaimedAt.Equal(want) || !l.InsertedAt.Equal(put) {
+			t.Errorf("claimed at %s, inserted at %s, want %s and %s by the service's clock", l.ClaimedAt, l.InsertedAt, want, put)
+		}
+	})
+}
+
+func TestClaimTakesAtMostWhatOneCallCan(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for range MaxClaim + 1 {
+			if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leases, err := b.jobs.Claim(t.Context(), 100, 30*time.Second)
+		if len(leases) != MaxClaim || err != nil {
+			t.Errorf("Claim of 100 = %d messages, %v, want %d", len(leases), err, MaxClaim)
+		}
+	})
+}
+
+// A renewal keeps the text and changes the receipt, and counts from when it is made.
+func TestRenew(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const text = "  somebody else's <text> & ]]> é\n"
+		l := b.claim(t, text)
+		before := b.only(t, jobsName)
+		time.Sleep(20 * time.Second)
+		for range 3 {
+			if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+				t.Fatalf("Renew: %v", err)
+			}
+		}
+		after := b.only(t, jobsName)
+		if after.PopReceipt == before.PopReceipt {
+			t.Error("a renewal left the receipt as it was; the test proves nothing")
+		}
+		if after.Text != text || l.Text() != text {
+			t.Errorf("text after a renewal = %q, in the lease %q, want %q", after.Text, l.Text(), text)
+		}
+		if want := time.Now().Add(30 * time.Second); !after.NextVisible.Equal(want) {
+			t.Errorf("visible again at %s, want %s", after.NextVisible, want)
+		}
+		if err := l.Complete(t.Context()); err != nil || len(b.Messages(jobsName)) != 0 {
+			t.Errorf("Complete after renewals = %v, %d messages left, want none", err, len(b.Messages(jobsName)))
+		}
+	})
+}
+
+// A receipt outlives its visibility until somebody else dequeues the message.
+func TestLost(t *testing.T) {
+	lose := map[string]func(t *testing.T, b *bench, l *Lease){
+		"to another worker": func(t *testing.T, b *bench, _ *Lease) {
+			time.Sleep(31 * time.Second)
+			b.claimNext(t)
+		},
+		"deleted": func(t *testing.T, b *bench, _ *Lease) {
+			time.Sleep(31 * time.Second)
+			if err := b.claimNext(t).Complete(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, lose := range lose {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k"}))
+				lose(t, b, l)
+				before := b.Messages(jobsName)
+				if err := l.Renew(t.Context(), 30*time.Second); !errors.Is(err, ErrLost) {
+					t.Errorf("Renew = %v, want ErrLost", err)
+				}
+				for what, err := range map[string]error{
+					"Release":  l.Release(t.Context(), 0),
+					"PutBack":  l.PutBack(t.Context(), Envelope{ID: "a", Kind: "k"}, b.payloads),
+					"Complete": l.Complete(t.Context()),
+				} {
+					if err != nil {
+						t.Errorf("%s of a lost message = %v, want no error", what, err)
+					}
+				}
+				after := b.Messages(jobsName)
+				if len(after) != len(before) || len(after) == 1 && after[0] != before[0] {
+					t.Errorf("the message was %+v, a lease that lost it made it %+v", before, after)
+				}
+			})
+		})
+	}
+}
+
+func TestRenewAfterVisibilityRanOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, "x")
+		time.Sleep(time.Hour)
+		if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+			t.Errorf("Renew of a message that nobody else dequeued = %v, want no error", err)
+		}
+	})
+}
+
+func TestRelease(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, "x")
+		if err := l.Release(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		again := b.claimNext(t)
+		if again.ID != l.ID || again.Text() != "x" || again.Deliveries != 2 {
+			t.Errorf("after a release the queue gives %s with %q, delivery %d, want %s with x, delivery 2", again.ID, again.Text(), again.Deliveries, l.ID)
+		}
+		if err := again.Release(t.Context(), 1500*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.only(t, jobsName).NextVisible, time.Now().Add(2*time.Second); !got.Equal(want) {
+			t.Errorf("released for 1.5s, visible at %s, want %s: a wait is never shorter than was asked for", got, want)
+		}
+	})
+}
+
+// What becomes of a call whose replies are lost, or whose requests are.
+func TestLeaseInTrouble(t *testing.T) {
+	renew := func(t *testing.T, l *Lease) error { return l.Renew(t.Context(), 30*time.Second) }
+	release := func(t *testing.T, l *Lease) error { return l.Release(t.Context(), 0) }
+	complete := func(t *testing.T, l *Lease) error { return l.Complete(t.Context()) }
+	const update, remove = storage.OpUpdateMessage, storage.OpDeleteMessage
+	reply, request := storage.Fault{DropReply: true}, storage.Fault{DropRequest: true}
+	busy := storage.Fault{Refuse: storage.ServerBusy(0)}
+
+	for _, row := range []struct {
+		name      string
+		do        func(*testing.T, *Lease) error
+		operation string
+		tries     int
+		fault     storage.Fault
+		first     string // what the call returns: nil, lost, or other
+		second    string // what the same call returns once the trouble is over
+	}{
+		{"renew, reply lost", renew, update, 1, reply, "lost", "lost"},
+		{"renew, all replies lost", renew, update, allTries, reply, "other", "lost"},
+		{"renew, request lost", renew, update, 1, request, "nil", "nil"},
+		{"renew, all requests lost", renew, update, allTries, request, "other", "nil"},
+		{"renew, busy", renew, update, allTries, busy, "other", "nil"},
+		{"release, reply lost", release, update, 1, reply, "nil", "nil"},
+		{"release, all replies lost", release, update, allTries, reply, "other", "nil"},
+		{"release, all requests lost", release, update, allTries, request, "other", "nil"},
+		{"complete, reply lost", complete, remove, 1, reply, "nil", "nil"},
+		{"complete, all replies lost", complete, remove, allTries, reply, "other", "nil"},
+		{"complete, all requests lost", complete, remove, allTries, request, "other", "nil"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				l := b.claim(t, "x")
+				b.faultOn(row.operation, row.tries, row.fault)
+				if got := kindOf(row.do(t, l)); got != row.first {
+					t.Errorf("in trouble = %s, want %s", got, row.first)
+				}
+				b.OnCall(nil)
+				if got := kindOf(row.do(t, l)); got != row.second {
+					t.Errorf("afterwards = %s, want %s", got, row.second)
+				}
+				want := 1
+				if row.operation == remove {
+					want = 0
+				}
+				time.Sleep(time.Minute) // whatever was believed, the message comes back, once
+				leases, err := b.jobs.Claim(t.Context(), MaxClaim, time.Second)
+				if len(leases) != want || err != nil {
+					t.Fatalf("messages in the end = %d, %v, want %d", len(leases), err, want)
+				}
+				if want == 1 && leases[0].Text() != "x" {
+					t.Errorf("text in the end = %q, want x", leases[0].Text())
+				}
+			})
+		})
+	}
+}
+
+func kindOf(err error) string {
+	switch {
+	case err == nil:
+		return "nil"
+	case errors.Is(err, ErrLost):
+		return "lost"
+	default:
+		return "other"
+	}
+}
+
+// A put whose reply was lost makes a duplicate, never a loss.
+func TestPutReplyLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.faultOn(storage.OpPutMessage, 1, storage.Fault{DropReply: true})
+		if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		messages := b.Messages(jobsName)
+		if len(messages) != 2 {
+			t.Fatalf("queue holds %d messages, want 2", len(messages))
+		}
+		for _, m := range messages {
+			if e := decode(t, m.Text); e.ID != "a" || !m.Expires.IsZero() {
+				t.Errorf("message of job %q that expires at %s, want a, never", e.ID, m.Expires)
+			}
+		}
+	})
+}
+
+func TestThrottled(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for _, row := range []struct {
+			fault storage.Fault
+			want  bool
+		}{
+			{storage.Fault{Refuse: storage.ServerBusy(0)}, true},
+			{storage.Fault{Refuse: &storage.Error{Status: 429, Code: "TooManyRequests"}}, true},
+			{storage.Fault{Refuse: &storage.Error{Status: 500, Code: "InternalError"}}, false},
+			{storage.Fault{DropReply: true}, false},
+		} {
+			b.faultOn(storage.OpGetMessages, allTries, row.fault)
+			_, err := b.jobs.Claim(t.Context(), 1, time.Second)
+			if err == nil || Throttled(err) != row.want {
+				t.Errorf("Throttled(%.60v) = %t, want %t", err, Throttled(err), row.want)
+			}
+		}
+		if Throttled(nil) {
+			t.Error("Throttled(nil) = true")
+		}
+	})
+}
+
+func TestErrorsNameQueueAndMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, "x")
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		_, claimErr := b.jobs.Claim(t.Context(), 1, time.Second)
+		_, depthErr := b.jobs.Depth(t.Context())
+		for what, row := range map[string]struct {
+			err  error
+			want string
+		}{
+			"Create":   {b.jobs.Create(t.Context()), "queue " + jobsName},
+			"Put":      {b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0), "queue " + jobsName},
+			"Claim":    {claimErr, "queue " + jobsName},
+			"Depth":    {depthErr, "queue " + jobsName},
+			"Renew":    {renewErr(t, l), "message " + l.ID},
+			"Complete": {l.Complete(t.Context()), "message " + l.ID},
+		} {
+			if row.err == nil || !strings.Contains(row.err.Error(), row.want) {
+				t.Errorf("%s without a network = %v, want an error about %s", what, row.err, row.want)
+			}
+		}
+	})
+}
+
+func renewErr(t *testing.T, l *Lease) error { return l.Renew(t.Context(), time.Second) }

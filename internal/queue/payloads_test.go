@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// large is an envelope whose payload needs a blob.
+func large(t *testing.T) Envelope {
+	t.Helper()
+	return Envelope{ID: "job-1", Kind: "k", Payload: jsonPayload(t, `"`+strings.Repeat("<x>", 100<<10)+`"`), EnqueuedAt: noon}
+}
+
+// offloaded stores the payload of a large envelope and sends it over a queue.
+func offloaded(t *testing.T, b *bench) (e Envelope, payload []byte) {
+	t.Helper()
+	e = large(t)
+	payload, _ = e.Payload.Inline()
+	var tooLarge *TooLargeError
+	if _, err := e.Encode(); !errors.As(err, &tooLarge) {
+		t.Fatalf("Encode of a large envelope = %v, want a TooLargeError", err)
+	}
+	small, err := b.payloads.Offload(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, encode(t, small)), payload
+}
+
+func TestOffloadAndLoad(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e, want := offloaded(t, b)
+		if e.Payload.Hash() != large(t).Payload.Hash() {
+			t.Error("a payload has another hash in a blob than inline")
+		}
+		name := jobid.Path("job-1") + "/" + e.Payload.Hash()
+		if blobs := b.Blobs(payloadsName); len(blobs) != 1 || blobs[0].Name != name {
+			t.Errorf("blobs = %+v, want %s alone", blobs, name)
+		}
+		if got, err := b.payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("Load = %d bytes, %v, want the %d that were stored", len(got), err, len(want))
+		}
+		if _, err := b.payloads.Offload(t.Context(), large(t)); err != nil {
+			t.Errorf("Offload once more = %v, want no error", err)
+		}
+		if _, err := b.payloads.Offload(t.Context(), e); err == nil {
+			t.Error("Offload of a reference = <nil>, want an error")
+		}
+		for range 2 {
+			if err := b.payloads.Discard(t.Context(), e); err != nil {
+				t.Errorf("Discard = %v, want no error", err)
+			}
+		}
+		if blobs := b.Blobs(payloadsName); len(blobs) != 0 {
+			t.Errorf("blobs after Discard = %+v, want none", blobs)
+		}
+	})
+}
+
+func TestLoadInlineCallsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload([]byte("x"))}
+		got, err := b.payloads.Load(t.Context(), e)
+		if string(got) != "x" || err != nil {
+			t.Errorf("Load = %q, %v, want x", got, err)
+		}
+		if err := b.payloads.Discard(t.Context(), e); err != nil {
+			t.Errorf("Discard = %v", err)
+		}
+		if counts := b.Counts(); len(counts) != 0 {
+			t.Errorf("calls = %v, want none", counts)
+		}
+	})
+}
+
+// What no further attempt can mend is told apart from what one can.
+func TestLoadUnusable(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		damage func(t *testing.T, b *bench, e *Envelope)
+		final  bool
+	}{
+		{"missing", func(t *testing.T, b *bench, e *Envelope) {
+			if err := b.payloads.Discard(t.Context(), *e); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"shorter", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size++ }, true},
+		{"longer", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size-- }, true},
+		{"huge", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size = MaxPayload + 1 }, true},
+		{"out of reach", func(_ *testing.T, b *bench, _ *Envelope) {
+			b.faultOn(storage.OpGetBlob, allTries, storage.Fault{DropReply: true})
+		}, false},
+		{"container missing", func(_ *testing.T, b *bench, _ *Envelope) {
+			b.faultOn(storage.OpGetBlob, allTries, storage.Fault{Refuse: &storage.Error{Status: 404, Code: "ContainerNotFound"}})
+		}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				e, _ := offloaded(t, b)
+				row.damage(t, b, &e)
+				got, err := b.payloads.Load(t.Context(), e)
+				if err == nil || errors.Is(err, ErrPayload) != row.final {
+					t.Errorf("Load = %d bytes, %v, want an error that is final: %t", len(got), err, row.final)
+				}
+			})
+		})
+	}
+}
+
+// A blob whose content changed under its name is noticed by its hash.
+func TestLoadDamaged(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e, payload := offloaded(t, b)
+		if err := b.payloads.Discard(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		payload = bytes.Clone(payload)
+		payload[1000] ^= 1
+		if err := b.payloads.put(t.Context(), blobName(e.ID, e.Payload.Ref()), payload); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.payloads.Load(t.Context(), e); !errors.Is(err, ErrPayload) {
+			t.Errorf("Load of a damaged payload = %v, want ErrPayload", err)
+		}
+	})
+}
+
+func TestOffloadTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload(make([]byte, MaxPayload+1))}
+		if _, err := b.payloads.Offload(t.Context(), e); err == nil {
+			t.Error("Offload of more than MaxPayload = <nil>, want an error")
+		}
+		if counts := b.Counts(); len(counts) != 0 {
+			t.Errorf("calls = %v, want none", counts)
+		}
+	})
+}
+
+// A reply that is lost, or a body cut half-way, costs a retry and nothing else.
+func TestPayloadsInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.faultOn(storage.OpPutBlob, 1, storage.Fault{DropReply: true})
+		e, want := offloaded(t, b)
+		b.faultOn(storage.OpGetBlob, 2, storage.Fault{DropReply: true})
+		if got, err := b.payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("Load after lost replies = %d bytes, %v, want %d", len(got), err, len(want))
+		}
+		b.faultOn(storage.OpDeleteBlob, 1, storage.Fault{DropReply: true})
+		if err := b.payloads.Discard(t.Context(), e); err != nil || len(b.Blobs(payloadsName)) != 0 {
+			t.Errorf("Discard after a lost reply = %v, %d blobs left, want none", err, len(b.Blobs(payloadsName)))
+		}
+	})
+}
+
+func TestPayloadsCheck(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		if err := b.payloads.Check(t.Context()); err != nil {
+			t.Errorf("Check = %v, want no error", err)
+		}
+		b.faultOn(storage.OpGetContainerProperties, allTries, storage.Fault{DropRequest: true})
+		if err := b.payloads.Check(t.Context()); err == nil {
+			t.Error("Check without a network = <nil>, want an error")
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// goldenPoison are the files in testdata/poison and what they mean. Files are
+// never edited, only added to.
+func goldenPoison() map[string]Poison {
+	return map[string]Poison{
+		"full": {
+			V: 1, ID: "a", Kind: "digest", Reason: "5 failures in a row without progress, the last: \"<no>\"\nsuch blob",
+			PoisonedAt: noon, Worker: "vmss_000001-0123abcd-0", Origin: "spotworker-jobs",
+			MessageID: "0195f6a0-1111-7000-8000-000000000001", Body: "eyJ2IjoxfQ==",
+		},
+		"blob": {
+			V: 1, Reason: "not an envelope", PoisonedAt: noon, Worker: "w", Origin: "spotworker-jobs",
+			MessageID: "0195f6a0-1111-7000-8000-000000000001", BodyBlob: "poison/0195f6a0-1111-7000-8000-000000000001",
+		},
+	}
+}
+
+func TestGoldenPoison(t *testing.T) {
+	want := goldenPoison()
+	for _, name := range goldenNames(t, "poison") {
+		p, ok := want[name]
+		if !ok {
+			t.Errorf("no meaning is given for poison/%s.json", name)
+			continue
+		}
+		text := readGolden(t, "poison", name)
+		got, err := DecodePoison(inBase64(text))
+		if diff := cmp.Diff(p, got); err != nil || diff != "" {
+			t.Errorf("%s decoded: %v (-want +got)\n%s", name, err, diff)
+		}
+		if encoded, err := p.encode(); err != nil || plain(t, encoded) != text {
+			t.Errorf("%s encoded = %s, %v, want %s", name, plain(t, encoded), err, text)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("golden file poison/%s.json is missing", name)
+	}
+}
+
+// poisonOf is the poison message of a message with that body.
+func poisonOf(body string) Poison {
+	return Poison{
+		ID: "a", Kind: "k", Reason: "because", PoisonedAt: noon, Worker: "w",
+		Origin: jobsName, MessageID: "m-1", Body: body,
+	}
+}
+
+func TestPutPoison(t *testing.T) {
+	for name, row := range map[string]struct {
+		body   string
+		inBlob bool
+	}{
+		"small":           {"hello <&>\n", false},
+		"empty":           {"", false},
+		"largest message": {strings.Repeat("x", MaxText), true},
+		"grows as JSON":   {strings.Repeat("\"", 30<<10), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				if err := b.poison.PutPoison(t.Context(), poisonOf(row.body), b.payloads); err != nil {
+					t.Fatal(err)
+				}
+				m := b.only(t, poisonName)
+				if !m.Expires.IsZero() || !m.Visible {
+					t.Errorf("poison message expires at %s, visible %t, want never and visible", m.Expires, m.Visible)
+				}
+				got, err := DecodePoison(m.Text)
+				want := poisonOf(row.body)
+				want.V = 1
+				if row.inBlob {
+					want.Body, want.BodyBlob = "", "poison/m-1"
+				}
+				if diff := cmp.Diff(want, got); err != nil || diff != "" {
+					t.Errorf("poison message: %v (-want +got)\n%s", err, diff)
+				}
+				if _, kept, ok := b.ReadBlob(payloadsName, "poison/m-1"); ok != row.inBlob || ok && string(kept) != row.body {
+					t.Errorf("body in a blob: %t with %d bytes, want %t", ok, len(kept), row.inBlob)
+				}
+				if _, err := Decode(m.Text); err == nil || !strings.Contains(err.Error(), "replayed") {
+					t.Errorf("Decode of a poison message on the queue of jobs = %v, want that it must be replayed", err)
+				}
+			})
+		})
+	}
+}
+
+// After a crash the same message is poisoned again: the body's blob is there.
+func TestPutPoisonTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		body := strings.Repeat("x", MaxText)
+		b.faultOn(storage.OpPutMessage, 4, storage.Fault{DropRequest: true})
+		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err == nil {
+			t.Fatal("PutPoison without a network = <nil>, want an error")
+		}
+		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err != nil {
+			t.Fatalf("PutPoison once more = %v, want no error", err)
+		}
+		if _, kept, ok := b.ReadBlob(payloadsName, "poison/m-1"); !ok || string(kept) != body {
+			t.Error("the body is not in its blob")
+		}
+	})
+}
+
+func TestPoisonReasonIsCut(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := poisonOf(strings.Repeat("x", 30<<10))
+		p.Reason = "x" + strings.Repeat("é\xff\x01", 10<<10)
+		if err := b.poison.PutPoison(t.Context(), p, b.payloads); err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodePoison(b.only(t, poisonName).Text)
+		if err != nil || !strings.HasPrefix(got.Reason, "xé") || !strings.HasSuffix(got.Reason, "…") {
+			t.Errorf("reason = %.20q…, %v, want its beginning", got.Reason, err)
+		}
+		if len(got.Reason) > maxReason || len(got.Reason) < maxReason-8 || !utf8.ValidString(got.Reason) {
+			t.Errorf("reason has %d bytes, valid %t, want close to %d", len(got.Reason), utf8.ValidString(got.Reason), maxReason)
+		}
+	})
+}
+
+func TestDecodePoisonRefuses(t *testing.T) {
+	for name, text := range map[string]string{
+		"not base64":    "{}",
+		"not JSON":      inBase64("hello"),
+		"an envelope":   inBase64(`{"v":1,"id":"a","kind":"k"}`),
+		"newer version": inBase64(`{"v":2,"reason":"r","poisoned_at":"2026-03-09T12:00:00Z"}`),
+		"no object":     inBase64(`[1]`),
+	} {
+		if p, err := DecodePoison(text); err == nil {
+			t.Errorf("DecodePoison of %s = %+v, want an error", name, p)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, row := range []struct {
+		given string
+		limit int
+		want  string
+	}{
+		{"", 10, ""},
+		{"short", 5, "short"},
+		{"longer", 5, "lo…"},
+		{"ééé", 5, "é…"},
+		{"\xff", 10, "\uFFFD"},
+	} {
+		if got := cut(row.given, row.limit); got != row.want {
+			t.Errorf("cut(%q, %d) = %q, want %q", row.given, row.limit, got, row.want)
+		}
+	}
+}

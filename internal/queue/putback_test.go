@@ -1,0 +1,154 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+func TestPutBackDelay(t *testing.T) {
+	for _, row := range []struct{ since, want time.Duration }{
+		{-time.Hour, 30 * time.Second}, // a clock that went back
+		{0, 30 * time.Second},
+		{2 * time.Minute, 30 * time.Second},
+		{2*time.Minute + 4*time.Second, 31 * time.Second},
+		{20 * time.Minute, 5 * time.Minute},
+		{40 * time.Minute, 10 * time.Minute},
+		{7 * 24 * time.Hour, 10 * time.Minute},
+	} {
+		if got := PutBackDelay(noon, noon.Add(row.since)); got != row.want {
+			t.Errorf("PutBackDelay after %s = %s, want %s", row.since, got, row.want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		d := rapid.Int64().Draw(t, "duration")
+		if got := PutBackDelay(noon, noon.Add(time.Duration(d))); got < 30*time.Second || got > 10*time.Minute {
+			t.Fatalf("PutBackDelay after %s = %s, want 30s to 10m", time.Duration(d), got)
+		}
+	})
+}
+
+// The first put-back notes since when, by the service's clock; the next ones
+// wait a quarter of the time since then.
+func TestPutBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		sent := Envelope{ID: "a", Kind: "k", Payload: jsonPayload(t, `"<x>"`), EnqueuedAt: noon}
+		l := b.claim(t, encode(t, sent))
+		since := l.ClaimedAt
+		for delivery, want := range []time.Duration{30 * time.Second, 30 * time.Second, 30 * time.Second, 5 * time.Minute, 10 * time.Minute} {
+			e := decode(t, l.Text())
+			if delivery > 0 && !e.PutBackSince.Equal(since) {
+				t.Fatalf("delivery %d: put_back_since = %s, want %s", delivery+1, e.PutBackSince, since)
+			}
+			if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+				t.Fatal(err)
+			}
+			m := b.only(t, jobsName)
+			if got := m.NextVisible.Sub(time.Now()); got != want {
+				t.Errorf("delivery %d: hidden for %s, want %s", delivery+1, got, want)
+			}
+			if !m.Expires.IsZero() {
+				t.Errorf("delivery %d: expires at %s, want never", delivery+1, m.Expires)
+			}
+			wait := want
+			if delivery == 2 {
+				wait = 20*time.Minute - time.Since(since) // nobody came for it for long
+			}
+			if delivery == 3 {
+				wait = time.Hour
+			}
+			time.Sleep(wait)
+			l = b.claimNext(t)
+		}
+		e := decode(t, l.Text())
+		if e.ID != "a" || e.Payload.Hash() != sent.Payload.Hash() || !e.EnqueuedAt.Equal(noon) {
+			t.Errorf("after five put-backs the message is %+v, want what was sent", e)
+		}
+		if count := b.Counts()[storage.OpPutBlob]; count != 0 {
+			t.Errorf("%d blobs were written for a message that fits", count)
+		}
+	})
+}
+
+// A foreign message becomes an envelope whose id is fixed, and keeps the time to
+// live that its sender gave it.
+func TestPutBackForeign(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const text = "not an envelope\n"
+		l := b.claim(t, text)
+		foreign := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
+		if err := l.PutBack(t.Context(), foreign, b.payloads); err != nil {
+			t.Fatal(err)
+		}
+		m := b.only(t, jobsName)
+		e := decode(t, m.Text)
+		if payload, _ := e.Payload.Inline(); e.ID != m.ID || string(payload) != text || !e.EnqueuedAt.Equal(m.Inserted) {
+			t.Errorf("put back as %+v, want id %s, the text and its time", e, m.ID)
+		}
+	})
+}
+
+// A message of 64 KiB leaves no room for put_back_since: its payload moves.
+func TestPutBackTooLarge(t *testing.T) {
+	largest := "{\"v\":1,\"id\":\"a\",\"kind\":\"k\",\"payload\":\"\"}"
+	for name, text := range map[string]string{
+		"foreign":             strings.Repeat("x", MaxText),
+		"plain-text envelope": strings.Replace(largest, `""`, `"`+strings.Repeat("y", MaxText-len(largest))+`"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				l := b.claim(t, text)
+				e, err := Decode(l.Text())
+				if err != nil {
+					e = Foreign(l.Text(), l.ID, "k", l.InsertedAt)
+				}
+				want, _ := e.Payload.Inline()
+				if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+					t.Fatal(err)
+				}
+				back := decode(t, b.only(t, jobsName).Text)
+				if back.Payload.Ref() == nil || back.PutBackSince.IsZero() || back.ID != e.ID {
+					t.Fatalf("put back as %+v, want a reference and a time", back)
+				}
+				got, err := b.payloads.Load(t.Context(), back)
+				if err != nil || string(got) != string(want) {
+					t.Errorf("payload of %d bytes came back with %d, %v", len(want), len(got), err)
+				}
+			})
+		})
+	}
+}
+
+// However a put-back fails, a repeat of it puts the message back, once.
+func TestPutBackInTrouble(t *testing.T) {
+	for name, fault := range map[string]storage.Fault{
+		"replies lost":  {DropReply: true},
+		"requests lost": {DropRequest: true},
+		"busy":          {Refuse: storage.ServerBusy(0)},
+	} {
+		for _, operation := range []string{storage.OpUpdateMessage, storage.OpPutBlob} {
+			t.Run(name+" of "+operation, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *bench) {
+					l := b.claim(t, strings.Repeat("x", MaxText))
+					e := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
+					b.faultOn(operation, 5, fault) // one call of four tries, and one more try
+					if err := l.PutBack(t.Context(), e, b.payloads); err == nil {
+						t.Fatal("PutBack without a network = <nil>, want an error")
+					}
+					if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+						t.Fatalf("PutBack once more = %v, want no error", err)
+					}
+					time.Sleep(30 * time.Second)
+					back := decode(t, b.claimNext(t).Text())
+					if back.PutBackSince.IsZero() || back.Payload.Hash() != e.Payload.Hash() {
+						t.Errorf("put back as %+v, want the same payload and a time", back)
+					}
+				})
+			})
+		}
+	}
+}
