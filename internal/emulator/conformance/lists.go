@@ -94,7 +94,7 @@ func walk(t *testing.T, c *container.Client, prefix string, pageSize int32) (blo
 
 func listDelimiter(t *testing.T, e *env) {
 	c := e.container(t)
-	fill(t, c, "a", "b/1", "b/2", "b/c/3", "d/4", "e")
+	fill(t, c, "a", "b/1", "b/2", "b/c/3", "b/c/\u017c", "d/4", "d/\u017c", "e")
 	blobs, prefixes := walk(t, c, "", 5000)
 	if !slices.Equal(blobs, []string{"a", "e"}) || !slices.Equal(prefixes, []string{"b/", "d/"}) {
 		t.Errorf("listed %q and prefixes %q, want a, e and b/, d/", blobs, prefixes)

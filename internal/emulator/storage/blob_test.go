@@ -42,12 +42,50 @@ func TestStagedBlocksAreKeptForAWeek(t *testing.T) {
 		if len(got) != 1 || got[0].Name != "old" || len(got[0].Staged) != 0 {
 			t.Errorf("a second later: %+v, want the committed blob alone, nothing staged", got)
 		}
+		lists, err := old.GetBlockList(t.Context(), blockblob.BlockListTypeAll, nil)
+		if err != nil || len(lists.UncommittedBlocks) != 0 {
+			t.Errorf("GetBlockList = %d staged blocks, %v, want none", len(lists.UncommittedBlocks), err)
+		}
 		if _, err := old.CommitBlockList(t.Context(), []string{blockID("1")}, nil); err == nil {
 			t.Errorf("CommitBlockList of a block that is gone succeeded, want a refusal")
 		}
 		// A create finds the name free again, and ids of another length fit.
 		if _, err := fresh.StageBlock(t.Context(), blockID("22"), text("two"), nil); err != nil {
 			t.Errorf("StageBlock with an id of another length = %v, want success", err)
+		}
+	})
+}
+
+func TestCreationTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setup(t, Options{})
+		b := a.blob("blob")
+		began := time.Now().UTC()
+		age := func() time.Duration {
+			t.Helper()
+			props, err := b.GetProperties(t.Context(), nil)
+			if err != nil {
+				t.Fatalf("GetProperties: %v", err)
+			}
+			return props.CreationTime.Sub(began)
+		}
+		upload := func() {
+			t.Helper()
+			if _, err := b.Upload(t.Context(), text("x"), nil); err != nil {
+				t.Fatalf("Upload: %v", err)
+			}
+		}
+		upload()
+		time.Sleep(time.Minute)
+		if _, err := b.CommitBlockList(t.Context(), nil, nil); err != nil {
+			t.Fatalf("CommitBlockList: %v", err)
+		}
+		if got := age(); got != 0 {
+			t.Errorf("created %s after the start, want 0s: a commit keeps the time", got)
+		}
+		upload()
+		if got := age(); got != time.Minute {
+			t.Errorf("created %s after the start, want 1m0s: Put Blob makes the blob anew", got)
 		}
 	})
 }
@@ -168,7 +206,7 @@ func TestRangeHashes(t *testing.T) {
 }
 
 func TestContentReader(t *testing.T) {
-	c := newContent([]block{{data: []byte("012")}, {}, {data: []byte("34567")}, {data: []byte("89")}, {}})
+	c := newContent([]block{{data: []byte("012")}, {data: []byte("34")}, {}, {data: []byte("567")}, {data: []byte("89")}, {}})
 	const all = "0123456789"
 	for from := range int64(len(all) + 1) {
 		for to := from; to <= int64(len(all)); to++ {

@@ -44,7 +44,7 @@ func (s *blobService) putBlob(r *request) (*reply, error) {
 	if conds.createOnly() && c.find(r.rest, r.now) != nil {
 		return nil, errBlobExists
 	}
-	v := s.newVersion(r, old, metadata, props)
+	v := s.newVersion(r, nil, metadata, props)
 	v.content = newContent([]block{{data: r.body}})
 	b := c.change(r.rest)
 	b.current, b.staged = v, stagedBlocks{}
@@ -54,7 +54,8 @@ func (s *blobService) putBlob(r *request) (*reply, error) {
 	return p, nil
 }
 
-// newVersion begins the successor of old, which is nil for a new blob.
+// newVersion begins a version. It keeps the time of creation of old; old is nil
+// where the blob is new, or made anew by Put Blob.
 func (s *blobService) newVersion(r *request, old *version, metadata map[string]string, props properties) *version {
 	v := &version{etag: s.newETag(), created: r.now, modified: r.now, metadata: metadata, properties: props}
 	if old != nil {

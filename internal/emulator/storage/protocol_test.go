@@ -108,6 +108,19 @@ func TestEveryReplySaysWhoAndWhen(t *testing.T) {
 	}
 }
 
+func TestNotModifiedHasNoBody(t *testing.T) {
+	a := setup(t, Options{})
+	put, err := a.blob("blob").Upload(t.Context(), text("text"), nil)
+	if err != nil {
+		t.Fatalf("Upload: %v", err)
+	}
+	res, body := send(a.Blob(), a.signed(http.MethodGet, blobPath, "", "If-None-Match", string(*put.ETag)))
+	wantReply(t, "GET", res, 304, "ConditionNotMet")
+	if length := res.Header.Get("Content-Length"); body != "" || length != "" {
+		t.Errorf("body = %q with Content-Length %q, want neither", body, length)
+	}
+}
+
 // Go's client sends none of these, another might.
 func TestMetadataIsCheckedOnTheServer(t *testing.T) {
 	a := setup(t, Options{})
