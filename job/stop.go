@@ -44,8 +44,7 @@ func (s *Stop) Unwrap() error { return s.Err }
 
 // StopOf returns why ctx was stopped, or nil while it is not.
 func StopOf(ctx context.Context) *Stop {
-	var stop *Stop
-	if errors.As(context.Cause(ctx), &stop) {
+	if stop, ok := errors.AsType[*Stop](context.Cause(ctx)); ok {
 		return stop
 	}
 	return nil

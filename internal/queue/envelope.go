@@ -129,8 +129,7 @@ func (e Envelope) validate() error {
 	}
 	e.Payload, e.Resume, e.PutBackSince = Payload{}, false, time.Time{}
 	_, err := e.encode(maxBeside)
-	var tooLarge *TooLargeError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
 		return fmt.Errorf("the fields beside the payload have %d bytes; at most %d are allowed", tooLarge.Size, tooLarge.Limit)
 	}
 	return err

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -33,15 +32,20 @@ type Lease struct {
 	// ClaimedAt is the time of the claim by the service's clock.
 	ClaimedAt time.Time
 
-	mu      sync.Mutex
+	// turn holds one value while a call to the service is under way.
+	turn chan struct{}
+
+	mu      sync.Mutex // guards what follows; never held during a call
 	text    string
 	receipt string
+	adopted int // how often a later claim was adopted
 }
 
 func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time) *Lease {
 	l := &Lease{
 		queue: q, ID: *m.MessageID, Deliveries: *m.DequeueCount,
-		AskedAt: asked, ClaimedAt: clock, receipt: *m.PopReceipt,
+		AskedAt: asked, ClaimedAt: clock,
+		turn: make(chan struct{}, 1), receipt: *m.PopReceipt,
 	}
 	if m.MessageText != nil {
 		l.text = *m.MessageText
@@ -57,38 +61,24 @@ func (l *Lease) Queue() *Queue { return l.queue }
 
 // Text returns the message's text as it stands on the queue.
 func (l *Lease) Text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text
+	text, _, _ := l.current()
+	return text
 }
 
 // Renew hides the message from others for visibility from now on. It returns
 // an error that wraps [ErrLost] when the service refuses the receipt. With any
 // other error nothing is known: the caller tries again.
 func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.update(ctx, l.text, visibility); err != nil {
+	if err := l.update(ctx, l.Text(), visibility); err != nil {
 		return fmt.Errorf("renew message %s: %w", l.ID, err)
 	}
 	return nil
 }
 
-// Adopt goes on with a later claim of the same message: one that this very
-// process made after the visibility had run out, as in a storage outage. Later
-// must not be used any more.
-func (l *Lease) Adopt(later *Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text, l.receipt = later.text, later.receipt
-}
-
 // Release makes the message visible to all after delay (0 at once). A message
 // that is no longer this lease's counts as released.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.update(ctx, l.text, delay); err != nil && !errors.Is(err, ErrLost) {
+	if err := l.update(ctx, l.Text(), delay); err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("release message %s: %w", l.ID, err)
 	}
 	return nil
@@ -97,39 +87,81 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 // Complete deletes the message. A message that is gone, or that another worker
 // holds now, counts as completed: whoever holds it finds the job's record final.
 func (l *Lease) Complete(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := l.queue.client.DeleteMessage(ctx, l.ID, l.receipt, nil); err != nil && !lost(err) {
+	err := l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
+		_, err := l.queue.client.DeleteMessage(ctx, l.ID, receipt, nil)
+		return "", err
+	})
+	if err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("delete message %s: %w", l.ID, err)
 	}
 	return nil
 }
 
-// rewrite replaces the text and makes the message visible after delay.
-func (l *Lease) rewrite(ctx context.Context, text string, delay time.Duration) error {
+// Adopt goes on with a later claim of the same message: one that this very
+// process made after the visibility had run out, as in a storage outage. It
+// does not wait for a call under way, whose outcome then no longer counts.
+// Later must not be used any more.
+func (l *Lease) Adopt(later *Lease) {
+	text, receipt, _ := later.current()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.update(ctx, text, delay)
+	l.text, l.receipt = text, receipt
+	l.adopted++
 }
 
 // update sends Update Message. The text must always go along: the service
-// would empty the message otherwise. The caller holds mu.
+// would empty the message otherwise.
 func (l *Lease) update(ctx context.Context, text string, visibility time.Duration) error {
+	return l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
+		options := azqueue.UpdateMessageOptions{VisibilityTimeout: new(seconds(visibility))}
+		reply, err := l.queue.client.UpdateMessage(ctx, l.ID, receipt, text, &options)
+		if err != nil || reply.PopReceipt == nil {
+			return "", err
+		}
+		l.setText(text)
+		return *reply.PopReceipt, nil
+	})
+}
+
+// errAdopted says that a refused receipt was an old one: a later claim was
+// adopted while the call was under way.
+var errAdopted = errors.New("message was claimed anew by this worker meanwhile")
+
+// inTurn makes one call with the current receipt, after those under way, and
+// keeps the receipt that the call returns, if any. A receipt that the service
+// refuses gives an error that wraps [ErrLost].
+func (l *Lease) inTurn(ctx context.Context, call func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	options := azqueue.UpdateMessageOptions{VisibilityTimeout: to.Ptr(seconds(visibility))}
-	reply, err := l.queue.client.UpdateMessage(ctx, l.ID, l.receipt, text, &options)
-	if lost(err) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	_, before, adopted := l.current()
+	receipt, err := call(ctx, before)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case lost(err) && l.adopted != adopted:
+		return fmt.Errorf("%w: %w", errAdopted, err)
+	case lost(err):
 		return fmt.Errorf("%w: %w", ErrLost, err)
+	case err == nil && receipt != "" && l.adopted == adopted:
+		l.receipt = receipt
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+func (l *Lease) current() (text, receipt string, adopted int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text, l.receipt, l.adopted
+}
+
+func (l *Lease) setText(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.text = text
-	if reply.PopReceipt != nil {
-		l.receipt = *reply.PopReceipt
-	}
-	return nil
 }

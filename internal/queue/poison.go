@@ -39,8 +39,7 @@ func (q *Queue) PutPoison(ctx context.Context, p Poison, payloads *Payloads) err
 	p.V = Version
 	p.Reason = cut(p.Reason, maxReason)
 	text, err := p.encode()
-	var tooLarge *TooLargeError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*TooLargeError](err); ok {
 		name := "poison/" + p.MessageID
 		if err := payloads.put(ctx, name, []byte(p.Body)); err != nil {
 			return fmt.Errorf("store body of poison message %s: %w", p.MessageID, err)

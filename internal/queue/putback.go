@@ -29,8 +29,7 @@ func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) err
 	}
 	e.PutBackSince = l.ClaimedAt
 	text, err := e.encode(maxJSON)
-	var tooLarge *TooLargeError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*TooLargeError](err); ok {
 		if e, err = payloads.Offload(ctx, e); err == nil {
 			text, err = e.encode(maxJSON)
 		}
@@ -38,7 +37,7 @@ func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) err
 	if err != nil {
 		return fmt.Errorf("put back message %s: %w", l.ID, err)
 	}
-	err = l.rewrite(ctx, text, minPutBack)
+	err = l.update(ctx, text, minPutBack)
 	if err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("put back message %s: %w", l.ID, err)
 	}

@@ -48,7 +48,7 @@ func TestPutBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := b.only(t, jobsName)
-			if got := m.NextVisible.Sub(time.Now()); got != want {
+			if got := time.Until(m.NextVisible); got != want {
 				t.Errorf("delivery %d: hidden for %s, want %s", delivery+1, got, want)
 			}
 			if !m.Expires.IsZero() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 )
@@ -77,7 +76,7 @@ func (q *Queue) Put(ctx context.Context, e Envelope, delay time.Duration) error 
 func (q *Queue) putText(ctx context.Context, text string, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	options := azqueue.EnqueueMessageOptions{TimeToLive: to.Ptr(int32(never)), VisibilityTimeout: to.Ptr(seconds(delay))}
+	options := azqueue.EnqueueMessageOptions{TimeToLive: new(int32(never)), VisibilityTimeout: new(seconds(delay))}
 	if _, err := q.client.EnqueueMessage(ctx, text, &options); err != nil {
 		return fmt.Errorf("put message on queue %s: %w", q.name, err)
 	}
@@ -91,8 +90,8 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	defer cancel()
 	asked := time.Now()
 	options := azqueue.DequeueMessagesOptions{
-		NumberOfMessages:  to.Ptr(int32(min(n, MaxClaim))),
-		VisibilityTimeout: to.Ptr(seconds(visibility)),
+		NumberOfMessages:  new(int32(min(n, MaxClaim))),
+		VisibilityTimeout: new(seconds(visibility)),
 	}
 	reply, err := q.client.DequeueMessages(ctx, &options)
 	if err != nil {

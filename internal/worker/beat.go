@@ -12,6 +12,10 @@ import (
 const (
 	beatEvery = 15 * time.Second
 
+	// announcedPatience is how long a worker holds back from its first claim
+	// until it is known whether its VM is already being evicted.
+	announcedPatience = time.Second
+
 	// lastBeat bounds the last write, which must not hold up the exit.
 	lastBeat = time.Second
 )
@@ -44,14 +48,19 @@ func (b *beat) run(ctx context.Context) {
 		b.write(ctx)
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
-			defer cancel()
-			b.write(last)
+			b.writeLast(ctx)
 			return
 		case <-b.changed:
 		case <-ticker.C:
 		}
 	}
+}
+
+// writeLast says how the process ended; ctx has ended already.
+func (b *beat) writeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
+	defer cancel()
+	b.write(ctx)
 }
 
 func (b *beat) write(ctx context.Context) {
@@ -61,7 +70,7 @@ func (b *beat) write(ctx context.Context) {
 		StartedAt: b.started, At: time.Now(), Program: w.Program, Jobs: w.engine.inHand.list(),
 	})
 	if err != nil && ctx.Err() == nil {
-		w.Log.Warn("presence not written; operators see an old one", "error", err)
+		w.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
 	}
 }
 
@@ -69,6 +78,7 @@ func (b *beat) write(ctx context.Context) {
 // ended, and from then on keeps the presence up to date. It returns what it
 // learned, for people.
 func (w *Worker) recall(ctx, aside context.Context) string {
+	w.watch.first(ctx, announcedPatience)
 	if w.beat.running {
 		return "the announced event was withdrawn"
 	}
@@ -77,14 +87,14 @@ func (w *Worker) recall(ctx, aside context.Context) string {
 	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
 	switch {
 	case err != nil:
-		w.Log.Warn("end of the last run is not known", "error", err)
+		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)
 		return "the last run is not known"
 	case !ok:
 		return "first run under this name"
 	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
 		return "the last run ended in good order"
 	}
-	w.Log.Warn("last run was ended by force; its jobs come back by themselves", "state", last.State,
+	w.Log.WarnContext(ctx, "last run was ended by force; its jobs come back by themselves", "state", last.State,
 		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
 	return fmt.Sprintf("the last run was ended by force with %d jobs in hand", len(last.Jobs))
 }

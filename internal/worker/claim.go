@@ -65,14 +65,18 @@ func (c *claimer) claim(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		c.pace.observe(queue.Throttled(err))
-		c.Log.Warn("no messages claimed; trying again", "error", err, "tries", c.empty+1)
+		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "tries", c.empty+1)
 		c.empty++
 	case len(leases) == 0:
 		c.empty++
 	default:
 		c.empty = 0
 	}
-	c.buffer = leases
+	for _, lease := range leases {
+		if !c.held.adopt(lease) {
+			c.buffer = append(c.buffer, lease)
+		}
+	}
 }
 
 // wait returns when there may be something to do: a slot got free, a buffered
@@ -116,7 +120,7 @@ func (c *claimer) giveUpOld(ctx context.Context) {
 		old++
 	}
 	if old > 0 {
-		c.Log.Debug("releasing messages that no slot got free for", "messages", old)
+		c.Log.DebugContext(ctx, "releasing messages that no slot got free for", "messages", old)
 		c.releaseAll(ctx, c.buffer[:old])
 		c.buffer = c.buffer[old:]
 	}

@@ -87,7 +87,7 @@ func (c *Config) setDefaults() {
 // Validate says what must be changed, or returns nil.
 func (c *Config) Validate() error {
 	switch {
-	case c.Queue == nil || c.Poison == nil || c.Payloads == nil || c.Records == nil || c.Workers == nil:
+	case !c.hasStores():
 		return errors.New("worker needs its queues and containers")
 	case len(c.Kinds) == 0:
 		return errors.New("worker has no kind of job to do: give it at least one handler")
@@ -105,4 +105,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("default kind %q is not one of this worker's kinds", c.DefaultKind)
 	}
 	return nil
+}
+
+func (c *Config) hasStores() bool {
+	return c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil
 }

@@ -19,6 +19,7 @@ type delivery struct {
 	renewer  *renewer
 	envelope queue.Envelope
 	log      *slog.Logger
+	letGo    func() // takes the job off the worker's list
 
 	// last outlives a stop by what the drain's budget allows.
 	last context.Context
@@ -42,20 +43,22 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
 	defer cancel(nil)
 	d := &delivery{
 		engine: e, lease: lease, last: last, cancel: cancel,
-		log: e.Log.With("message_id", lease.ID),
+		log: e.Log.With("message_id", lease.ID), letGo: func() {},
 	}
+	out, ok := d.read()
+	defer func() { d.letGo() }()
+	e.held.add(lease)
 	d.renewer = renewWhile(last, lease, e.pace, d.log, d.lost)
-	defer d.renewer.wait()
+	defer d.keepNoMore()
 	defer d.leaveSuspect()
-	defer func() { d.inHand.remove(d.envelope.ID) }()
-	d.perform(ctx, d.run(ctx))
+	if ok {
+		out = d.run(ctx)
+	}
+	d.perform(ctx, out)
 }
 
-// run is a job's way from the claimed message to what is to be done with it.
+// run is a job's way from the message that was read to what is to be done with it.
 func (d *delivery) run(ctx context.Context) outcome {
-	if out, ok := d.read(); !ok {
-		return out
-	}
 	handler, out, ok := d.handler(ctx)
 	if !ok {
 		return out
@@ -84,7 +87,7 @@ func (d *delivery) read() (outcome, bool) {
 		return outcome{action: reject, reason: invalid.Reason}, false
 	}
 	d.envelope = envelope
-	d.inHand.add(envelope.ID)
+	d.letGo = d.inHand.add(envelope.ID)
 	d.log = d.log.With("job_id", envelope.ID, "kind", envelope.Kind)
 	return outcome{}, true
 }
@@ -203,7 +206,7 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
-	d.log.Info("job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction)
+	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction)
 	return outcome{}, true
 }
 
@@ -267,6 +270,12 @@ func (d *delivery) lost(err error) {
 	d.stopAlone(job.Lost, err)
 }
 
+// keepNoMore ends the renewals. It comes before the last call for the message.
+func (d *delivery) keepNoMore() {
+	d.held.remove(d.lease)
+	d.renewer.wait()
+}
+
 func (d *delivery) stopAlone(reason job.Reason, err error) {
 	d.cancel(&job.Stop{Reason: reason, Deadline: time.Now().Add(strayGrace), Err: err})
 }
@@ -294,7 +303,7 @@ func (d *delivery) insist(ctx context.Context, what string, try func() error) er
 		if ctx.Err() != nil {
 			return err
 		}
-		d.log.Warn("storage gave no answer; trying again", "what", what, "error", err, "in", delay)
+		d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", what, "error", err, "in", delay)
 		if !sleepFor(ctx, delay) {
 			return err
 		}

@@ -40,8 +40,7 @@ func (d *drain) Unwrap() error { return d.stop }
 
 // drainOf returns the drain that stopped ctx, or nil.
 func drainOf(ctx context.Context) *drain {
-	var d *drain
-	if errors.As(context.Cause(ctx), &d) {
+	if d, ok := errors.AsType[*drain](context.Cause(ctx)); ok {
 		return d
 	}
 	return nil
@@ -75,8 +74,7 @@ func outlive(ctx context.Context, until func(cause error) time.Time) (context.Co
 
 // drainEnd is the time up to which last writes may go on.
 func drainEnd(cause error) time.Time {
-	var d *drain
-	if errors.As(cause, &d) {
+	if d, ok := errors.AsType[*drain](cause); ok {
 		return d.end
 	}
 	return time.Now()
@@ -90,8 +88,7 @@ func briefly(grace time.Duration) func(error) time.Time {
 // stopDeadline is the time up to which the handler, and a save that is under
 // way for it, may go on.
 func stopDeadline(cause error) time.Time {
-	var stop *job.Stop
-	if errors.As(cause, &stop) {
+	if stop, ok := errors.AsType[*job.Stop](cause); ok {
 		return stop.Deadline
 	}
 	return time.Now()

@@ -22,6 +22,7 @@ type engine struct {
 	gate     *gate
 	suspects chan struct{} // holds one: the suspect that is running
 	inHand   inHand
+	held     held
 	tally    tally
 }
 
@@ -47,7 +48,7 @@ func (e *engine) run(ctx context.Context) {
 
 func (e *engine) logStop(ctx context.Context, jobs int) {
 	if d := drainOf(ctx); d != nil {
-		e.Log.Info("work stopped", "reason", d.stop.Error(), "jobs", jobs,
+		e.Log.InfoContext(ctx, "work stopped", "reason", d.stop.Error(), "jobs", jobs,
 			"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
 	}
 }
@@ -58,7 +59,7 @@ func (e *engine) logDrained(ctx context.Context, jobs int, before counts) {
 		return
 	}
 	now := e.counts()
-	e.Log.Info("drained", "jobs", jobs,
+	e.Log.InfoContext(ctx, "drained", "jobs", jobs,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
 		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", len(e.inHand.list()),
 		"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
@@ -78,7 +79,7 @@ func (e *engine) releaseAll(ctx context.Context, leases []*queue.Lease) {
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(ctx, 0); err != nil {
-				e.Log.Warn("message not released; it comes back by itself", "message_id", lease.ID, "error", err)
+				e.Log.WarnContext(ctx, "message not released; it comes back by itself", "message_id", lease.ID, "error", err)
 			}
 			return nil
 		})
@@ -93,13 +94,15 @@ type inHand struct {
 	ids map[string]int
 }
 
-func (h *inHand) add(id string) {
+// add takes a job in hand and returns what lets go of it.
+func (h *inHand) add(id string) (remove func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ids == nil {
 		h.ids = map[string]int{}
 	}
 	h.ids[id]++
+	return func() { h.remove(id) }
 }
 
 func (h *inHand) remove(id string) {
@@ -120,4 +123,42 @@ func (h *inHand) list() []string {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// held is the set of messages in hand, by their ids.
+type held struct {
+	mu     sync.Mutex
+	leases map[string]*queue.Lease
+}
+
+func (h *held) add(lease *queue.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leases == nil {
+		h.leases = map[string]*queue.Lease{}
+	}
+	h.leases[lease.ID] = lease
+}
+
+// remove takes a message off, before its last call: a later claim is then a
+// delivery of its own.
+func (h *held) remove(lease *queue.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leases[lease.ID] == lease {
+		delete(h.leases, lease.ID)
+	}
+}
+
+// adopt reports whether the message of a new claim is in hand already, because
+// its visibility ran out while storage could not be reached. The delivery that
+// has it goes on under the new claim, rather than being fenced by its own worker.
+func (h *held) adopt(later *queue.Lease) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lease, ok := h.leases[later.ID]
+	if ok {
+		lease.Adopt(later)
+	}
+	return ok
 }

@@ -25,10 +25,10 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 			return
 		}
 		if d.last.Err() != nil {
-			d.log.Error("no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
+			d.log.ErrorContext(ctx, "no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
 			return
 		}
-		d.log.Warn("storage gave no answer; trying again", "what", out.action.String(), "error", err, "in", delay)
+		d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", out.action.String(), "error", err, "in", delay)
 		sleepFor(d.last, delay)
 	}
 }
@@ -63,7 +63,7 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 	case putBack:
 		return d.putBack(out)
 	default:
-		d.log.Warn("delivery dropped", "reason", out.reason)
+		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
 		return nil
 	}
 }
@@ -87,7 +87,7 @@ func (d *delivery) delete() error {
 	if err := d.Payloads.Discard(d.last, d.envelope); err != nil {
 		return err
 	}
-	d.renewer.wait()
+	d.keepNoMore()
 	return d.lease.Complete(d.last)
 }
 
@@ -97,12 +97,12 @@ func (d *delivery) release(ctx context.Context, out outcome) error {
 	if err := d.keep(ctx); err != nil {
 		return err
 	}
-	d.renewer.wait()
+	d.keepNoMore()
 	if err := d.lease.Release(d.last, 0); err != nil {
 		return err
 	}
 	s := d.snapshot()
-	d.log.Info("job released", "reason", out.reason, "fraction", s.Fraction, "state_bytes", len(s.State), "state_left_out", d.leftOut)
+	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.Fraction, "state_bytes", len(s.State), "state_left_out", d.leftOut)
 	d.tally.released.Add(1)
 	if d.leftOut {
 		d.tally.leftOut.Add(1)
@@ -118,14 +118,14 @@ func (d *delivery) keep(ctx context.Context) error {
 	}
 	s := d.snapshot()
 	if fault := tooLarge(d.latest()); fault != nil {
-		d.log.Error("state left out", "error", fault)
+		d.log.ErrorContext(ctx, "state left out", "error", fault)
 		s.State, d.leftOut = nil, true
 	}
 	statesCtx, cancel := context.WithDeadline(d.last, statesEnd(ctx))
 	defer cancel()
 	err := d.claim.Release(statesCtx, s)
 	if err != nil && asConflict(err) == nil && s.State != nil {
-		d.log.Warn("state not sent in time; the checkpoint before stands", "bytes", len(s.State), "error", err)
+		d.log.WarnContext(ctx, "state not sent in time; the checkpoint before stands", "bytes", len(s.State), "error", err)
 		s.State, d.leftOut = nil, true
 		err = d.claim.Release(d.last, s)
 	}
@@ -149,7 +149,7 @@ func (d *delivery) retry(out outcome) error {
 		}
 		d.recorded = true
 	}
-	d.renewer.wait()
+	d.keepNoMore()
 	if err := d.lease.Release(d.last, out.delay); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (d *delivery) reject(out outcome) error {
 	if err := d.Poison.PutPoison(d.last, p, d.Payloads); err != nil {
 		return err
 	}
-	d.renewer.wait()
+	d.keepNoMore()
 	if err := d.lease.Complete(d.last); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (d *delivery) finish(out outcome) error {
 
 // putBack leaves the job to others, or to later.
 func (d *delivery) putBack(out outcome) error {
-	d.renewer.wait()
+	d.keepNoMore()
 	if err := d.lease.PutBack(d.last, d.envelope, d.Payloads); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.Error("handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			d.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			end = ended{err: fmt.Errorf("handler panicked: %v", p)}
 		}
 	}()
@@ -67,7 +67,7 @@ func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended
 	case e := <-done:
 		end.result, end.err = e.result, e.err
 	case <-timer.C:
-		d.log.Error("handler did not return in time; going on without it", "reason", stop.Reason)
+		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stop.Reason)
 		end.err, end.abandoned = errAbandoned, true
 	}
 	end.stop = stop
@@ -104,14 +104,14 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 	err := d.write(ctx, due, latest)
 	switch conflict := asConflict(err); {
 	case conflict != nil:
-		d.log.Warn("record is another's now; stopping the job", "error", err)
+		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
 		d.stopAlone(job.Fenced, err)
 		return ended{conflict: conflict}, true
 	case err != nil:
-		d.log.Warn("checkpoint not saved; the one before stands", "error", err)
+		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
-		d.log.Debug("checkpoint saved", "bytes", len(latest.State), "fraction", latest.Fraction)
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", len(latest.State), "fraction", latest.Fraction)
 	}
 	return ended{}, false
 }

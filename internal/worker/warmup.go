@@ -21,7 +21,7 @@ const (
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.engine == nil {
 		w.engine = newEngine(w.Config, w.name(ctx))
-		w.Log.Info("worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
+		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
 	}
 	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {
 		err := w.checkStorage(ctx)
@@ -31,7 +31,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		w.Log.Error("storage is not ready; no job is lost, trying again", "error", err, "in", delay)
+		w.Log.ErrorContext(ctx, "storage is not ready; no job is lost, trying again", "error", err, "in", delay)
 		if !sleepFor(ctx, delay) {
 			return false
 		}

@@ -52,7 +52,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	for {
 		phase, end := w.beginPhase(aside)
-		err := w.inState(phase, aside)
+		err := w.inState(aside, phase)
 		end()
 		switch {
 		case errors.Is(err, lifecycle.ErrStopped):
@@ -90,7 +90,7 @@ func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain) {
 // inState does what a state is for and reports the event that ends it. A step
 // that the table refuses was overtaken by an interruption: the next phase sees
 // the new state. aside outlives the phase.
-func (w *Worker) inState(p phase, aside context.Context) error {
+func (w *Worker) inState(aside context.Context, p phase) error {
 	switch p.state {
 	case lifecycle.Start:
 		if !w.warmUp(p) {
@@ -119,11 +119,10 @@ func (w *Worker) rest(ctx context.Context) error {
 	if !w.machine.Position().Facts.Has(lifecycle.WorkReleased) {
 		return w.apply(lifecycle.Drained, "nothing was in hand")
 	}
-	_, err := w.machine.Wait(ctx, lifecycle.Recover, lifecycle.Start)
-	if ctx.Err() != nil {
-		return nil // interrupted: the next phase sees the new state
+	if _, err := w.machine.Wait(ctx, lifecycle.Recover, lifecycle.Start); ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // interrupted: the next phase sees the new state
 }
 
 // terminate is SIGTERM: the process is to end.

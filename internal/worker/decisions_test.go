@@ -1,0 +1,208 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestDecide(t *testing.T) {
+	stop := &job.Stop{Reason: job.Evicted}
+	failure := errors.New("no")
+	conflict := &checkpoint.ConflictError{Ruling: checkpoint.Fenced}
+	tests := []struct {
+		name     string
+		end      ended
+		failures int
+		want     action
+	}{
+		{"a result", ended{result: []byte("r")}, 1, commit},
+		{"no result and no error", ended{}, 1, commit},
+		{"a result after a stop is a proven result", ended{stop: stop}, 1, commit},
+		{"an error after a stop", ended{err: failure, stop: stop}, 5, interrupted},
+		{"a permanent error after a stop", ended{err: job.Permanent(failure), stop: stop}, 1, interrupted},
+		{"no return after a stop", ended{err: errAbandoned, abandoned: true, stop: stop}, 1, interrupted},
+		{"a failure", ended{err: failure}, 1, retry},
+		{"the fourth failure", ended{err: failure}, 4, retry},
+		{"the fifth failure", ended{err: failure}, 5, poison},
+		{"a permanent error", ended{err: job.Permanent(failure)}, 1, poison},
+		{"a cancelled context of its own", ended{err: context.Canceled}, 1, retry},
+		{"a result that is too large", ended{result: make([]byte, job.MaxResult+1)}, 1, poison},
+		{"a state that is too large", ended{fault: failure, err: failure, stop: stop}, 1, poison},
+		{"a result of a record that is another's", ended{conflict: conflict}, 1, drop},
+		{"an error of a record that is another's", ended{conflict: conflict, err: failure}, 1, drop},
+	}
+	for _, tt := range tests {
+		if got := decide(tt.end, tt.failures); got.action != tt.want {
+			t.Errorf("%s: decide = %s, want %s", tt.name, got.action, tt.want)
+		}
+	}
+}
+
+func TestOutcomeOf(t *testing.T) {
+	tests := map[checkpoint.Ruling]action{
+		checkpoint.Finish: finish, checkpoint.PutBack: putBack, checkpoint.Unreadable: putBack,
+		checkpoint.Mismatch: reject, checkpoint.Fenced: drop,
+	}
+	for ruling, want := range tests {
+		got := outcomeOf(&checkpoint.ConflictError{Ruling: ruling})
+		if got.action != want {
+			t.Errorf("outcomeOf(%s) = %s, want %s", ruling, got.action, want)
+		}
+		if got.reason == "" && got.action != finish {
+			t.Errorf("outcomeOf(%s) has no reason", ruling)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	want := []time.Duration{10, 20, 40, 80, 160, 320, 600, 600}
+	for i, w := range want {
+		if got := backoff(i + 1); got != w*time.Second {
+			t.Errorf("backoff(%d) = %s, want %s", i+1, got, w*time.Second)
+		}
+	}
+	if got := backoff(1000); got != longestBackoff {
+		t.Errorf("backoff(1000) = %s, want %s", got, longestBackoff)
+	}
+}
+
+func TestPrefetch(t *testing.T) {
+	tests := []struct {
+		slots, free int
+		mean        time.Duration
+		want        int
+	}{
+		{4, 4, 0, 4},                      // nothing known: only what can be started
+		{4, 1, time.Hour, 1},              // long jobs: no buffer
+		{4, 1, 8 * time.Second, 2},        // 4 slots finish one in 2 s
+		{2, 1, 10 * time.Millisecond, 32}, // short jobs: a full batch
+		{1024, 1024, 0, 32},               // the service's limit
+		{1, 1, 1, 32},
+	}
+	for _, tt := range tests {
+		if got := prefetch(tt.slots, tt.free, tt.mean); got != tt.want {
+			t.Errorf("prefetch(%d, %d, %s) = %d, want %d", tt.slots, tt.free, tt.mean, got, tt.want)
+		}
+	}
+}
+
+func TestPollDelay(t *testing.T) {
+	if got := pollDelay(0); got != 0 {
+		t.Errorf("pollDelay(0) = %s, want 0", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		empty := rapid.IntRange(1, 1000).Draw(t, "empty")
+		nominal := min(firstPoll<<min(empty-1, 10), longestPoll)
+		if got := pollDelay(empty); got < nominal*3/4 || got > nominal*5/4 {
+			t.Fatalf("pollDelay(%d) = %s, want %s give or take a quarter", empty, got, nominal)
+		}
+	})
+}
+
+func TestVisibilityGrowsAndShrinks(t *testing.T) {
+	v := minVisibility
+	for range 10 {
+		v = nextVisibility(v, true)
+	}
+	if v != maxVisibility {
+		t.Errorf("visibility after 10 throttled renewals = %s, want %s", v, maxVisibility)
+	}
+	for range 30 {
+		v = nextVisibility(v, false)
+	}
+	if v != minVisibility {
+		t.Errorf("visibility after 30 quiet renewals = %s, want %s", v, minVisibility)
+	}
+}
+
+// TestDrainTimes: handlers get half, states three quarters, and all of it ends
+// with the budget.
+func TestDrainTimes(t *testing.T) {
+	seen := time.Now()
+	d := newDrain(job.Evicted, errors.New("why"), seen, 8*time.Second)
+	got := []time.Duration{d.stop.Deadline.Sub(seen), d.states.Sub(seen), d.end.Sub(seen)}
+	for i, want := range []time.Duration{4, 6, 8} {
+		if got[i] != want*time.Second {
+			t.Errorf("time %d = %s, want %s", i, got[i], want*time.Second)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(d)
+	if stop := job.StopOf(ctx); stop == nil || stop.Reason != job.Evicted || !strings.Contains(stop.Error(), "why") {
+		t.Errorf("StopOf = %v, want the eviction and why", stop)
+	}
+}
+
+func TestGateSmallestFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		g := newGate(1)
+		leave, err := g.enter(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan int, 3)
+		for _, size := range []int{30, 10, 20} {
+			go func() {
+				leave, err := g.enter(t.Context(), size)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- size
+				leave()
+			}()
+		}
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := g.enter(gone, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("enter with no time = %v, want %v", err, context.DeadlineExceeded)
+		}
+		leave()
+		for _, want := range []int{10, 20, 30} {
+			if got := <-order; got != want {
+				t.Errorf("admitted size %d, want %d", got, want)
+			}
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		good := func() Config {
+			return Config{Queue: b.queue, Poison: b.poison, Payloads: b.payloads, Records: b.records, Workers: b.workers, Kinds: job.Kinds{"echo": echo}}
+		}
+		tests := []struct {
+			name   string
+			change func(*Config)
+			want   string // part of the error; empty for none
+		}{
+			{"good", func(*Config) {}, ""},
+			{"no stores", func(c *Config) { c.Records = nil }, "queues and containers"},
+			{"no kinds", func(c *Config) { c.Kinds = nil }, "no kind"},
+			{"bad kind", func(c *Config) { c.Kinds = job.Kinds{"a b": echo} }, `"a b"`},
+			{"unknown default kind", func(c *Config) { c.DefaultKind = "x" }, `"x"`},
+			{"too much at once", func(c *Config) { c.Concurrency = 5000 }, "1 to 1024"},
+			{"negative", func(c *Config) { c.Concurrency = -1 }, "1 to 1024"},
+			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
+		}
+		for _, tt := range tests {
+			c := good()
+			tt.change(&c)
+			_, err := New(c)
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("%s: New = %v, want nil", tt.name, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("%s: New = %v, want an error that names %q", tt.name, err, tt.want)
+			}
+		}
+	})
+}

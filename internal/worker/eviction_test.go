@@ -1,0 +1,192 @@
+package worker
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestPreemptHandsOver is promises 4 and 5: after a notice work stops within a
+// poll, everything is released in time, and another worker goes on without
+// repeating anything that was reported.
+func TestPreemptHandsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		first := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("some work", 20*time.Second, func() bool { return work.done("long") >= 40 })
+
+		id, err := b.metadata.SimulateEviction("vm_0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		announced := time.Now()
+		b.waitFor("shutdown", 2*time.Second, func() bool { return first.machine.State() == lifecycle.Shutdown })
+		if took := time.Since(announced); took > time.Second+50*time.Millisecond {
+			t.Errorf("event visible to work stopped = %s, want at most one poll and 50ms", took)
+		}
+		b.waitFor("release", 2*time.Second, func() bool { return first.machine.Position().Facts.Has(lifecycle.WorkReleased) })
+
+		r := b.record("long")
+		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.Failures != 0 || r.SilentEnds != 0 {
+			t.Errorf("record after release = %s, %d interruptions, %d failures, %d silent ends, want open, 1, 0, 0",
+				r.Status, r.Interruptions, r.Failures, r.SilentEnds)
+		}
+		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
+			t.Errorf("messages after release = %+v, want one that is visible", m)
+		}
+		b.metadata.Complete(id)
+		first.kill()
+
+		b.start("vm_1", job.Kinds{"steps": work})
+		b.waitDone("long", time.Minute)
+		if got := work.repeated("long"); got != 0 {
+			t.Errorf("steps repeated after a notice = %d, want 0", got)
+		}
+		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-11112222-0" {
+			t.Errorf("record = generation %d, owner %s, want 2, the second worker", r.Generation, r.Owner)
+		}
+	})
+}
+
+// TestKillRepeatsAtMostOneInterval is the other half of promise 4.
+func TestKillRepeatsAtMostOneInterval(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const each = 100 * time.Millisecond
+		work := &steps{n: 400, each: each}
+		b.put("long", "steps", "")
+		first := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("some work", 30*time.Second, func() bool { return work.done("long") >= 190 })
+		first.link.cut() // the process is gone; its handler must not count any more
+		first.term()
+		lastStep := work.done("long")
+
+		b.start("vm_1", job.Kinds{"steps": work})
+		b.waitDone("long", 3*time.Minute)
+		bound := int(checkpoint.DefaultPolicy().Interval/each) + 1
+		if got := work.repeated("long"); got == 0 || got > bound {
+			t.Errorf("steps repeated after a kill = %d of %d, want 1 to %d: one interval", got, lastStep, bound)
+		}
+	})
+}
+
+func TestTerminateHandsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: 300 * time.Millisecond}
+		for _, id := range []string{"a", "b", "c"} {
+			b.put(id, "steps", "")
+		}
+		first := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("some work", 20*time.Second, func() bool { return work.done("c") >= 10 })
+		asked := time.Now()
+		first.stop()
+		if took := time.Since(asked); took > 2*time.Second {
+			t.Errorf("SIGTERM to exit = %s, want at most 2s", took)
+		}
+		if got := len(first.log.find("job released")); got != 3 {
+			t.Errorf("jobs released = %d, want 3", got)
+		}
+		p, _, err := b.workers.Read(t.Context(), "vm_0-11112222-0")
+		if err != nil || p.State != "stopped" || p.Count != 0 {
+			t.Errorf("presence = %+v, %v, want stopped with nothing in hand", p, err)
+		}
+		b.start("vm_1", job.Kinds{"steps": work})
+		for _, id := range []string{"a", "b", "c"} {
+			b.waitDone(id, 2*time.Minute)
+			if got := work.repeated(id); got != 0 {
+				t.Errorf("job %s: steps repeated = %d, want 0", id, got)
+			}
+		}
+	})
+}
+
+// TestFrozenWorkerWritesNothing is promise 3: a worker that was frozen until
+// another took its job over cannot write any more.
+func TestFrozenWorkerWritesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 300, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		first := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		thaw := first.link.hold()
+		b.start("vm_1", job.Kinds{"steps": work})
+		b.waitFor("takeover", time.Minute, func() bool { return b.record("long").Generation == 2 })
+		thaw()
+		b.waitFor("the frozen worker finds out", 10*time.Second, func() bool {
+			return len(first.log.find("delivery dropped")) == 1
+		})
+		b.waitDone("long", 3*time.Minute)
+		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-11112222-0" {
+			t.Errorf("record = generation %d by %s, want 2 by the second worker", r.Generation, r.Owner)
+		}
+		if got := len(first.log.find("job committed")); got != 0 {
+			t.Errorf("commits by the frozen worker = %d, want 0", got)
+		}
+	})
+}
+
+// TestWithdrawnEvent: an eviction that does not happen brings the worker back
+// to work without a restart.
+func TestWithdrawnEvent(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		id, err := b.metadata.SimulateEviction("vm_0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.waitFor("shutdown", 5*time.Second, func() bool { return p.machine.State() == lifecycle.Shutdown })
+		b.put("a", "echo", "1")
+		time.Sleep(5 * time.Second)
+		if r := b.record("a"); r.Status != "" {
+			t.Errorf("job taken while an eviction stands: status %s", r.Status)
+		}
+		b.metadata.Withdraw(id)
+		b.waitDone("a", time.Minute)
+	})
+}
+
+// TestEventBeforeProcess: a VM can be evicted right after its creation.
+func TestEventBeforeProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put("a", "echo", "1")
+		b.start("other", job.Kinds{"other": echo}).stop() // so that the VM exists
+		b.metadata.AddVM(bVM("vm_0"))
+		if _, err := b.metadata.SimulateEviction("vm_0"); err != nil {
+			t.Fatal(err)
+		}
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("shutdown", 5*time.Second, func() bool { return p.machine.State() == lifecycle.Shutdown })
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		if got := b.record("a").Status; got == checkpoint.Done {
+			t.Errorf("job done by a worker that was being evicted: status %s", got)
+		}
+	})
+}
+
+// TestStubbornHandler: a handler that ignores its context costs only itself.
+func TestStubbornHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stubborn := newStubborn()
+		defer stubborn.giveUp()
+		work := &steps{n: 100, each: 300 * time.Millisecond}
+		b.put("stubborn", "stubborn", "")
+		b.put("good", "steps", "")
+		p := b.start("vm_0", job.Kinds{"stubborn": stubborn, "steps": work})
+		b.waitFor("some work", 20*time.Second, func() bool { return work.done("good") >= 3 })
+		asked := time.Now()
+		p.stop()
+		if took := time.Since(asked); took > 6*time.Second {
+			t.Errorf("SIGTERM to exit with a stubborn handler = %s, want half of the budget and a little", took)
+		}
+		r := b.record("stubborn")
+		if r.Status != checkpoint.Open || r.StateSize != 4 || r.Failures != 0 {
+			t.Errorf("record = %s, %d bytes of state, %d failures, want open with its last report, 0", r.Status, r.StateSize, r.Failures)
+		}
+	})
+}

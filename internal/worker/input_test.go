@@ -1,0 +1,234 @@
+package worker
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"context"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestUnusableMessages: each ends in the poison queue with its reason, and a
+// good message among them is done.
+func TestUnusableMessages(t *testing.T) {
+	encoded := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	tests := []struct {
+		name, text, reason string
+	}{
+		{"not base64, not JSON", "what is this?", "--default-kind is not set"},
+		{"base64 of no JSON", encoded("plain"), "--default-kind is not set"},
+		{"JSON without v", `{"id":"x","kind":"echo"}`, "--default-kind is not set"},
+		{"newer version", encoded(`{"v":2,"id":"x","kind":"echo"}`), "version 2"},
+		{"version as text", encoded(`{"v":"1","id":"x","kind":"echo"}`), "version"},
+		{"bad id", encoded(`{"v":1,"id":"../x","kind":"echo"}`), "job id"},
+		{"no id", encoded(`{"v":1,"kind":"echo"}`), "job id"},
+		{"no kind", encoded(`{"v":1,"id":"x"}`), "kind"},
+		{"two payloads", encoded(`{"v":1,"id":"x","kind":"echo","payload":1,"payload_base64":"eA=="}`), "more than one"},
+		{"bad reference", encoded(`{"v":1,"id":"x","kind":"echo","payload_ref":{"sha256":"zz","size":1}}`), "sha256"},
+		{"missing payload blob", encoded(`{"v":1,"id":"y","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1}}`), "missing"},
+		{"oversize payload blob", encoded(`{"v":1,"id":"z","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1000000000000}}`), "at most"},
+	}
+	inBubble(t, func(t *testing.T, b *bench) {
+		for _, tt := range tests {
+			b.putText(tt.text)
+		}
+		b.put("good", "echo", "1")
+		b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitDone("good", time.Minute)
+		b.waitFor("queue empty", time.Minute, func() bool { return b.left() == 0 })
+		byBody := map[string]queue.Poison{}
+		for _, p := range b.poisoned() {
+			byBody[p.Body] = p
+		}
+		for _, tt := range tests {
+			p, ok := byBody[tt.text]
+			switch {
+			case !ok:
+				t.Errorf("%s: no poison message", tt.name)
+			case !strings.Contains(p.Reason, tt.reason):
+				t.Errorf("%s: reason = %q, want one that names %q", tt.name, p.Reason, tt.reason)
+			case p.Origin != b.names.Queue || p.Worker == "" || p.MessageID == "":
+				t.Errorf("%s: poison = %+v, want origin, worker and message id", tt.name, p)
+			}
+		}
+		for _, id := range []string{"y", "z"} {
+			if r := b.record(id); r.Status != checkpoint.Poison || r.Reason == "" {
+				t.Errorf("record %s = %s, %q, want poison with its reason", id, r.Status, r.Reason)
+			}
+		}
+	})
+}
+
+func TestForeignMessageWithDefaultKind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.putText("hello")
+		id := b.server.Messages(b.names.Queue)[0].ID
+		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.DefaultKind = "echo" })
+		b.waitDone(id, time.Minute)
+		if got, err := b.records.Result(t.Context(), id); err != nil || string(got) != "hello" {
+			t.Errorf("Result = %q, %v, want the text as it was delivered", got, err)
+		}
+	})
+}
+
+// TestDuplicates: one id has one outcome, however often it is enqueued.
+func TestDuplicates(t *testing.T) {
+	t.Run("finished", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			b.put("a", "echo", "1")
+			b.start("vm_0", job.Kinds{"echo": echo})
+			b.waitDone("a", time.Minute)
+			etag := b.record("a").ETag
+			b.put("a", "echo", "1")
+			b.waitFor("duplicate gone", time.Minute, func() bool { return b.left() == 0 })
+			if got := b.record("a").ETag; got != etag {
+				t.Errorf("record was written again: ETag %s, want %s", got, etag)
+			}
+		})
+	})
+	t.Run("running longer than the visibility", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			work := &steps{n: 300, each: 300 * time.Millisecond}
+			b.put("a", "steps", "")
+			b.put("a", "steps", "")
+			b.put("a", "steps", "")
+			b.start("vm_0", job.Kinds{"steps": work})
+			b.start("vm_1", job.Kinds{"steps": work})
+			b.waitDone("a", 5*time.Minute)
+			b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
+			if r := b.record("a"); r.Generation != 1 || r.Failures+r.Interruptions+r.SilentEnds != 0 {
+				t.Errorf("record = generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none",
+					r.Generation, r.Failures, r.Interruptions, r.SilentEnds)
+			}
+		})
+	})
+	t.Run("other work under the same id", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			b.put("a", "echo", "1")
+			b.start("vm_0", job.Kinds{"echo": echo, "other": echo})
+			b.waitDone("a", time.Minute)
+			b.put("a", "echo", "2")
+			b.put("a", "other", "1")
+			b.waitFor("both gone", time.Minute, func() bool { return b.left() == 0 })
+			poisoned := b.poisoned()
+			if len(poisoned) != 2 {
+				t.Fatalf("poison messages = %d, want 2", len(poisoned))
+			}
+			for _, p := range poisoned {
+				if !strings.Contains(p.Reason, "other work") {
+					t.Errorf("reason = %q, want one that says the id was used for other work", p.Reason)
+				}
+			}
+			if r := b.record("a"); r.Status != checkpoint.Done {
+				t.Errorf("record = %s, want done, untouched", r.Status)
+			}
+		})
+	})
+}
+
+func TestUnknownKind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put("a", "strange", "1")
+		b.put("b", "strange", "1")
+		first := b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("put back", time.Minute, func() bool { return len(first.log.find("message put back")) >= 2 })
+		first.stop()
+		// Another worker knows the kind.
+		second := b.start("vm_1", job.Kinds{"strange": echo})
+		b.waitDone("a", time.Minute)
+		b.waitDone("b", time.Minute)
+		second.stop()
+		// Nobody does, for more than an hour.
+		b.put("c", "unheard-of", "1")
+		b.start("vm_2", job.Kinds{"echo": echo})
+		b.waitFor("poison", 90*time.Minute, func() bool { return b.record("c").Status == checkpoint.Poison })
+		if p := b.poisoned(); len(p) != 1 || p[0].ID != "c" || !strings.Contains(p[0].Reason, "unheard-of") {
+			t.Errorf("poison = %+v, want job c with its kind in the reason", p)
+		}
+	})
+}
+
+func TestFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		failing := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no luck:\nÄrger") })
+		permanent := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+			return nil, job.Permanent(errors.New("cannot be"))
+		})
+		panicking := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { panic("oh") })
+		huge := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return make([]byte, job.MaxResult+1), nil })
+		for _, kind := range []string{"failing", "permanent", "panicking", "huge"} {
+			b.put(kind, kind, "1")
+		}
+		start := time.Now()
+		b.start("vm_0", job.Kinds{"failing": failing, "permanent": permanent, "panicking": panicking, "huge": huge})
+		b.waitFor("all poisoned", time.Hour, func() bool { return len(b.poisoned()) == 4 && b.left() == 0 })
+		// 10 + 20 + 40 + 80 s between five attempts.
+		if took := time.Since(start); took < 150*time.Second || took > 4*time.Minute {
+			t.Errorf("five failures took %s, want back-offs of 150 s and the polls between", took)
+		}
+		want := map[string]string{
+			"failing": "5 failures in a row without progress, the last: no luck:\nÄrger", "permanent": "cannot be",
+			"panicking": "panicked: oh", "huge": "result has 1048577 bytes",
+		}
+		for id, reason := range want {
+			if r := b.record(id); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, reason) {
+				t.Errorf("record %s = %s, %q, want poison, %q", id, r.Status, r.Reason, reason)
+			}
+		}
+	})
+}
+
+// TestFailuresWithProgress: progress sets the count of failures to 0.
+func TestFailuresWithProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		attempts := 0
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			attempts++
+			if attempts > 12 {
+				return nil, nil
+			}
+			j.Report(job.Progress{State: fmt.Append(nil, attempts)})
+			return nil, errors.New("again")
+		})
+		b.put("a", "h", "1")
+		b.start("vm_0", job.Kinds{"h": h})
+		b.waitDone("a", 10*time.Minute)
+		if attempts != 13 {
+			t.Errorf("attempts = %d, want 13", attempts)
+		}
+	})
+}
+
+// TestUnstorableReports: free text of any sort reaches the record; a state that
+// is too large ends the job with a clear reason.
+func TestUnstorableReports(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		text := "Zeile 1\nZeile 2: größer, 大きい"
+		chatty := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("s"), Text: text})
+			time.Sleep(20 * time.Second)
+			return nil, nil
+		})
+		bloated := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: make([]byte, job.MaxState+1)})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		b.put("chatty", "chatty", "")
+		b.put("bloated", "bloated", "")
+		b.start("vm_0", job.Kinds{"chatty": chatty, "bloated": bloated})
+		b.waitFor("text", 10*time.Second, func() bool { return b.record("chatty").Text == text })
+		b.waitFor("poison", time.Minute, func() bool { return b.record("bloated").Status == checkpoint.Poison })
+		if r := b.record("bloated"); !strings.Contains(r.Reason, "state has 8388609 bytes") {
+			t.Errorf("reason = %q, want the size of the state", r.Reason)
+		}
+		b.waitDone("chatty", time.Minute)
+	})
+}

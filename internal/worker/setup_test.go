@@ -1,0 +1,330 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// bench is a local Azure in virtual time, with what a test needs to look at it.
+type bench struct {
+	t        *testing.T
+	server   *storage.Server
+	metadata *imds.Server
+	names    azure.Names
+	stores
+}
+
+// stores are the queues and containers, as one client sees them.
+type stores struct {
+	queue, poison *queue.Queue
+	payloads      *queue.Payloads
+	records       *checkpoint.Store
+	workers       *presence.Store
+}
+
+// inBubble runs a test in virtual time with a local Azure whose queues and
+// containers exist.
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		names, err := azure.NamesFor("test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
+		account := b.account(b.server.Transport())
+		for _, name := range []string{names.Records, names.Payloads, names.Workers} {
+			if _, err := account.Container(name).Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.stores = b.connect(b.server.Transport())
+		for _, q := range []*queue.Queue{b.queue, b.poison} {
+			if err := q.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.server.ResetCounts()
+		test(t, b)
+	})
+}
+
+func (b *bench) account(transport policy.Transporter) *azure.Account {
+	b.t.Helper()
+	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return account
+}
+
+func (b *bench) connect(transport policy.Transporter) stores {
+	account := b.account(transport)
+	return stores{
+		queue:    queue.New(account.Queue(b.names.Queue), b.names.Queue),
+		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
+		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
+		records:  checkpoint.NewStore(account.Container(b.names.Records)),
+		workers:  presence.NewStore(account.Container(b.names.Workers)),
+	}
+}
+
+// process is one running worker process.
+type process struct {
+	*Worker
+	b     *bench
+	link  *link
+	guest *imds.Guest
+	log   *logLines
+	term  context.CancelFunc
+	ended chan struct{}
+}
+
+// start runs a worker as the VM of that name. change may adapt its
+// configuration. The test ends it if nothing did before.
+func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
+	b.t.Helper()
+	p := &process{b: b, link: &link{next: b.server.Transport()}, log: &logLines{}, ended: make(chan struct{})}
+	p.guest = b.metadata.AddVM(bVM(name))
+	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(p.guest.RoundTripper()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s := b.connect(p.link)
+	c := Config{
+		Queue: s.queue, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
+		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test",
+		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	p.Worker, err = New(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.term = cancel
+	go func() {
+		defer close(p.ended)
+		if err := p.Run(ctx); err != nil {
+			b.t.Errorf("Run = %v, want nil", err)
+		}
+	}()
+	b.t.Cleanup(p.stop)
+	return p
+}
+
+// stop sends SIGTERM and waits for the end.
+func (p *process) stop() {
+	p.term()
+	<-p.ended
+}
+
+// kill ends the process as SIGKILL would, as far as others can see: from now on
+// nothing of what it does gets anywhere. The goroutines are then ended.
+func (p *process) kill() {
+	p.link.cut()
+	p.stop()
+}
+
+// link is a worker's way to storage, which can be cut for ever or be held up.
+type link struct {
+	next policy.Transporter
+
+	mu   sync.Mutex
+	dead bool
+	held chan struct{} // not nil while held
+
+	calls    int
+	strikeAt int // the call at which strike is called; 0 for none
+	strike   func()
+	dying    bool // this call is the last one that gets anywhere
+}
+
+// struck reports whether the call to strike at was reached.
+func (l *link) struck() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.strikeAt > 0 && l.calls >= l.strikeAt
+}
+
+func (l *link) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+}
+
+// hold keeps all calls waiting until the returned function is called, as if the
+// process was frozen.
+func (l *link) hold() (release func()) {
+	held := make(chan struct{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = held
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held = nil
+		close(held)
+	}
+}
+
+func (l *link) Do(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	dead, held := l.dead, l.held
+	if l.calls++; l.calls == l.strikeAt {
+		l.strike()
+		l.dead = l.dying
+	}
+	l.mu.Unlock()
+	if dead {
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	}
+	if held != nil {
+		<-held // whatever the context says: a frozen process does not look
+	}
+	return l.next.Do(r)
+}
+
+// logLines collects what a worker logged.
+type logLines struct {
+	mu    sync.Mutex
+	lines []logLine
+}
+
+type logLine map[string]any
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		var fields logLine
+		if err := json.Unmarshal(line, &fields); err != nil {
+			return 0, err
+		}
+		l.lines = append(l.lines, fields)
+	}
+	return len(p), nil
+}
+
+// find returns all lines with that message.
+func (l *logLines) find(msg string) []logLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []logLine
+	for _, line := range l.lines {
+		if line["msg"] == msg {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// put enqueues a job with a JSON payload.
+func (b *bench) put(id, kind, payload string) {
+	b.t.Helper()
+	e := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}
+	if payload != "" {
+		p, err := queue.JSONPayload([]byte(payload))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		e.Payload = p
+	}
+	if err := b.queue.Put(b.t.Context(), e, 0); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// putText enqueues any text, as somebody else's tool would.
+func (b *bench) putText(text string) {
+	b.t.Helper()
+	if _, err := b.account(b.server.Transport()).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// record returns a job's record, or one without a status if there is none.
+func (b *bench) record(id string) checkpoint.Record {
+	b.t.Helper()
+	r, err := b.records.Read(b.t.Context(), id)
+	if err != nil {
+		return checkpoint.Record{}
+	}
+	return r
+}
+
+// waitFor lets virtual time pass until done holds, or fails after limit. It
+// looks often at first and then less so.
+func (b *bench) waitFor(what string, limit time.Duration, done func() bool) {
+	b.t.Helper()
+	for start := time.Now(); !done(); {
+		passed := time.Since(start)
+		if passed > limit {
+			b.t.Fatalf("%s: not within %s", what, limit)
+		}
+		time.Sleep(max(10*time.Millisecond, passed/200))
+		synctest.Wait()
+	}
+}
+
+// waitDone waits until the job is done.
+func (b *bench) waitDone(id string, limit time.Duration) {
+	b.t.Helper()
+	b.waitFor("job "+id+" done", limit, func() bool { return b.record(id).Status == checkpoint.Done })
+}
+
+// poisoned returns the poison messages.
+func (b *bench) poisoned() []queue.Poison {
+	b.t.Helper()
+	var all []queue.Poison
+	for _, m := range b.server.Messages(b.names.Poison) {
+		p, err := queue.DecodePoison(m.Text)
+		if err != nil {
+			b.t.Errorf("poison message: %v", err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// left returns how many messages are on the job queue, invisible ones included.
+func (b *bench) left() int { return len(b.server.Messages(b.names.Queue)) }
+
+// bVM is a Spot VM outside any scale set.
+func bVM(name string) imds.VM {
+	return imds.VM{Name: name, VMID: "11112222-0000-0000-0000-000000000000", Priority: "Spot"}
+}
+
+// stubborn is a handler that reports once and then ignores its context.
+type stubborn struct{ end chan struct{} }
+
+func newStubborn() *stubborn { return &stubborn{end: make(chan struct{})} }
+
+func (s *stubborn) Run(_ context.Context, j *job.Job) ([]byte, error) {
+	j.Report(job.Progress{State: []byte("here")})
+	<-s.end
+	return nil, nil
+}
+
+func (s *stubborn) giveUp() { close(s.end) }

@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestStorageOutage: storage is gone for longer than the visibility; no job is
+// cancelled, none is lost, and no failure is counted.
+func TestStorageOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 400, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		time.Sleep(90 * time.Second)
+		b.server.OnCall(nil)
+		b.waitDone("long", 10*time.Minute)
+		b.waitFor("message gone", 10*time.Minute, func() bool { return b.left() == 0 })
+		if r := b.record("long"); r.Generation != 1 || r.Failures != 0 {
+			t.Errorf("record = generation %d, %d failures, want 1, 0: work went on", r.Generation, r.Failures)
+		}
+		if got := work.repeated("long"); got != 0 {
+			t.Errorf("steps repeated = %d, want 0", got)
+		}
+	})
+}
+
+// TestWarmUpWaits: what is missing or refused at the start is said, and tried again.
+func TestWarmUpWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		refused := &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpGetQueueMetadata {
+				return storage.Fault{Refuse: refused}
+			}
+			return storage.Fault{}
+		})
+		b.put("a", "echo", "1")
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(time.Minute)
+		if s := p.machine.State(); s != lifecycle.Start {
+			t.Errorf("state while storage refuses = %s, want start", s)
+		}
+		if got := len(p.log.find("storage is not ready; no job is lost, trying again")); got < 3 {
+			t.Errorf("complaints in a minute = %d, want several", got)
+		}
+		b.server.OnCall(nil)
+		b.waitDone("a", time.Minute)
+	})
+}
+
+// TestLostMessage: a renewal that is refused stops the job, and what it reported
+// is recorded, because the record decides.
+func TestLostMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		causes := make(chan *job.Stop, 2)
+		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte(j.ID + " was here")})
+			<-ctx.Done()
+			causes <- job.StopOf(ctx)
+			return nil, ctx.Err()
+		})
+		b.put("a", "h", "")
+		b.start("vm_0", job.Kinds{"h": h})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
+		if _, err := b.account(b.server.Transport()).Queue(b.names.Queue).ClearMessages(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.waitFor("release", time.Minute, func() bool { return b.record("a").Status == checkpoint.Open })
+		if stop := <-causes; stop == nil || stop.Reason != job.Lost {
+			t.Errorf("cause of the stop = %v, want a lost lease", stop)
+		}
+		if r := b.record("a"); r.Failures != 0 || r.Interruptions != 1 || r.StateSize == 0 {
+			t.Errorf("record = %d failures, %d interruptions, %d bytes, want 0, 1 and its state", r.Failures, r.Interruptions, r.StateSize)
+		}
+	})
+}
+
+// TestSilentEnds: a job whose every start ends without a word is poison after
+// ten, and its neighbours are done.
+func TestSilentEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		killer := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			<-ctx.Done()
+			return nil, errors.New("killed")
+		})
+		work := &steps{n: 10, each: time.Second}
+		b.put("killer", "killer", "")
+		for _, id := range []string{"n1", "n2", "n3"} {
+			b.put(id, "steps", "")
+		}
+		kinds := job.Kinds{"killer": killer, "steps": work}
+		rounds := 0
+		for ; b.record("killer").Status != checkpoint.Poison && rounds < 30; rounds++ {
+			p := b.start("vm_0", kinds)
+			end := time.Now().Add(2 * time.Minute)
+			for time.Now().Before(end) && b.record("killer").Status != checkpoint.Poison {
+				time.Sleep(100 * time.Millisecond)
+				if started := p.log.find("job started"); hasJob(started, "killer") {
+					time.Sleep(11 * time.Second) // long enough for a record
+					break
+				}
+			}
+			p.kill()
+		}
+		r := b.record("killer")
+		if r.Status != checkpoint.Poison || r.SilentEnds != maxSilentEnds {
+			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.SilentEnds, maxSilentEnds)
+		}
+		for _, id := range []string{"n1", "n2", "n3"} {
+			if r := b.record(id); r.Status != checkpoint.Done {
+				t.Errorf("neighbour %s = %s, want done", id, r.Status)
+			}
+		}
+	})
+}
+
+func hasJob(lines []logLine, id string) bool {
+	for _, line := range lines {
+		if line["job_id"] == id {
+			return true
+		}
+	}
+	return false
+}
+
+// TestBufferedMessagesAreReleased: messages claimed ahead go back when nothing
+// gets free for them, and at once on a stop.
+func TestBufferedMessagesAreReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		slow := &steps{n: 100, each: time.Second}
+		for i := range 40 {
+			b.put("quick-"+string(rune('a'+i%26))+string(rune('a'+i/26)), "echo", "1")
+		}
+		for _, id := range []string{"slow-1", "slow-2"} {
+			b.put(id, "steps", "")
+		}
+		for i := range 20 {
+			b.put("late-"+string(rune('a'+i)), "echo", "1")
+		}
+		p := b.start("vm_0", job.Kinds{"echo": echo, "steps": slow}, func(c *Config) { c.Concurrency = 2 })
+		b.waitFor("slots taken", time.Minute, func() bool { return slow.done("slow-2") > 0 && slow.done("slow-1") > 0 })
+		b.waitFor("buffer released", 15*time.Second, func() bool {
+			visible := 0
+			for _, m := range b.server.Messages(b.names.Queue) {
+				if m.Visible {
+					visible++
+				}
+			}
+			return visible == b.left()-2
+		})
+		p.stop()
+		b.start("vm_1", job.Kinds{"echo": echo, "steps": slow})
+		b.waitFor("all done", 10*time.Minute, func() bool { return b.left() == 0 })
+		if got := slow.repeated("slow-1") + slow.repeated("slow-2"); got != 0 {
+			t.Errorf("steps repeated = %d, want 0", got)
+		}
+	})
+}
+
+// TestDrainWithoutBandwidth: a state that cannot be sent in time is left out,
+// and the job is released all the same within the budget.
+func TestDrainWithoutBandwidth(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 1000, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		saved := b.record("long")
+		time.Sleep(2 * time.Second) // so that there is more to save
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
+				return storage.Fault{Before: time.Minute}
+			}
+			return storage.Fault{}
+		})
+		asked := time.Now()
+		p.stop()
+		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
+		}
+		r := b.record("long")
+		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateHash != saved.StateHash {
+			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions, r.StateHash == saved.StateHash)
+		}
+		released := p.log.find("job released")
+		if len(released) != 1 || released[0]["state_left_out"] != true {
+			t.Errorf("log = %v, want a release that says that a state was left out", released)
+		}
+		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
+			t.Errorf("messages = %+v, want one that is visible", m)
+		}
+	})
+}
