@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+)
+
+// recover makes the job's record this delivery's to write. A first delivery
+// reads nothing: its first write finds out whether someone was before it.
+func (d *delivery) recover(ctx context.Context) (outcome, bool) {
+	if d.lease.Deliveries == 1 && !d.envelope.Resume {
+		d.claim = d.Records.Fresh(d.ref(), d.owner)
+		return outcome{}, true
+	}
+	return d.look(ctx)
+}
+
+// look reads the record, and claims or creates it if the rules say so.
+func (d *delivery) look(ctx context.Context) (outcome, bool) {
+	var record checkpoint.Record
+	var ruling checkpoint.Ruling
+	err := d.insist(ctx, "read the job's record", func() (err error) {
+		record, ruling, err = d.Records.Look(ctx, d.ref())
+		return err
+	})
+	if err != nil {
+		return stopped(ctx, err), false
+	}
+	switch ruling {
+	case checkpoint.Create:
+		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
+	case checkpoint.Take:
+		if out, ok := d.admit(record); !ok {
+			return out, false
+		}
+		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Take(ctx, d.ref(), record, d.owner) })
+	default:
+		return ruled(ruling, record), false
+	}
+}
+
+// take claims the record. The first try makes the claim; further ones repeat
+// its write, which settles what became of the one before.
+func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, error)) (outcome, bool) {
+	err := d.insist(ctx, "claim the job's record", func() (err error) {
+		if d.claim == nil {
+			d.claim, err = claim()
+			return err
+		}
+		return d.claim.Touch(ctx, checkpoint.Snapshot{})
+	})
+	if conflict := asConflict(err); conflict != nil {
+		return outcomeOf(conflict), false
+	}
+	if err != nil {
+		return stopped(ctx, err), false
+	}
+	if n := d.claim.Record().SilentEnds; n >= maxSilentEnds {
+		return outcome{action: poison, reason: fmt.Sprintf(
+			"%d starts in a row ended without a word and without progress: the job may be killing its worker", n)}, false
+	}
+	return outcome{}, true
+}
+
+// admit lets one suspect at a time through, so that a job that kills its
+// process does not drag its neighbours along for ever.
+func (d *delivery) admit(found checkpoint.Record) (outcome, bool) {
+	n := checkpoint.SilentEnds(found, d.ref())
+	if n < suspectAfter || n >= maxSilentEnds {
+		return outcome{}, true
+	}
+	select {
+	case d.suspects <- struct{}{}:
+		d.suspect = true
+		d.log.Warn("job is a suspect: its last starts ended without a word", "silent_ends", n)
+		return outcome{}, true
+	default:
+		return outcome{action: putBack, reason: "another suspect is running on this worker"}, false
+	}
+}
+
+func (d *delivery) leaveSuspect() {
+	if d.suspect {
+		<-d.suspects
+	}
+}
+
+// stopped is the outcome of a delivery that was stopped before it came to its
+// handler; err is what it was waiting for.
+func stopped(ctx context.Context, err error) outcome {
+	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", stopOf(ctx), err)}
+}
