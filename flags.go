@@ -22,7 +22,7 @@ type flags struct {
 	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
 	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction" placeholder:"URL"`
 	Instance           string           `help:"Tells several workers on one VM apart." default:"0" group:"Eviction"`
-	Version            kong.VersionFlag `help:"Print the version and exit."`
+	Version            kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 
 func (f *flags) policy() checkpoint.Policy {

@@ -18,6 +18,7 @@ package spotworker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -92,6 +93,9 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (*worker.Worker, error
 		config.Kinds["digest"] = handlers.NewDigest(stores.Account.Container, f.DataContainer, config.Log)
 	}
 	maps.Copy(config.Kinds, kinds)
+	if len(config.Kinds) == 0 {
+		return nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with --data-container")}
+	}
 	w, err := worker.New(config)
 	if err != nil {
 		return nil, &cli.ConfigError{Err: err}
