@@ -1,0 +1,62 @@
+package spotworker
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testguard"
+)
+
+func TestMain(m *testing.M) {
+	Version = "v0.0.0-test"
+	testscript.Main(m, map[string]func(){"worker": func() { Main(nil) }})
+}
+
+// TestCommandLine runs the scripts in testdata/script: what a person sees who
+// gets the worker's configuration wrong, or right.
+func TestCommandLine(t *testing.T) {
+	server := storage.New(storage.Options{})
+	connection, err := server.Listen(storage.Addresses{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("CONNECTION", connection)
+			// Whatever a script forgets, no worker asks Azure's own address.
+			env.Setenv("SPOTWORKER_METADATA_ENDPOINT", testguard.None)
+			return nil
+		},
+	})
+}
+
+func TestConnections(t *testing.T) {
+	if got, want := connections(10), 24; got != want {
+		t.Errorf("connections(10) = %d, want %d: two for each job and some to spare", got, want)
+	}
+	if got := connections(0); got <= spareConnections {
+		t.Errorf("connections(0) = %d, want some for the jobs of each processor", got)
+	}
+}
+
+var errTest = errors.New("test")
+
+func TestExitCodes(t *testing.T) {
+	if got := cli.Code(&cli.ConfigError{Err: errTest}); got != 78 {
+		t.Errorf("exit code of a wrong configuration = %d, want 78", got)
+	}
+	if got := cli.Code(errTest); got != 1 {
+		t.Errorf("exit code of any other error = %d, want 1", got)
+	}
+}
