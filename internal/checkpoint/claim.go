@@ -38,8 +38,13 @@ type Claim struct {
 	record Record // as it stands, as far as is known; no ETag while there is none
 	begun  string // the state's hash when the claim began
 	number int    // of the last write attempted
-	doubt  *doubt
-	lost   error
+
+	// opening is the change that takes the record over. It goes along with
+	// every write until one took effect; nil then, and where there was no record.
+	opening func(*Record)
+
+	doubt *doubt
+	lost  error
 }
 
 // Fresh returns the claim of a first delivery. It reads and writes nothing: the
@@ -60,18 +65,19 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 
 // Take claims a record that the delivery may claim ([Take]): one write of the
 // metadata gives it a new ETag and with that fences every earlier owner, and
-// leaves the state alone.
+// leaves the state alone. If the outcome of that write is not known, the claim's
+// next write settles it.
 func (s *Store) Take(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
 	c := s.newClaim(d, owner, found)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c, c.write(ctx, func(r *Record) []byte {
+	c.opening = func(r *Record) {
 		r.SilentEnds = SilentEnds(found, d)
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
-		r.ClaimedAt = time.Now()
-		return nil
-	})
+		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c, c.write(ctx, unchanged)
 }
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
@@ -116,8 +122,11 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	}
 	state, err := c.store.body(ctx, c.record)
 	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
-		if err := c.displaced(ctx, err); err != nil {
+		if err := c.displaced(ctx); err != nil {
 			return nil, err
+		}
+		if !c.record.HasState() {
+			return nil, nil
 		}
 		state, err = c.store.body(ctx, c.record)
 	}
@@ -132,14 +141,17 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 }
 
 // displaced decides by one read what a refused read of the state means. It
-// returns nil when the record is still this claim's, under another ETag.
-func (c *Claim) displaced(ctx context.Context, cause error) error {
+// returns nil when the record is still this claim's, under another ETag. A record
+// that was removed is created again, without the state that went with it: the
+// job starts afresh.
+func (c *Claim) displaced(ctx context.Context) error {
 	found, err := c.store.find(ctx, c.delivery.ID)
 	switch {
 	case err != nil:
 		return err
 	case found == nil:
-		return fmt.Errorf("%w: the record was removed: %w", ErrDamaged, cause)
+		c.record, c.begun = c.record.recreated(), ""
+		return c.write(ctx, unchanged)
 	case found.Token == c.token:
 		c.record = *found
 		return nil
@@ -217,9 +229,12 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 	defer c.mu.Unlock()
 	hash := s.hash()
 	return c.write(ctx, func(r *Record) (body []byte) {
+		if hash != "" {
+			r.StateVersion = s.Version
+		}
 		if hash != "" && hash != r.StateHash {
 			body = s.State
-			r.StateHash, r.StateSize, r.StateVersion = hash, int64(len(s.State)), s.Version
+			r.StateHash, r.StateSize = hash, int64(len(s.State))
 		}
 		if c.progressed(hash) {
 			r.Progressed, r.Failures, r.SilentEnds = true, 0, 0

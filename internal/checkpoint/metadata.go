@@ -144,12 +144,25 @@ func flag(key string, at func(*Record) *bool) field {
 func fraction(key string, at func(*Record) *float64) field {
 	return field{key,
 		func(r *Record) string {
-			if *at(r) <= 0 { // also NaN's only honest reading: nothing known
-				return ""
+			if known := bounded(*at(r)); known > 0 {
+				return strconv.FormatFloat(known, 'f', 4, 64)
 			}
-			return strconv.FormatFloat(min(*at(r), 1), 'f', 4, 64)
+			return ""
 		},
-		func(r *Record, v string) (err error) { *at(r), err = strconv.ParseFloat(v, 64); return err }}
+		func(r *Record, v string) error {
+			f, err := strconv.ParseFloat(v, 64)
+			*at(r) = bounded(f)
+			return err
+		}}
+}
+
+// bounded returns the fraction that f stands for: 0 to 1, and 0 for NaN, whose
+// only honest reading is that nothing is known.
+func bounded(f float64) float64 {
+	if !(f > 0) {
+		return 0
+	}
+	return min(f, 1)
 }
 
 func timestamp(key string, at func(*Record) *time.Time) field {

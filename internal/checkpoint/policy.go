@@ -2,10 +2,11 @@ package checkpoint
 
 import "time"
 
-// Policy says when a running job's record is worth a write.
+// Policy says when a running job's record is worth a write. A field that is not
+// positive has its default.
 type Policy struct {
-	// Interval is how long after a save the next changed state is saved.
-	// Default 5 s.
+	// Interval is how long after a write the next changed state is saved.
+	// Default 5 s; TouchEvery is its upper bound.
 	Interval time.Duration
 
 	// FirstAfter is how long a job may run before it gets a record although it
@@ -21,6 +22,18 @@ type Policy struct {
 // DefaultPolicy returns the defaults.
 func DefaultPolicy() Policy {
 	return Policy{Interval: 5 * time.Second, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}
+}
+
+func (p Policy) orDefaults() Policy {
+	d := DefaultPolicy()
+	for _, field := range []struct{ given, usual *time.Duration }{
+		{&p.Interval, &d.Interval}, {&p.FirstAfter, &d.FirstAfter}, {&p.TouchEvery, &d.TouchEvery},
+	} {
+		if *field.given <= 0 {
+			*field.given = *field.usual
+		}
+	}
+	return p
 }
 
 // Situation is what the policy needs to know about a running job.
@@ -44,6 +57,7 @@ const (
 // Next says what the record needs now and, if it needs nothing, after which
 // time to ask again at the latest.
 func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
+	p = p.orDefaults()
 	last := job.Since
 	if job.WrittenAt.After(last) {
 		last = job.WrittenAt
@@ -54,8 +68,8 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	}
 	saveAt := last.Add(p.Interval)
 	switch {
-	case job.Changed && !now.Before(saveAt):
-		return DueSave, 0
+	case job.Changed && !(now.Before(saveAt) && now.Before(touchAt)):
+		return DueSave, 0 // also where only a touch is due: it costs a write as well
 	case !now.Before(touchAt):
 		return DueTouch, 0
 	}

@@ -101,7 +101,7 @@ type Record struct {
 }
 
 // HasState reports whether the record's body holds a handler's state.
-func (r *Record) HasState() bool { return r.StateHash != "" && !(r.Status == Done) }
+func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 
 // sameWork reports whether the record stands for the delivery's work.
 func (r *Record) sameWork(d Delivery) bool {

@@ -37,6 +37,9 @@ func (e *ConflictError) Error() string {
 // stands.
 type change func(*Record) (body []byte)
 
+// unchanged is the change of a write that only claims or creates.
+func unchanged(*Record) []byte { return nil }
+
 // doubt is a write of which it is not known whether it took effect.
 type doubt struct {
 	attempt Attempt
@@ -56,8 +59,8 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		if err := pause(ctx, repeat); err != nil {
 			return err
 		}
-		if c.record.Status.Final() {
-			return c.conflict(Finish, c.record) // an earlier write of ours ended the job
+		if over, err := c.over(ch); over {
+			return err
 		}
 		err := c.attempt(ctx, ch)
 		if err == nil {
@@ -75,22 +78,50 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 	return fmt.Errorf("write record of job %s: gave up after %d repeats", c.delivery.ID, maxRepeats)
 }
 
+// over reports whether an earlier write ended the claim. The same ending again
+// comes from a caller that did not learn that it took effect, and needs nothing
+// more: written twice, it would count a failure or an interruption twice.
+// Anything else is not this claim's to write any more.
+func (c *Claim) over(ch change) (over bool, err error) {
+	if c.record.Status == Running || c.opening != nil {
+		return false, nil
+	}
+	wanted := c.record
+	ch(&wanted)
+	switch {
+	case wanted.Status == c.record.Status:
+		return true, nil
+	case c.record.Status.Final():
+		return true, c.conflict(Finish, c.record)
+	default:
+		return true, c.conflict(PutBack, c.record)
+	}
+}
+
 // attempt sends the change once. It opens a doubt unless the outcome is certain.
 func (c *Claim) attempt(ctx context.Context, ch change) error {
 	c.number++
 	next := c.record
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
+	if c.opening != nil {
+		c.opening(&next)
+	}
 	body := ch(&next)
 	etag, err := c.store.put(ctx, &next, c.record.ETag, body)
 	if err == nil {
-		next.ETag = etag
-		c.record = next
+		c.adopt(next, etag)
 		return nil
 	}
 	if !refused(err) {
 		c.doubt = &doubt{next: next, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
 	}
 	return err
+}
+
+// adopt takes over a write that took effect.
+func (c *Claim) adopt(written Record, etag azcore.ETag) {
+	written.ETag = etag
+	c.record, c.doubt, c.opening = written, nil, nil
 }
 
 // settle ends an open doubt by one read. It reports whether the write in
@@ -108,8 +139,7 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	}
 	switch ruling := OnConflict(found, c.delivery, c.doubt.attempt); ruling {
 	case Effective:
-		c.doubt.next.ETag = found.ETag
-		c.record, c.doubt = c.doubt.next, nil
+		c.adopt(c.doubt.next, found.ETag)
 		return true, nil
 	case Repeat:
 		c.record, c.doubt = *found, nil

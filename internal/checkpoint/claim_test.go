@@ -1,0 +1,303 @@
+package checkpoint
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// A short job costs its record one call: nothing before its commit, and that once.
+func TestFirstDeliveryCosts(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.store.Fresh(ours, "worker-1")
+		if snapshot, err := c.Restore(t.Context()); snapshot != nil || err != nil {
+			t.Errorf("Restore of a fresh claim = %v, %v, want nothing", snapshot, err)
+		}
+		if counts := b.Counts(); len(counts) != 0 || c.Exists() {
+			t.Errorf("calls before the first write = %v, want none", counts)
+		}
+		if err := c.Commit(t.Context(), []byte("result")); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.Counts(), map[string]int64{storage.OpPutBlob: 1}; !maps.Equal(got, want) {
+			t.Errorf("calls of a commit = %v, want %v", got, want)
+		}
+		if got := b.body(t); got != "result" || !c.Exists() {
+			t.Errorf("body = %q, want the result", got)
+		}
+	})
+}
+
+// An interrupted job that left no record and has no state needs none.
+func TestReleaseOfNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.store.Fresh(ours, "worker-1")
+		if err := c.Release(t.Context(), Snapshot{Fraction: 0.1}); err != nil || len(b.Counts()) != 0 {
+			t.Errorf("Release = %v with calls %v, want none", err, b.Counts())
+		}
+	})
+}
+
+// The first write finds out whether somebody was before it.
+func TestCreateMeetsARecord(t *testing.T) {
+	kind, hash := ours.Kind, ours.PayloadHash
+	for _, row := range []struct {
+		name  string
+		found Record
+		want  Ruling
+	}{
+		{"done", Record{Status: Done, Kind: kind, PayloadHash: hash, MessageID: ours.MessageID}, Finish},
+		{"poison", Record{Status: Poison, Kind: kind, PayloadHash: hash}, Finish},
+		{"cancelled before any claim", Record{Status: Cancelled}, Finish},
+		{"open", Record{Status: Open, Kind: kind, PayloadHash: hash, MessageID: ours.MessageID}, PutBack},
+		{"running for this message", Record{Status: Running, Kind: kind, PayloadHash: hash, MessageID: ours.MessageID}, Fenced},
+		{"running for another", Record{Status: Running, Kind: kind, PayloadHash: hash, MessageID: other.MessageID}, PutBack},
+		{"other kind", Record{Status: Done, Kind: "other", PayloadHash: hash}, Mismatch},
+		{"other payload", Record{Status: Running, Kind: kind, PayloadHash: "other", MessageID: ours.MessageID}, Mismatch},
+		{"unknown status", Record{Status: "paused", Kind: kind, PayloadHash: hash}, Unreadable},
+		{"newer version", Record{Status: Done, Kind: kind, PayloadHash: hash, unknown: map[string]string{"failures": "-1"}}, Unreadable},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for what, write := range ownersWrites() {
+				inBubble(t, func(t *testing.T, b *bench) {
+					before := b.seed(t, row.found, "theirs")
+					c := b.store.Fresh(ours, "worker-1")
+					conflict := conflictIn(write(t.Context(), c))
+					if conflict == nil || conflict.Ruling != row.want || conflict.Record.ETag != before.ETag {
+						t.Errorf("%s = %v, want a conflict with the record: %s", what, conflict, row.want)
+					}
+					if after := b.read(t); after.ETag != before.ETag || b.body(t) != "theirs" {
+						t.Errorf("%s changed the record to %+v", what, after)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A create can fail on a blob that does not read: a staged block, or a write
+// under way. It is repeated.
+func TestCreateMeetsAStagedBlock(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		refusals := 3
+		b.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && refusals > 0 {
+				refusals--
+				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobAlreadyExists"}}
+			}
+			return storage.Fault{}
+		})
+		if err := b.store.Fresh(ours, "worker-1").Commit(t.Context(), nil); err != nil {
+			t.Errorf("Commit = %v, want no error", err)
+		}
+		refusals = 1000
+		begun := time.Now()
+		other := ours
+		other.ID = "job-2"
+		err := b.store.Fresh(other, "worker-1").Commit(t.Context(), nil)
+		if err == nil || conflictIn(err) != nil || time.Since(begun) > time.Minute {
+			t.Errorf("Commit that is always refused = %v after %s, want an error within a minute", err, time.Since(begun))
+		}
+	})
+}
+
+// What the service refuses for a reason that no read can mend is an error at once.
+func TestWriteRefused(t *testing.T) {
+	for _, refusal := range []*storage.Error{
+		{Status: 403, Code: "AuthorizationPermissionMismatch"},
+		{Status: 404, Code: "ContainerNotFound"},
+		{Status: 400, Code: "InvalidMetadata"},
+	} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			c := b.claimed(t)
+			b.ResetCounts()
+			b.cause(trouble{writes: 1, fault: storage.Fault{Refuse: refusal}})
+			if err := c.Save(t.Context(), Snapshot{State: []byte("state 2")}); err == nil || conflictIn(err) != nil {
+				t.Errorf("Save refused with %s = %v, want an error that is no conflict", refusal.Code, err)
+			}
+			if got, want := b.Counts(), map[string]int64{storage.OpPutBlob: 1}; !maps.Equal(got, want) {
+				t.Errorf("calls = %v, want %v", got, want)
+			}
+			if err := c.Save(t.Context(), Snapshot{State: []byte("state 2")}); err != nil {
+				t.Errorf("Save once more = %v, want no error", err)
+			}
+		})
+	}
+}
+
+// A record that was removed under its owner is created again, with the state
+// that the write brings.
+func TestWriteAfterRemoval(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.claimed(t)
+		b.remove(t)
+		if err := c.Touch(t.Context(), Snapshot{Fraction: 0.3}); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.read(t); r.HasState() || r.Status != Running || r.Fraction != 0.3 {
+			t.Errorf("record created again = %+v, want it running, without the state that is gone", r)
+		}
+		b.remove(t)
+		if err := c.Save(t.Context(), Snapshot{State: []byte("state 1")}); err != nil {
+			t.Fatal(err)
+		}
+		if r := b.read(t); !r.HasState() || b.body(t) != "state 1" {
+			t.Errorf("record created again = %+v with %q, want the state", r, b.body(t))
+		}
+	})
+}
+
+func (b *bench) remove(t *testing.T) {
+	t.Helper()
+	if _, err := b.store.blob(ours.ID).Delete(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Keys of a newer version survive every write of this one.
+func TestUnknownKeysSurvive(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.seed(t, Record{Status: Open, MessageID: ours.MessageID, unknown: map[string]string{"priority": "7"}}, "")
+		c := b.take(t, ours, "worker-1")
+		for _, err := range []error{
+			c.Touch(t.Context(), Snapshot{}), c.Save(t.Context(), Snapshot{State: []byte("s")}), c.Commit(t.Context(), nil),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := b.read(t); r.unknown["priority"] != "7" {
+			t.Errorf("unknown keys after a take, a touch, a save and a commit = %v, want priority 7", r.unknown)
+		}
+	})
+}
+
+// A save of the state that is recorded already sends no body.
+func TestSaveSendsAStateOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.claimed(t)
+		b.ResetCounts()
+		same := Snapshot{State: []byte("state 1"), Version: 2, Fraction: 0.5}
+		if err := c.Save(t.Context(), same); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.Counts(), map[string]int64{storage.OpSetBlobMetadata: 1}; !maps.Equal(got, want) {
+			t.Errorf("calls = %v, want %v", got, want)
+		}
+		if r := b.read(t); r.StateVersion != 2 || r.Fraction != 0.5 {
+			t.Errorf("record = %+v, want the version and fraction of the last report", r)
+		}
+	})
+}
+
+// A claim that ended with neither release nor failure nor progress is a silent
+// end. It is counted by the message that owns it, at its next claim.
+func TestSilentEnds(t *testing.T) {
+	ctxWrites := map[string]struct {
+		do   func(t *testing.T, c *Claim) error
+		want int // silent ends that the next claim of the same message counts
+	}{
+		"ended without a word":      {func(*testing.T, *Claim) error { return nil }, 3},
+		"touched":                   {func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) }, 3},
+		"saved the same state":      {func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) }, 3},
+		"progressed":                {func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) }, 0},
+		"released":                  {func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }, 0},
+		"failed":                    {func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no") }, 0},
+		"progressed, then released": {func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{State: []byte("next")}) }, 0},
+	}
+	for name, row := range ctxWrites {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 1, SilentEnds: 1, StateHash: hashOf([]byte("begun")), StateSize: 5}, "begun")
+				c := b.take(t, ours, "worker-1") // the second in a row
+				if got := c.Record().SilentEnds; got != 2 {
+					t.Fatalf("silent ends at the claim = %d, want 2", got)
+				}
+				if err := row.do(t, c); err != nil {
+					t.Fatal(err)
+				}
+				if got := SilentEnds(b.read(t), ours); got != row.want {
+					t.Errorf("silent ends that the next claim counts = %d, want %d", got, row.want)
+				}
+				if got := b.take(t, ours, "worker-2").Record(); got.SilentEnds != row.want || got.Generation != 3 {
+					t.Errorf("the next claim = %d silent ends, generation %d, want %d and 3", got.SilentEnds, got.Generation, row.want)
+				}
+			})
+		})
+	}
+}
+
+// Another message's claim is not this one's to count, however it ended.
+func TestSilentEndsOfAnotherMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.seed(t, Record{Status: Running, MessageID: other.MessageID, SilentEnds: 2}, "")
+		time.Sleep(time.Hour)
+		if got := b.take(t, ours, "worker-1").Record(); got.SilentEnds != 2 || got.MessageID != ours.MessageID {
+			t.Errorf("taken over with %d silent ends for message %s, want 2 for %s", got.SilentEnds, got.MessageID, ours.MessageID)
+		}
+	})
+}
+
+// Failures count in a row without progress, and FailuresAfter knows before.
+func TestFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		nothing := Snapshot{}
+		for attempt, step := range []struct {
+			saved  string // by a save before the failure
+			failed Snapshot
+			want   int
+		}{
+			{"", nothing, 1},
+			{"", nothing, 2},
+			{"", Snapshot{State: []byte("a")}, 1}, // progress and failure in one write
+			{"", Snapshot{State: []byte("a")}, 2}, // the state that the claim began with
+			{"b", nothing, 1},
+			{"b", nothing, 2},
+			{"c", Snapshot{State: []byte("c")}, 1},
+		} {
+			c := b.store.Fresh(ours, "w")
+			if attempt > 0 {
+				c = b.take(t, ours, "w")
+			}
+			if step.saved != "" {
+				if err := c.Save(t.Context(), Snapshot{State: []byte(step.saved)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := c.FailuresAfter(step.failed); got != step.want {
+				t.Errorf("attempt %d: FailuresAfter = %d, want %d", attempt+1, got, step.want)
+			}
+			if err := c.Fail(t.Context(), step.failed, "no"); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.read(t).Failures; got != step.want {
+				t.Errorf("attempt %d: failures = %d, want %d", attempt+1, got, step.want)
+			}
+		}
+	})
+}
+
+// A claim that ended writes nothing else: least of all does it open a job again.
+func TestNothingAfterTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.claimed(t)
+		if err := c.Release(t.Context(), Snapshot{}); err != nil {
+			t.Fatal(err)
+		}
+		if conflict := conflictIn(c.Save(t.Context(), Snapshot{State: []byte("late")})); conflict == nil || conflict.Ruling != PutBack {
+			t.Errorf("Save after a release = %v, want to put back", conflict)
+		}
+		c = b.take(t, ours, "w")
+		if err := c.Commit(t.Context(), []byte("result")); err != nil {
+			t.Fatal(err)
+		}
+		if conflict := conflictIn(c.Fail(t.Context(), Snapshot{}, "late")); conflict == nil || conflict.Ruling != Finish {
+			t.Errorf("Fail after a commit = %v, want to finish", conflict)
+		}
+		if r := b.read(t); r.Status != Done || b.body(t) != "result" {
+			t.Errorf("record = %+v with %q, want it done", r, b.body(t))
+		}
+	})
+}

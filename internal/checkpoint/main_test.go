@@ -1,0 +1,271 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const recordsName = "test-jobs"
+
+// ours is the delivery that most tests are about, other a duplicate of it.
+var (
+	ours  = Delivery{ID: "job-1", Kind: "k", PayloadHash: hashOf([]byte("payload")), MessageID: "m-1"}
+	other = Delivery{ID: "job-1", Kind: "k", PayloadHash: hashOf([]byte("payload")), MessageID: "m-2"}
+)
+
+// bench is a storage account in virtual time with a container of records.
+type bench struct {
+	*storage.Server
+	store *Store
+	link  *link
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := storage.New(storage.Options{})
+		way := &link{next: server.Transport()}
+		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: way})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := account.Container(recordsName)
+		if _, err := records.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		server.ResetCounts()
+		test(t, &bench{Server: server, store: NewStore(records), link: way})
+		way.check(t)
+	})
+}
+
+// seed makes the job's record as somebody else left it.
+func (b *bench) seed(t *testing.T, r Record, body string) Record {
+	t.Helper()
+	r.ID = ours.ID
+	if r.Token == "" {
+		r.Token = uuid.NewString()
+	}
+	if _, err := b.store.put(t.Context(), &r, "", []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	return b.read(t)
+}
+
+// outside changes the record as somebody does who does not own it: with a
+// fresh token.
+func (b *bench) outside(t *testing.T, change func(*Record)) Record {
+	t.Helper()
+	r := b.read(t)
+	r.Token, r.Write = uuid.NewString(), 0
+	change(&r)
+	if _, err := b.store.put(t.Context(), &r, r.ETag, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.read(t)
+}
+
+// read returns the job's record.
+func (b *bench) read(t *testing.T) Record {
+	t.Helper()
+	r, err := b.store.Read(t.Context(), ours.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// body returns what the record's blob holds.
+func (b *bench) body(t *testing.T) string {
+	t.Helper()
+	for _, blob := range b.Blobs(recordsName) {
+		_, body, _ := b.ReadBlob(recordsName, blob.Name)
+		return string(body)
+	}
+	t.Fatal("there is no record")
+	return ""
+}
+
+// claimed returns the claim of a delivery whose record exists, with one state
+// saved.
+func (b *bench) claimed(t *testing.T) *Claim {
+	t.Helper()
+	c := b.store.Fresh(ours, "worker-1")
+	if err := c.Save(t.Context(), Snapshot{State: []byte("state 1"), Version: 1, Fraction: 0.25, Text: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// take claims the record as it stands for a delivery.
+func (b *bench) take(t *testing.T, d Delivery, owner string) *Claim {
+	t.Helper()
+	found, ruling, err := b.store.Look(t.Context(), d)
+	if err != nil || ruling != Take {
+		t.Fatalf("Look = %s, %v, want take", ruling, err)
+	}
+	c, err := b.store.Take(t.Context(), d, found, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// trouble is what happens to the next calls: so many tries of writes, then so
+// many tries of reads.
+type trouble struct {
+	writes, reads int
+	fault         storage.Fault
+}
+
+// cause makes the trouble happen.
+func (b *bench) cause(tr trouble) {
+	b.OnCall(func(c storage.Call) storage.Fault {
+		switch {
+		case isWrite(c.Operation) && tr.writes > 0:
+			tr.writes--
+			return tr.fault
+		case c.Operation == storage.OpGetBlobProperties && tr.writes == 0 && tr.reads > 0:
+			tr.reads--
+			return storage.Fault{DropReply: true}
+		}
+		return storage.Fault{}
+	})
+}
+
+func isWrite(operation string) bool {
+	return operation == storage.OpPutBlob || operation == storage.OpSetBlobMetadata
+}
+
+// tries is how often the SDK sends one call.
+const tries = 4
+
+// conflictIn returns the conflict in err, or nil.
+func conflictIn(err error) *ConflictError {
+	var conflict *ConflictError
+	errors.As(err, &conflict)
+	return conflict
+}
+
+// link is the way to storage. It sees every try of every call, and can hold a
+// write back so that it lands late.
+type link struct {
+	next policy.Transporter
+
+	mu     sync.Mutex
+	writes map[[2]string]string // by token and number: the call's id
+	twice  [][2]string          // numbers that two calls had
+	step   step
+}
+
+// step stands between a client and storage: send lets the request through, now
+// or later.
+type step func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error)
+
+// Do implements policy.Transporter.
+func (l *link) Do(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	l.note(r)
+	step := l.step
+	l.mu.Unlock()
+	if step == nil {
+		return l.next.Do(r)
+	}
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+	}
+	return step(r, func() (*http.Response, error) {
+		sent := r.Clone(context.WithoutCancel(r.Context()))
+		sent.Body = io.NopCloser(bytes.NewReader(body))
+		return l.next.Do(sent)
+	})
+}
+
+// note remembers which call used a write number.
+func (l *link) note(r *http.Request) {
+	token, number := r.Header.Get("x-ms-meta-token"), r.Header.Get("x-ms-meta-write")
+	if token == "" || number == "" {
+		return
+	}
+	if l.writes == nil {
+		l.writes = map[[2]string]string{}
+	}
+	key, call := [2]string{token, number}, r.Header.Get("x-ms-client-request-id")
+	if before, ok := l.writes[key]; ok && before != call {
+		l.twice = append(l.twice, key)
+	}
+	l.writes[key] = call
+}
+
+// check demands that no write number was used for two calls.
+func (l *link) check(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, key := range l.twice {
+		t.Errorf("claim %s used write number %s for two calls", key[0], key[1])
+	}
+}
+
+// lateness says when a write lands that was on its way for long.
+type lateness int
+
+const (
+	afterRepeat lateness = iota // after the SDK's own repeat of it
+	beforeRead                  // all tries got no answer; before the read that settles
+	afterRead                   // all tries got no answer; after that read, before the repeat
+)
+
+// late makes the next write's first try land late.
+func (l *link) late(when lateness) {
+	var waiting func() (*http.Response, error)
+	land := func() {
+		if waiting != nil {
+			_, _ = waiting()
+			waiting = nil
+		}
+	}
+	writes := 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step = func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		write := r.Method == http.MethodPut
+		if write {
+			writes++
+		}
+		switch {
+		case write && writes == 1:
+			waiting = send
+			return nil, syscall.ECONNRESET
+		case write && writes == 2 && when == afterRepeat:
+			defer land()
+		case write && writes <= tries && when != afterRepeat:
+			return nil, syscall.ECONNRESET
+		case write && when == afterRead, !write && when == beforeRead:
+			land()
+		}
+		return send()
+	}
+}
+
+// noon is a moment of nobody's clock.
+var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)

@@ -1,0 +1,263 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
+
+// fullRecord has a value in every field that is written.
+func fullRecord() Record {
+	return Record{
+		ID: "job-1", Version: 1, Status: Running, Kind: "digest",
+		PayloadHash: strings.Repeat("0123456789abcdef", 4), MessageID: "0195f6a0-1111-7000-8000-000000000001",
+		Token: "8a6e0804-2bd0-4672-b79d-d97027f9071a", Write: 12, Generation: 3,
+		Failures: 2, SilentEnds: 1, Interruptions: 4, Progressed: true,
+		StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateVersion: 2,
+		Fraction: 0.4375, Text: "block 7 of 16",
+		CreatedAt: noon, ClaimedAt: noon.Add(90 * time.Minute), EndedAt: noon.Add(2*time.Hour + 123*time.Millisecond),
+		Owner: "vmss_000001-0123abcd-0", Reason: "café:\n\"no\" 100%",
+	}
+}
+
+// goldenRecords are the files in testdata/record and what they mean. Files are
+// never edited, only added to: records like these are in people's accounts.
+func goldenRecords() map[string]Record {
+	newer := Record{ID: "job-1", Version: 1, Status: Open, unknown: map[string]string{"priority": "7", "region": "west%20europe"}}
+	return map[string]Record{
+		"full":      fullRecord(),
+		"fresh":     {ID: "job-1", Version: 1, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"cancelled": {ID: "job-1", Version: 1, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
+		"newer":     newer,
+	}
+}
+
+func TestGoldenRecords(t *testing.T) {
+	want := goldenRecords()
+	files, err := filepath.Glob("testdata/record/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("golden records: %v, %v", files, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		r, ok := want[name]
+		if !ok {
+			t.Errorf("no meaning is given for %s", file)
+			continue
+		}
+		delete(want, name)
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var metadata map[string]string
+		if err := json.Unmarshal(raw, &metadata); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(metadata, plain(r.metadata())); diff != "" {
+			t.Errorf("%s as metadata (-want +got)\n%s", name, diff)
+		}
+		got, err := parse("job-1", pointers(metadata))
+		if diff := cmp.Diff(r, got, exactly); err != nil || diff != "" {
+			t.Errorf("%s read: %v (-want +got)\n%s", name, err, diff)
+		}
+	}
+	for name := range want {
+		t.Errorf("golden file testdata/record/%s.json is missing", name)
+	}
+}
+
+// The full golden record leaves no key out, so that none is without an example.
+func TestGoldenRecordIsFull(t *testing.T) {
+	full := fullRecord()
+	metadata := full.metadata()
+	for _, f := range fields {
+		if metadata[f.key] == nil {
+			t.Errorf("key %s is not in the full record", f.key)
+		}
+	}
+}
+
+// Go hands metadata back with the case of its keys changed.
+func TestKeysAreReadWithoutCase(t *testing.T) {
+	full := fullRecord()
+	shouted := map[string]*string{}
+	for key, value := range full.metadata() {
+		shouted[strings.ToUpper(key[:1])+key[1:]] = value
+	}
+	got, err := parse("job-1", shouted)
+	if diff := cmp.Diff(full, got, exactly); err != nil || diff != "" {
+		t.Errorf("read with capitals: %v (-want +got)\n%s", err, diff)
+	}
+}
+
+func TestMetadataUndoesParse(t *testing.T) {
+	count := rapid.IntRange(0, math.MaxInt)
+	moment := rapid.Custom(func(t *rapid.T) time.Time {
+		if ms := rapid.Int64Range(-1, 253402300799999).Draw(t, "ms"); ms > 0 {
+			return time.UnixMilli(ms).UTC()
+		}
+		return time.Time{}
+	})
+	word := rapid.StringMatching(`[a-z0-9-]{0,36}`)
+	rapid.Check(t, func(t *rapid.T) {
+		r := Record{
+			ID: "job-1", Version: 1, Status: Status(word.Draw(t, "status")), Kind: word.Draw(t, "kind"),
+			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
+			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
+			SilentEnds: count.Draw(t, "silent"), Interruptions: count.Draw(t, "interruptions"),
+			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
+			StateSize: rapid.Int64Range(0, math.MaxInt64).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
+			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
+			Text:     rapid.StringN(0, 40, -1).Draw(t, "text"), Owner: rapid.StringN(0, 20, -1).Draw(t, "owner"),
+			Reason:    rapid.StringN(0, 100, -1).Draw(t, "reason"),
+			CreatedAt: moment.Draw(t, "created"), ClaimedAt: moment.Draw(t, "claimed"), EndedAt: moment.Draw(t, "ended"),
+			unknown: rapid.MapOf(rapid.StringMatching(`x[a-z]{1,8}`), rapid.StringMatching(`[ -~]{1,20}`)).Draw(t, "unknown"),
+		}
+		metadata := r.metadata()
+		checkHeaders(t, metadata)
+		got, err := parse("job-1", metadata)
+		if diff := cmp.Diff(r, got, exactly); err != nil || diff != "" {
+			t.Fatalf("read: %v (-written +read)\n%s", err, diff)
+		}
+	})
+}
+
+// checkHeaders demands what the service demands of metadata: values that are
+// printable ASCII and not empty.
+func checkHeaders(t rapid.TB, metadata map[string]*string) {
+	t.Helper()
+	for key, value := range metadata {
+		if *value == "" || strings.ContainsFunc(*value, func(c rune) bool { return c < ' ' || c > '~' }) {
+			t.Fatalf("key %s has the value %q, want printable ASCII and not empty", key, *value)
+		}
+	}
+}
+
+func TestFreeText(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "words": "no such file", "newlines": "line 1\r\nline 2\n", "accents": "déjà vu – naïve",
+		"emoji": "🔥🧊", "percent": "100% of 50%25", "control": "a\x00b\x1b[31m\x7f", "spaces": "  x  ", "plus": "a+b&c=d",
+	} {
+		r := Record{Reason: text, Text: text, Owner: text, Version: 1}
+		metadata := r.metadata()
+		checkHeaders(t, metadata)
+		got, err := parse("", metadata)
+		if err != nil || got.Reason != text || got.Text != text || got.Owner != text {
+			t.Errorf("%s came back as %q, %q, %q, %v, want %q", name, got.Reason, got.Text, got.Owner, err, text)
+		}
+	}
+}
+
+func TestFreeTextIsCut(t *testing.T) {
+	for name, unit := range map[string]string{"ASCII": "x", "accents": "é", "emoji": "🔥", "newlines": "\n"} {
+		escaped := escape("begins "+strings.Repeat(unit, 10<<10), maxReason)
+		if len(escaped) > maxReason || len(escaped) < maxReason-len("%F0%9F%94%A5") {
+			t.Errorf("10 KiB of %s take %d bytes, want close to %d", name, len(escaped), maxReason)
+		}
+		text, err := unescape(escaped)
+		if err != nil || !strings.HasPrefix(text, "begins ") || !strings.HasSuffix(text, "…") {
+			t.Errorf("10 KiB of %s came back as %.12q…, %v, want their beginning", name, text, err)
+		}
+		if again := escape(text, maxReason); again != escaped {
+			t.Errorf("%s cut once are cut again by a rewrite", name)
+		}
+	}
+}
+
+// A record stays under 6 KiB whatever a handler reports.
+func TestSizeAtWorst(t *testing.T) {
+	worst := strings.Repeat("\n", 100<<10)
+	latest := time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
+	r := Record{
+		Status: Cancelled, Kind: strings.Repeat("k", 64), PayloadHash: hashOf(nil), MessageID: strings.Repeat("m", 36),
+		Token: strings.Repeat("t", 36), Write: math.MaxInt, Generation: math.MaxInt, Failures: math.MaxInt,
+		SilentEnds: math.MaxInt, Interruptions: math.MaxInt, Progressed: true, StateHash: hashOf(nil),
+		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
+		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
+	}
+	size := 0
+	for key, value := range r.metadata() {
+		size += len(key) + len(*value)
+	}
+	if size >= 6<<10 {
+		t.Errorf("the largest record has %d bytes of metadata, want less than %d", size, 6<<10)
+	}
+}
+
+func TestFractionIsBounded(t *testing.T) {
+	for given, want := range map[float64]float64{
+		-1: 0, 0: 0, 0.5: 0.5, 0.00001: 0, 0.99999: 1, 1: 1, 7: 1, math.Inf(1): 1, math.Inf(-1): 0,
+	} {
+		r := Record{Fraction: given}
+		got, err := parse("", r.metadata())
+		if err != nil || got.Fraction != want {
+			t.Errorf("fraction %v came back as %v, %v, want %v", given, got.Fraction, err, want)
+		}
+	}
+	r := Record{Fraction: math.NaN()}
+	if value := r.metadata()["progress"]; value != nil {
+		t.Errorf("fraction NaN is written as %q, want nothing", *value)
+	}
+	for _, written := range []string{"NaN", "-Inf", "+Inf", "-3", "17"} {
+		got, err := parse("", pointers(map[string]string{"v": "1", "progress": written}))
+		if err != nil || !(got.Fraction >= 0 && got.Fraction <= 1) {
+			t.Errorf("progress %s is read as %v, %v, want 0 to 1", written, got.Fraction, err)
+		}
+	}
+}
+
+// A record that this version cannot read is nobody's to write.
+func TestUnreadable(t *testing.T) {
+	full := fullRecord()
+	good := plain(full.metadata())
+	for name, change := range map[string]func(m map[string]string){
+		"no version":     func(m map[string]string) { delete(m, "v") },
+		"newer version":  func(m map[string]string) { m["v"] = "2" },
+		"version text":   func(m map[string]string) { m["v"] = "one" },
+		"negative count": func(m map[string]string) { m["failures"] = "-1" },
+		"count text":     func(m map[string]string) { m["write"] = "many" },
+		"huge count":     func(m map[string]string) { m["generation"] = strings.Repeat("9", 30) },
+		"no time":        func(m map[string]string) { m["createdat"] = "today" },
+		"bad escape":     func(m map[string]string) { m["reason"] = "100%" },
+		"bad fraction":   func(m map[string]string) { m["progress"] = "half" },
+	} {
+		m := maps.Clone(good)
+		change(m)
+		r, err := parse("job-1", pointers(m))
+		if !errors.Is(err, errUnreadable) || r.Version != 0 {
+			t.Errorf("%s: read as version %d, %v, want version 0 and errUnreadable", name, r.Version, err)
+		}
+		if got := OnDelivery(&r, ours, noon); got != Unreadable {
+			t.Errorf("%s: OnDelivery = %s, want unreadable", name, got)
+		}
+	}
+}
+
+func plain(metadata map[string]*string) map[string]string {
+	out := make(map[string]string, len(metadata))
+	for key, value := range metadata {
+		out[key] = *value
+	}
+	return out
+}
+
+func pointers(metadata map[string]string) map[string]*string {
+	out := make(map[string]*string, len(metadata))
+	for key, value := range metadata {
+		out[key] = &value
+	}
+	return out
+}
