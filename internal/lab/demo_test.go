@@ -1,0 +1,184 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// programs builds worker and producer once for all tests that run them.
+var programs = sync.OnceValues(func() (folder string, err error) {
+	if folder, err = os.MkdirTemp("", "spotworker-lab-test-"); err != nil {
+		return "", err
+	}
+	programFolder = folder
+	_, err = Build(context.Background(), folder)
+	return folder, err
+})
+
+var programFolder string
+
+func removePrograms() {
+	if programFolder != "" {
+		_ = os.RemoveAll(programFolder)
+	}
+}
+
+// smallDemo is a demo of three files without a kill: a killed worker's messages
+// take half a minute to return.
+func smallDemo(t *testing.T) Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	folder, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for name, size := range map[string]int{"a": 17 * mib, "b": 13*mib + 1, "c": 9*mib - 1} {
+		if err := os.WriteFile(filepath.Join(root, name), content(name, size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", t.TempDir()) // where the demo keeps its logs
+	c := DefaultConfig()
+	c.Binaries, c.Roots, c.Files, c.Workers = folder, []string{root}, 3, 2
+	c.WorkTime, c.TimeLimit, c.CheckpointInterval = 4*time.Second, 30*time.Second, 300*time.Millisecond
+	c.Incidents = []Incident{Evict}
+	return c
+}
+
+// content is content that differs from block to block, so that a range out of
+// place gives another digest.
+func content(seed string, size int) []byte {
+	var out bytes.Buffer
+	block := sha256.Sum256([]byte(seed))
+	for out.Len() < size {
+		out.Write(bytes.Repeat(block[:], 16))
+		block = sha256.Sum256(block[:])
+	}
+	return out.Bytes()[:size]
+}
+
+func TestDemo(t *testing.T) {
+	c := smallDemo(t)
+	var out bytes.Buffer
+	if err := Demo(t.Context(), c, &out); err != nil {
+		t.Fatalf("Demo = %v\n%s", err, out.String())
+	}
+	for _, want := range []string{
+		`3 jobs, 39\.0 MiB, on 3 VMs; 1 eviction with notice, 0 kills`,
+		`Eviction notice: spot_\d is to be taken away`,
+		`spot_\d goes on with \w of spot_\d at `,
+		`jobs committed +3  3 +ok`,
+		`hashed twice after a notice +0 B  0 B +ok`,
+		`every promise was kept`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("demo does not say %q:\n%s", want, out.String())
+		}
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("demo left %q behind", left)
+	}
+}
+
+func TestDemoOverItsTimeLimit(t *testing.T) {
+	c := smallDemo(t)
+	c.WorkTime, c.TimeLimit = time.Hour, 3*time.Second
+	var out bytes.Buffer
+	err := Demo(t.Context(), c, &out)
+	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "time limit") {
+		t.Errorf("Demo = %v, want ErrBroken for the time limit", err)
+	}
+	for _, want := range []string{`jobs committed +\d  3 +BROKEN`, `not committed: .*/a: `} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("table does not say %q:\n%s", want, out.String())
+		}
+	}
+	logs, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "spotworker-lab-*", "spot_1.log"))
+	if len(logs) != 1 || !strings.Contains(out.String(), filepath.Dir(logs[0])) {
+		t.Errorf("logs kept: %q, want spot_1.log in a folder that is named:\n%s", logs, out.String())
+	}
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	c := smallDemo(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &onText{text: "started", then: cancel}
+	if err := Demo(ctx, c, out); !errors.Is(err, errInterrupted) {
+		t.Errorf("Demo = %v, want errInterrupted\n%s", err, out.String())
+	}
+	if strings.Contains(out.String(), "promise") {
+		t.Errorf("an interrupted demo prints a table:\n%s", out.String())
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("interrupted demo left %q behind", left)
+	}
+}
+
+func TestDemoChecksItsConfiguration(t *testing.T) {
+	for want, spoil := range map[string]func(*Config){
+		"--workers":             func(c *Config) { c.Workers = 0 },
+		"--jobs-at-once":        func(c *Config) { c.JobsAtOnce = 0 },
+		"--files":               func(c *Config) { c.Files = MaxFiles + 1 },
+		"--checkpoint-interval": func(c *Config) { c.CheckpointInterval = 0 },
+		"--time-limit":          func(c *Config) { c.TimeLimit = -1 },
+	} {
+		c := DefaultConfig()
+		if err := c.Validate(); err != nil {
+			t.Fatalf("the default configuration is refused: %v", err)
+		}
+		spoil(&c)
+		var out bytes.Buffer
+		if err := Demo(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Demo = %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestDemoWithoutPrograms(t *testing.T) {
+	c := DefaultConfig()
+	c.Binaries = t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	if err := Demo(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("Demo = %v, want an error that says what makes the programs", err)
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("demo left %q behind", left)
+	}
+}
+
+func leftBehind(t *testing.T) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// onText is an output that acts when a text has been written to it.
+type onText struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (o *onText) Write(p []byte) (int, error) {
+	n, err := o.Buffer.Write(p)
+	if strings.Contains(o.String(), o.text) {
+		o.then()
+	}
+	return n, err
+}

@@ -1,0 +1,246 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const localStorage = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=aw==;BlobEndpoint=http://127.0.0.1:1/a;QueueEndpoint=http://127.0.0.1:2/a;"
+
+// testFleet is a fleet whose workers are this test binary in a role.
+type testFleet struct {
+	*Fleet
+	logs string
+
+	mu    sync.Mutex
+	lines map[string][]fakeLine // by VM
+	ended []string              // VMs that ended by themselves
+	more  chan struct{}         // gets one for every line and end, if there is room
+}
+
+type fakeLine struct {
+	Msg    string
+	Values []string
+}
+
+func newTestFleet(t *testing.T, role string) *testFleet {
+	t.Helper()
+	f := &testFleet{logs: t.TempDir(), lines: map[string][]fakeLine{}, more: make(chan struct{}, 1)}
+	f.Fleet = NewFleet(FleetConfig{
+		Worker: os.Args[0], Args: []string{role}, ConnectionString: localStorage, Logs: f.logs,
+		Endpoint: func(vm string) string { return "http://127.0.0.1:3/vms/" + vm },
+		OnLine:   f.line,
+		OnEnd: func(vm *VM, _ error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.ended = append(f.ended, vm.Name)
+			f.news()
+		},
+	})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = f.Close(ctx)
+	})
+	return f
+}
+
+func (f *testFleet) line(vm string, raw []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var l fakeLine
+	_ = json.Unmarshal(raw, &l)
+	f.lines[vm] = append(f.lines[vm], l)
+	f.news()
+}
+
+func (f *testFleet) news() {
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
+// until waits for a condition, which is called with f.mu held.
+func (f *testFleet) until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	patience := time.After(20 * time.Second)
+	for {
+		f.mu.Lock()
+		holds := condition()
+		f.mu.Unlock()
+		if holds {
+			return
+		}
+		select {
+		case <-f.more:
+		case <-patience:
+			t.Fatalf("%s did not happen within 20s", what)
+		}
+	}
+}
+
+func (f *testFleet) start(t *testing.T, name string) *VM {
+	t.Helper()
+	vm, err := f.Start(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, name+" being ready", func() bool {
+		return slices.ContainsFunc(f.lines[name], func(l fakeLine) bool { return l.Msg == "ready" })
+	})
+	return vm
+}
+
+func (f *testFleet) values(vm, msg string) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.lines[vm] {
+		if l.Msg == msg {
+			return l.Values
+		}
+	}
+	return nil
+}
+
+func TestWorkerSeesNothingOfTheUsersEnvironment(t *testing.T) {
+	t.Setenv("AZURE_CLIENT_ID", "the user's own")
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "the user's own")
+	t.Setenv("SPOTWORKER_METADATA_ENDPOINT", "http://192.0.2.1")
+	t.Setenv("HTTP_PROXY", "http://192.0.2.1")
+	f := newTestFleet(t, "polite")
+	f.start(t, "spot_1")
+	got := f.values("spot_1", "environment")
+	want := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "AZURE_STORAGE_CONNECTION_STRING=" + localStorage}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("environment of the worker = %q, want %q", got, want)
+	}
+}
+
+func TestFleetsOwnFlagsComeLast(t *testing.T) {
+	f := newTestFleet(t, "polite")
+	f.start(t, "spot_7")
+	args := f.values("spot_7", "arguments")
+	got := args[len(args)-3:]
+	want := []string{"--metadata-endpoint=http://127.0.0.1:3/vms/spot_7", "--log-format=json", "--log-level=debug"}
+	if !slices.Equal(got, want) {
+		t.Errorf("last flags = %q, want %q", got, want)
+	}
+}
+
+func TestLogIsPassedOnAndKeptWhole(t *testing.T) {
+	f := newTestFleet(t, "talks")
+	vm := f.start(t, "spot_1")
+	vm.Kill()
+	if got, want := len(f.lines["spot_1"]), 1003; got != want {
+		t.Errorf("%d lines passed on, want %d", got, want)
+	}
+	kept, err := os.ReadFile(vm.LogFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Count(string(kept), "\n"), 1003; got != want {
+		t.Errorf("%d lines kept in %s, want %d", got, filepath.Base(vm.LogFile), want)
+	}
+}
+
+func TestKillEndsOneWorkerOnly(t *testing.T) {
+	f := newTestFleet(t, "polite")
+	first, second := f.start(t, "spot_1"), f.start(t, "spot_2")
+	first.Kill()
+	running := f.Running()
+	if len(running) != 1 || running[0] != second {
+		t.Errorf("running after the kill: %v, want spot_2 alone", running)
+	}
+	if len(f.ended) != 0 {
+		t.Errorf("a worker that was killed is reported as ended by itself: %q", f.ended)
+	}
+}
+
+func TestCloseAsksFirst(t *testing.T) {
+	f := newTestFleet(t, "polite")
+	f.start(t, "spot_1")
+	f.start(t, "spot_2")
+	if err := f.Close(t.Context()); err != nil {
+		t.Errorf("Close = %v, want nil: the workers end when asked", err)
+	}
+	if n := len(f.Running()); n != 0 {
+		t.Errorf("%d workers run after Close, want none", n)
+	}
+}
+
+func TestCloseKillsWhoDoesNotListen(t *testing.T) {
+	f := newTestFleet(t, "stubborn")
+	f.start(t, "spot_1")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := f.Close(ctx)
+	if err == nil || !strings.Contains(err.Error(), "spot_1 did not hand over in time") {
+		t.Errorf("Close = %v, want an error that names spot_1", err)
+	}
+	if n := len(f.Running()); n != 0 {
+		t.Errorf("%d workers run after Close, want none", n)
+	}
+}
+
+func TestEndByItselfIsReported(t *testing.T) {
+	f := newTestFleet(t, "fails")
+	vm, err := f.Start("spot_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.until(t, "the report", func() bool { return slices.Equal(f.ended, []string{"spot_1"}) })
+	if vm.err == nil || !strings.Contains(vm.err.Error(), "exit status 3") {
+		t.Errorf("end of the worker = %v, want exit status 3", vm.err)
+	}
+}
+
+func TestNoWorkerThatCouldReachOut(t *testing.T) {
+	for _, test := range []struct{ name, endpoint, storage string }{
+		{"the real metadata service", "http://169.254.169.254", localStorage},
+		{"another machine", "http://192.0.2.1:80/vms/spot_1", localStorage},
+		{"a name, which would be resolved", "http://localhost:80/vms/spot_1", localStorage},
+		{"a loopback address as a user name", "http://127.0.0.1@192.0.2.1/", localStorage},
+		{"no metadata service", "none", localStorage},
+		{"the default", "", localStorage},
+		{"storage in the cloud", "http://127.0.0.1:3/vms/spot_1", "AccountName=a;AccountKey=aw=="},
+		{"blobs elsewhere", "http://127.0.0.1:3/vms/spot_1", strings.Replace(localStorage, "127.0.0.1:1", "192.0.2.1", 1)},
+		{"queues elsewhere", "http://127.0.0.1:3/vms/spot_1", strings.Replace(localStorage, "127.0.0.1:2", "192.0.2.1", 1)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logs := t.TempDir()
+			f := NewFleet(FleetConfig{
+				Worker: os.Args[0], Args: []string{"polite"}, ConnectionString: test.storage, Logs: logs,
+				Endpoint: func(string) string { return test.endpoint },
+			})
+			vm, err := f.Start("spot_1")
+			if err == nil {
+				vm.Kill()
+			}
+			if !errors.Is(err, ErrNotLocal) {
+				t.Errorf("Start = %v, want ErrNotLocal", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "aw==") {
+				t.Errorf("error repeats the account's key: %v", err)
+			}
+			if left, _ := os.ReadDir(logs); len(left) != 0 || len(f.Running()) != 0 {
+				t.Errorf("something was started all the same: log files %v, running %v", left, f.Running())
+			}
+		})
+	}
+}
+
+func TestNoProducerThatCouldReachOut(t *testing.T) {
+	_, err := enqueue(t.Context(), "/does/not/exist", "AccountName=a;AccountKey=aw==", "c")
+	if !errors.Is(err, ErrNotLocal) {
+		t.Errorf("enqueue to the cloud = %v, want ErrNotLocal", err)
+	}
+}

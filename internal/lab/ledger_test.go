@@ -1,0 +1,257 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	azblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// watched is a deployment on an emulator whose calls a ledger witnesses.
+type watched struct {
+	*cli.Stores
+	server *storage.Server
+	ledger *Ledger
+}
+
+func watch(t *testing.T) *watched {
+	t.Helper()
+	names, err := azure.NamesFor("lab", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{server: storage.New(storage.Options{})}
+	w.ledger = NewLedger(w.server, names)
+	w.server.OnCall(func(c storage.Call) storage.Fault { w.ledger.OnCall(c); return storage.Fault{} })
+	w.server.OnResult(w.ledger.OnResult)
+	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stores = cli.StoresOf(account, names)
+	for _, q := range []*queue.Queue{w.Queue, w.Poison} {
+		if err := q.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := account.Container(names.Records).Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.ledger.Expect([]File{{Blob: "usr/x", Size: 100, SHA256: "dd"}})
+	return w
+}
+
+// put enqueues job j and claims its message.
+func (w *watched) put(t *testing.T) (*queue.Lease, checkpoint.Delivery) {
+	t.Helper()
+	payload, err := queue.JSONPayload([]byte(`{"container":"c","blob":"usr/x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Queue.Put(t.Context(), queue.Envelope{ID: "j", Kind: "digest", Payload: payload}, 0); err != nil {
+		t.Fatal(err)
+	}
+	return w.claimMessage(t)
+}
+
+func (w *watched) claimMessage(t *testing.T) (*queue.Lease, checkpoint.Delivery) {
+	t.Helper()
+	leases, err := w.Queue.Claim(t.Context(), 1, 30*time.Second)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("Claim = %d messages, %v, want one", len(leases), err)
+	}
+	return leases[0], checkpoint.Delivery{ID: "j", Kind: "digest", MessageID: leases[0].ID}
+}
+
+// must fails the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// audit is what the ledger finds now.
+func (w *watched) audit() Findings {
+	f := w.ledger.snapshot()
+	return audit(&f, endOf(w.server, w.ledger.names, &f))
+}
+
+func TestLedgerSeesAJobThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t)
+		lease, delivery := w.put(t)
+		start := time.Now()
+		time.Sleep(time.Second)
+		w.ledger.OnLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+`","msg":"job started","job_id":"j","message_id":"`+lease.ID+`"}`))
+		time.Sleep(time.Second)
+		w.ledger.OnLine("spot_1", []byte(`{"time":"`+time.Now().Format(time.RFC3339Nano)+`","msg":"range hashed","job_id":"j","offset":0,"bytes":60}`))
+		claim := w.Records.Fresh(delivery, "spot_1-12345678-0")
+		must(t, claim.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":40}`), Version: 1}))
+
+		f := w.ledger.snapshot()
+		want := []InHand{{Job: "j", Blob: "usr/x", Size: 100, Hashed: 60, Saved: 40, UnsavedSince: f.spans[0].at}}
+		if diff := cmp.Diff(want, f.inHand("spot_1")); diff != "" {
+			t.Errorf("in hand of spot_1 (-want +got):\n%s", diff)
+		}
+		if got := f.inHand("spot_10"); len(got) != 0 {
+			t.Errorf("in hand of spot_10: %v, want nothing", got)
+		}
+
+		time.Sleep(time.Second)
+		must(t, lease.Renew(t.Context(), 30*time.Second))
+		must(t, claim.Touch(t.Context(), checkpoint.Snapshot{}))
+		must(t, claim.Release(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":60}`), Version: 1}))
+		must(t, lease.Release(t.Context(), 0))
+		f = w.ledger.snapshot()
+		if at, over := f.end(f.starts[0]); !over || at.Sub(start) != 3*time.Second {
+			t.Errorf("end of the delivery = %s after the claim, %t; want 3s, when it was released", at.Sub(start), over)
+		}
+		var offsets []int64
+		for _, write := range f.writes {
+			offsets = append(offsets, write.offset)
+			if write.vm != "spot_1" {
+				t.Errorf("write by %q, want spot_1", write.vm)
+			}
+		}
+		if diff := cmp.Diff([]int64{40, -1, 60}, offsets); diff != "" {
+			t.Errorf("saved offsets (-want +got):\n%s", diff)
+		}
+
+		lease, delivery = w.claimMessage(t)
+		record, ruling, err := w.Records.Look(t.Context(), delivery)
+		if err != nil || ruling != checkpoint.Take {
+			t.Fatalf("Look = %v, %v, want Take", ruling, err)
+		}
+		claim, err = w.Records.Take(t.Context(), delivery, record, "spot_2-12345678-0")
+		must(t, err)
+		must(t, claim.Commit(t.Context(), []byte(`{"algorithm":"sha256","digest":"dd","bytes":100}`)))
+		must(t, lease.Complete(t.Context()))
+		got := w.audit()
+		if got.Jobs != 1 || got.Committed != 1 || got.CommittedTwice+got.Lost+got.WrongDigests+got.Messages+got.Unseen != 0 {
+			t.Errorf("findings = %+v, want one job, committed, and nothing wrong", got)
+		}
+	})
+}
+
+func TestLedgerSeesAMessageDeletedTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := watch(t)
+		lease, delivery := w.put(t)
+		claim := w.Records.Fresh(delivery, "spot_1-12345678-0")
+		must(t, claim.Touch(t.Context(), checkpoint.Snapshot{}))
+		must(t, lease.Complete(t.Context()))
+		if got := w.audit(); got.Lost != 1 || got.Committed != 0 {
+			t.Errorf("lost %d, committed %d, want 1 and 0: the message is gone and the record says running", got.Lost, got.Committed)
+		}
+		time.Sleep(time.Second)
+		must(t, claim.Commit(t.Context(), []byte(`{"algorithm":"sha256","digest":"dd","bytes":100}`)))
+		if got := w.audit(); got.Lost != 1 || got.Committed != 1 {
+			t.Errorf("lost %d, committed %d, want 1 and 1: a commit afterwards was luck", got.Lost, got.Committed)
+		}
+	})
+}
+
+func TestLedgerCountsEffectiveCommitsOnly(t *testing.T) {
+	w := watch(t)
+	w.put(t)
+	blob := w.Account.Container(w.Names.Records).NewBlockBlobClient(jobid.Path("j"))
+	commit := func(o *blockblob.UploadOptions) error {
+		o.Metadata = map[string]*string{"status": new("done"), "owner": new("spot_1-12345678-0")}
+		_, err := blob.Upload(t.Context(), streaming.NopCloser(bytes.NewReader([]byte(`{}`))), o)
+		return err
+	}
+	must(t, commit(&blockblob.UploadOptions{}))
+	stale := blockblob.UploadOptions{AccessConditions: &azblob.AccessConditions{
+		ModifiedAccessConditions: &azblob.ModifiedAccessConditions{IfMatch: to.Ptr(azcore.ETag(`"stale"`))},
+	}}
+	if err := commit(&stale); err == nil {
+		t.Fatal("a write under a stale ETag succeeded")
+	}
+	if got := w.audit(); got.Committed != 1 || got.CommittedTwice != 0 {
+		t.Errorf("committed %d, twice %d, want 1 and 0: the second write was refused", got.Committed, got.CommittedTwice)
+	}
+	must(t, commit(&blockblob.UploadOptions{}))
+	if got := w.audit(); got.CommittedTwice != 1 {
+		t.Errorf("committed twice: %d, want 1", got.CommittedTwice)
+	}
+	if got := w.audit(); got.WrongDigests != 1 {
+		t.Errorf("wrong digests: %d, want 1: the result is {}", got.WrongDigests)
+	}
+}
+
+func TestLedgerSeesForeignMessages(t *testing.T) {
+	w := watch(t)
+	if _, err := w.Account.Queue(w.Names.Queue).EnqueueMessage(t.Context(), "plain text", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.audit(); got.Unseen != 1 || got.Jobs != 0 {
+		t.Errorf("unseen %d, jobs %d, want 1 and 0", got.Unseen, got.Jobs)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLedger(storage.New(storage.Options{}), azure.Names{})
+		done := make(chan error)
+		go func() {
+			done <- l.await(t.Context(), never, func(f *facts) bool { return !f.halts["spot_1"].drained.IsZero() })
+		}()
+		synctest.Wait()
+		l.OnLine("spot_2", []byte(`{"time":"2026-01-02T03:04:05Z","msg":"drained"}`))
+		l.OnLine("spot_1", []byte(`panic: not a line of the log`))
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("await = %v before the fact", err)
+		default:
+		}
+		l.OnLine("spot_1", []byte(`{"time":"2026-01-02T03:04:05Z","msg":"drained","since_notice":"3ms"}`))
+		if err := <-done; err != nil {
+			t.Errorf("await = %v, want nil", err)
+		}
+
+		begun := time.Now()
+		late := func(*facts) bool { return time.Since(begun) >= 250*time.Millisecond }
+		if err := l.await(t.Context(), 100*time.Millisecond, late); err != nil || time.Since(begun) != 300*time.Millisecond {
+			t.Errorf("await of a condition that time fulfils = %v after %s, want nil after 300ms", err, time.Since(begun))
+		}
+
+		why := errors.New("why")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		if err := l.await(ctx, never, func(*facts) bool { return false }); !errors.Is(err, why) {
+			t.Errorf("await after the end of its context = %v, want the cause", err)
+		}
+	})
+}
+
+func TestVMOf(t *testing.T) {
+	for owner, want := range map[string]string{
+		"spot_1-1a2b3c4d-0":        "spot_1",
+		"my-set_12-1a2b3c4d-extra": "my-set_12",
+		"spot%5F1-1a2b3c4d-0":      "spot_1",
+		"host":                     "host",
+		"":                         "",
+	} {
+		if got := vmOf(owner); got != want {
+			t.Errorf("vmOf(%q) = %q, want %q", owner, got, want)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestMain lets the test binary play the worker: started as one, it is told by
+// its first argument how to behave.
+func TestMain(m *testing.M) {
+	if strings.Contains(strings.Join(os.Args, " "), "--metadata-endpoint=") {
+		pretendWorker(os.Args[1])
+		return
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		removePrograms()
+		os.Exit(code)
+	}))
+}
+
+// pretendWorker logs its environment and arguments, and ends as role says.
+func pretendWorker(role string) {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	out := bufio.NewWriter(os.Stderr)
+	line := func(msg string, values []string) {
+		raw, _ := json.Marshal(map[string]any{"msg": msg, "values": values})
+		fmt.Fprintf(out, "%s\n", raw)
+	}
+	line("environment", os.Environ())
+	line("arguments", os.Args)
+	if role == "talks" {
+		for i := range 1000 {
+			line("line", []string{fmt.Sprint(i)})
+		}
+	}
+	line("ready", nil)
+	out.Flush()
+	switch role {
+	case "fails":
+		os.Exit(3)
+	case "stubborn":
+		for { // until it is killed
+			time.Sleep(time.Hour)
+		}
+	}
+	<-terminated
+}
