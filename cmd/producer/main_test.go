@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"producer": main})
+}
+
+// world is what one script has beside its files: a storage account on loopback.
+type world struct {
+	server           *storage.Server
+	connectionString string
+}
+
+// TestScripts runs the command line against a storage account of each script's
+// own. The scripts are in testdata.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			w := &world{server: storage.New(storage.Options{})}
+			var err error
+			if w.connectionString, err = w.server.Listen(storage.Addresses{}); err != nil {
+				return err
+			}
+			env.Defer(func() {
+				if err := w.server.Close(); err != nil {
+					t.Errorf("close the storage account: %v", err)
+				}
+			})
+			env.Values["world"] = w
+			env.Setenv("AZURE_STORAGE_CONNECTION_STRING", w.connectionString)
+			env.Setenv("KEY", storage.DefaultKey)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's second after each exit
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":   status,
+			"messages": messages,
+			"message":  message,
+			"blob":     blob,
+			"records":  records,
+			"await":    await,
+			"refuse":   refuse,
+			"latency":  latency,
+			"created":  created,
+			"calls":    calls,
+		},
+	})
+}
+
+func worldOf(ts *testscript.TestScript) *world {
+	w, ok := ts.Value("world").(*world)
+	if !ok {
+		ts.Fatalf("the script has no storage account")
+	}
+	return w
+}
+
+// status CODE program args... runs a program and demands its exit code.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s exited with %d, want %s", args[1], code, args[0])
+	}
+}
+
+// messages QUEUE N demands that a queue holds N messages, none of which expires.
+func messages(ts *testscript.TestScript, _ bool, args []string) {
+	all := worldOf(ts).server.Messages(args[0])
+	if strconv.Itoa(len(all)) != args[1] {
+		ts.Fatalf("queue %s has %d messages, want %s", args[0], len(all), args[1])
+	}
+	for _, m := range all {
+		if !m.Expires.IsZero() {
+			ts.Fatalf("message %s expires at %v, want never", m.ID, m.Expires)
+		}
+	}
+}
+
+// message ID prints the job of that id as it lies on the queue.
+func message(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	for _, m := range w.server.Messages("spotworker-jobs") {
+		e, err := queue.Decode(m.Text)
+		ts.Check(err)
+		if e.ID != args[0] {
+			continue
+		}
+		data, inline := e.Payload.Inline()
+		fmt.Fprintf(ts.Stdout(), "kind=%s payload=%s inline=%t hidden=%v", e.Kind, data, inline, m.NextVisible.Sub(m.Inserted).Round(time.Second))
+		if !e.Deadline.IsZero() {
+			fmt.Fprintf(ts.Stdout(), " deadline=%s", e.Deadline.Format(time.RFC3339))
+		}
+		fmt.Fprintln(ts.Stdout())
+		return
+	}
+	ts.Fatalf("no message of job %s", args[0])
+}
+
+// blob CONTAINER NAME TEXT writes a blob.
+func blob(ts *testscript.TestScript, _ bool, args []string) {
+	put(ts, args[0], args[1], args[2], nil)
+}
+
+// records FILE writes a record for each job whose id is in a file.
+func records(ts *testscript.TestScript, _ bool, args []string) {
+	for id := range strings.FieldsSeq(ts.ReadFile(args[0])) {
+		put(ts, "spotworker-jobs", jobid.Path(id), "", map[string]*string{"v": new("1"), "status": new("running")})
+	}
+}
+
+func put(ts *testscript.TestScript, container, name, text string, metadata map[string]*string) {
+	w := worldOf(ts)
+	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	ts.Check(err)
+	client := account.Container(container)
+	if !slices.Contains(w.server.Containers(), container) {
+		_, err := client.Create(context.Background(), nil)
+		ts.Check(err)
+	}
+	body := streaming.NopCloser(bytes.NewReader([]byte(text)))
+	_, err = client.NewBlockBlobClient(name).Upload(context.Background(), body, &blockblob.UploadOptions{Metadata: metadata})
+	ts.Check(err)
+}
+
+// await OPERATION N waits until there were at least N calls of an operation.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	for deadline := time.Now().Add(20 * time.Second); worldOf(ts).server.Counts()[args[0]] < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("there were no %d calls of %s", n, args[0])
+		}
+	}
+}
+
+// refuse OPERATION STATUS CODE refuses an operation from now on.
+func refuse(ts *testscript.TestScript, _ bool, args []string) {
+	code, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if http.StatusText(code) == "" {
+		ts.Fatalf("%d is no HTTP status", code)
+	}
+	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {
+		if strings.HasPrefix(c.Operation, args[0]) {
+			return storage.Fault{Refuse: &storage.Error{Status: code, Code: args[2]}}
+		}
+		return storage.Fault{}
+	})
+}
+
+// latency DURATION delays every message that is put.
+func latency(ts *testscript.TestScript, _ bool, args []string) {
+	by, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == storage.OpPutMessage {
+			return storage.Fault{Before: by}
+		}
+		return storage.Fault{}
+	})
+}
+
+// created prints the queues and containers that there are.
+func created(ts *testscript.TestScript, _ bool, _ []string) {
+	w := worldOf(ts)
+	fmt.Fprintf(ts.Stdout(), "queues %v containers %v\n", w.server.Queues(), w.server.Containers())
+}
+
+// calls OPERATION N demands the number of calls since the last time.
+func calls(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	if n := w.server.Counts()[args[0]]; strconv.FormatInt(n, 10) != args[1] {
+		ts.Fatalf("%d calls of %s, want %s", n, args[0], args[1])
+	}
+	w.server.ResetCounts()
+}
+
+func TestParseDeadline(t *testing.T) {
+	now := time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"":                          {},
+		"90m":                       now.Add(90 * time.Minute),
+		"2026-01-31T10:30:00+01:00": now.Add(30 * time.Minute),
+	} {
+		if got, err := parseDeadline(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("deadline %q = %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"tomorrow", "-5m", "0s", "2026-01-31"} {
+		if _, err := parseDeadline(text, now); err == nil {
+			t.Errorf("deadline %q = nil, want an error", text)
+		}
+	}
+}
+
+// TestEveryFlagOfAJobIgnoresTheEnvironment: a job's command finds variables such
+// as SPOTWORKER_KIND and SPOTWORKER_PAYLOAD that are not meant for a producer.
+func TestEveryFlagOfAJobIgnoresTheEnvironment(t *testing.T) {
+	for _, name := range []string{"KIND", "ID", "PAYLOAD", "PAYLOAD_TEXT", "PAYLOAD_FILE", "DEADLINE", "DELAY", "STRICT", "CONTAINER", "NAME_PREFIX", "CHECK", "VERSION"} {
+		t.Setenv("SPOTWORKER_"+name, "from-the-environment")
+	}
+	for _, args := range [][]string{{"put"}, {"digests"}} {
+		err := run(args, nil, os.Stdout, os.Stderr)
+		if err == nil || !strings.Contains(err.Error(), "missing flags") {
+			t.Errorf("producer %s = %v, want its required flag missed", args, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// putCommand puts one job.
+type putCommand struct {
+	Kind        string        `help:"Kind of the job: names the handler." required:"" placeholder:"KIND" env:"-"`
+	ID          string        `name:"id" help:"Id of the job and its idempotency key. Default: a new UUIDv7." placeholder:"ID" env:"-"`
+	Payload     *string       `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
+	PayloadText *string       `help:"Payload: a text as it stands." xor:"payload" placeholder:"TEXT" env:"-"`
+	PayloadFile string        `help:"Payload: the bytes of a file, - for standard input. One that does not fit into a message goes to a blob." xor:"payload" placeholder:"FILE" env:"-"`
+	Deadline    string        `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is handed to the handler and not enforced." placeholder:"TIME" env:"-"`
+	Delay       time.Duration `help:"Time before a worker may start the job, up to 168h." default:"0s" env:"-"`
+}
+
+// Help is shown by put --help.
+func (*putCommand) Help() string {
+	return `Examples:
+
+  producer put --kind digest --payload '{"container":"data","blob":"2026/a.tar"}'
+  producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h`
+}
+
+func (c *putCommand) run(ctx context.Context, s *session) error {
+	job, err := c.job(ctx, s.stdin)
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
+	stores, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	var failure error
+	p := s.producer(stores)
+	p.Failed = func(bad *producer.JobError) { failure = bad.Err }
+	one := func(yield func(producer.Job, error) bool) { yield(job, nil) }
+	err = s.put(ctx, p, one, "it can be put again")
+	if failure != nil {
+		return fmt.Errorf("job %s is not known to be enqueued; it can be put again with --id: %w", job.ID(), failure)
+	}
+	return err
+}
+
+// job is what the flags describe.
+func (c *putCommand) job(ctx context.Context, stdin io.Reader) (producer.Job, error) {
+	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Delay: c.Delay}
+	var err error
+	if spec.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
+		return producer.Job{}, err
+	}
+	if spec.Payload, err = c.payload(ctx, stdin); err != nil {
+		return producer.Job{}, err
+	}
+	return producer.NewJob("the job", spec)
+}
+
+func (c *putCommand) payload(ctx context.Context, stdin io.Reader) (queue.Payload, error) {
+	switch {
+	case c.Payload != nil:
+		p, err := queue.JSONPayload([]byte(*c.Payload))
+		if err != nil {
+			return p, fmt.Errorf("--%w (--payload-text takes any text)", err)
+		}
+		return p, nil
+	case c.PayloadText != nil:
+		return queue.BytesPayload([]byte(*c.PayloadText)), nil
+	case c.PayloadFile == "-":
+		return readPayload("standard input", producer.Interruptible(ctx, stdin))
+	case c.PayloadFile != "":
+		file, err := os.Open(c.PayloadFile)
+		if err != nil {
+			return queue.Payload{}, fmt.Errorf("--payload-file: %w", err)
+		}
+		defer func() { _ = file.Close() }()
+		return readPayload(c.PayloadFile, file)
+	}
+	return queue.Payload{}, nil
+}
+
+// readPayload reads no more than shows that a payload is too large.
+func readPayload(name string, in io.Reader) (queue.Payload, error) {
+	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
+	switch {
+	case err != nil:
+		return queue.Payload{}, fmt.Errorf("--payload-file: read %s: %w", name, err)
+	case len(data) > queue.MaxPayload:
+		return queue.Payload{}, fmt.Errorf("--payload-file: %s has more than %d bytes: put the data in a blob and name it in the payload", name, queue.MaxPayload)
+	}
+	return queue.BytesPayload(data), nil
+}
+
+// parseDeadline reads a time, or a time from now.
+func parseDeadline(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if from, err := time.ParseDuration(s); err == nil && from > 0 {
+		return now.Add(from), nil
+	}
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return at, nil
+	}
+	return time.Time{}, errors.New("--deadline must be a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m")
+}

@@ -1,0 +1,134 @@
+package producer
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/handlers"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestDigestID(t *testing.T) {
+	// printf 'data\0a/b\0000x8D' | sha256sum
+	const want = "digest-14499484f5290b5dd0034e663c0d0ad6"
+	if got := DigestID("data", "a/b", "0x8D"); got != want {
+		t.Errorf("DigestID = %s, want %s", got, want)
+	}
+	if got := DigestID("data", "a/b", `"0x8D"`); got != want {
+		t.Errorf("DigestID of an ETag in quotes = %s, want %s", got, want)
+	}
+	seen := map[string]string{want: "the first"}
+	for _, other := range [][3]string{{"data", "a/b", "0x8E"}, {"data", "a/c", "0x8D"}, {"datb", "a/b", "0x8D"}, {"dataa", "/b", "0x8D"}} {
+		id := DigestID(other[0], other[1], other[2])
+		if before := seen[id]; before != "" {
+			t.Errorf("id of %q is that of %s", other, before)
+		}
+		seen[id] = fmt.Sprint(other)
+		if err := jobid.Validate(id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDigests(t *testing.T) {
+	b := setup(t)
+	for _, name := range []string{"in/b.txt", "in/a&ü.txt", "out/c.txt"} {
+		b.putBlob(t, "data", name, []byte(name), nil)
+	}
+	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/")
+	sum, err := b.Run(t.Context(), source)
+	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
+		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
+	}
+	// The handler takes what was put, under the id that follows from the blob.
+	digest := handlers.NewDigest(b.stores.Account.Container, []string{"data"}, slog.New(slog.DiscardHandler))
+	all := b.envelopes(t)
+	for _, blob := range b.server.Blobs("data")[:2] {
+		e, ok := all[DigestID("data", blob.Name, blob.ETag)]
+		if !ok || e.Kind != "digest" {
+			t.Fatalf("no digest job for blob %q", blob.Name)
+		}
+		payload, _ := e.Payload.Inline()
+		result, err := digest.Run(t.Context(), job.New(job.Spec{ID: e.ID, Payload: payload}, nil))
+		if err != nil || !strings.Contains(string(result), `"blob":"`+blob.Name+`"`) {
+			t.Errorf("digest of %q = %s, %v", blob.Name, result, err)
+		}
+	}
+}
+
+func TestDigestsOverSeveralPages(t *testing.T) {
+	const n = 5002 // a page of the service has 5,000
+	b := setup(t)
+	for i := range n {
+		b.putBlob(t, "data", fmt.Sprintf("b%05d", i), nil, nil)
+	}
+	ids := map[string]bool{}
+	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[j.ID()] = true
+	}
+	if len(ids) != n {
+		t.Errorf("%d ids, want %d", len(ids), n)
+	}
+}
+
+func TestDigestsAgain(t *testing.T) {
+	b := setup(t)
+	b.putBlob(t, "data", "a", []byte("1"), nil)
+	b.putBlob(t, "data", "b", []byte("1"), nil)
+	again := func() Summary {
+		t.Helper()
+		known, err := KnownDigests(t.Context(), b.stores.Records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Skip = func(id string) bool { return known[id] }
+		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	if sum := again(); sum.Enqueued != 2 {
+		t.Fatalf("first run = %+v, want 2 enqueued", sum)
+	}
+	for i, status := range []string{"done", "running", "open", "poison", "cancelled", "of a newer version"} {
+		for id := range b.envelopes(t) {
+			b.putBlob(t, b.stores.Names.Records, jobid.Path(id), nil, map[string]*string{"v": new("1"), "status": &status})
+		}
+		if sum := again(); sum.Enqueued != 0 || sum.Skipped != 2 {
+			t.Errorf("run %d with records that are %s = %+v, want both skipped", i+2, status, sum)
+		}
+	}
+	b.putBlob(t, "data", "b", []byte("2"), nil)
+	if sum := again(); sum.Enqueued != 1 || sum.Skipped != 1 {
+		t.Errorf("run after one blob was written = %+v, want that one enqueued", sum)
+	}
+}
+
+func TestDigestsOfNoContainer(t *testing.T) {
+	b := setup(t)
+	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", ""))
+	if err == nil || err.Error() != "container gone does not exist" || sum != (Summary{}) {
+		t.Errorf("run = %+v, %v; want that the container does not exist", sum, err)
+	}
+}
+
+func TestDigestsLeaveDirectoriesOut(t *testing.T) {
+	for kind, want := range map[string]bool{"directory": true, "file": false} {
+		item := &container.BlobItem{Properties: &container.BlobProperties{ResourceType: &kind}}
+		if got := isDirectory(item); got != want {
+			t.Errorf("isDirectory of a %s = %t, want %t", kind, got, want)
+		}
+	}
+	if isDirectory(&container.BlobItem{Properties: &container.BlobProperties{}}) {
+		t.Error("isDirectory of a blob in a flat account = true, want false")
+	}
+}

@@ -1,0 +1,17 @@
+// Package producer puts jobs on the queue: many at once, each confirmed by the
+// service before its id is told to anybody.
+//
+//	put, Lines, Digests ──▶ Job ──▶ Producer.Run ──▶ message (and payload blob)
+//	                         │           │
+//	                         └─ *JobError┴─▶ Failed     Confirmed ◀─ id
+//
+// A source yields jobs one after another, and a [*JobError] for each that is no
+// job: a bad line costs nobody but itself. [Producer.Run] takes them in order
+// and puts them several at a time. When it is told to stop it takes no more and
+// finishes what it has begun, so that everything up to one place in the input is
+// dealt with and nothing after it.
+//
+// A job's id is its idempotency key: the same work put twice under one id is
+// done once. So running again is safe wherever the ids are the input's own, or
+// follow from it as [DigestID] does.
+package producer

@@ -1,0 +1,85 @@
+package producer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Spec is what a caller says about a job.
+type Spec struct {
+	// ID is the job's id and idempotency key. Default: a new UUIDv7.
+	ID string
+
+	// Kind names the handler. Required.
+	Kind string
+
+	// Payload is the handler's input. Default: empty.
+	Payload queue.Payload
+
+	// Deadline is handed to the handler. Default: none.
+	Deadline time.Time
+
+	// Delay keeps the job from being started for a while, up to
+	// [queue.MaxDelay]. Default: none.
+	Delay time.Duration
+}
+
+// Job is a job that can be put on a queue.
+type Job struct {
+	// Where says where the job comes from, for messages to people: "line 3".
+	Where string
+
+	envelope queue.Envelope
+	delay    time.Duration
+}
+
+// ID returns the job's id.
+func (j Job) ID() string { return j.envelope.ID }
+
+// NewJob checks a job and gives it an id if it has none.
+func NewJob(where string, s Spec) (Job, error) {
+	if err := jobid.ValidateKind(s.Kind); err != nil {
+		return Job{}, err
+	}
+	if s.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return Job{}, fmt.Errorf("make a job id: %w", err)
+		}
+		s.ID = id.String()
+	}
+	if err := jobid.Validate(s.ID); err != nil {
+		return Job{}, err
+	}
+	if data, _ := s.Payload.Inline(); len(data) > queue.MaxPayload {
+		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
+	}
+	if s.Delay < 0 || s.Delay > queue.MaxDelay {
+		return Job{}, fmt.Errorf("delay %s: it must be between 0 and %s", s.Delay, queue.MaxDelay)
+	}
+	return Job{
+		Where:    where,
+		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline},
+		delay:    s.Delay,
+	}, nil
+}
+
+// size is the length of the payload in bytes.
+func (j Job) size() int64 {
+	data, _ := j.envelope.Payload.Inline()
+	return int64(len(data))
+}
+
+// JobError says which job was not enqueued, and why. Others are not concerned.
+type JobError struct {
+	Where string
+	Err   error
+}
+
+func (e *JobError) Error() string { return e.Where + ": " + e.Err.Error() }
+func (e *JobError) Unwrap() error { return e.Err }

@@ -1,0 +1,325 @@
+package producer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+type uploadOptions = blockblob.UploadOptions
+
+func TestRunPutsEveryLineOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2000
+		b := setup(t)
+		var calls gauge
+		b.server.OnCall(func(storage.Call) storage.Fault { calls.add(1); return storage.Fault{Before: time.Millisecond} })
+		b.server.OnResult(func(storage.Result) { calls.add(-1) })
+		began := time.Now()
+
+		sum, err := b.Run(t.Context(), Lines(numbered(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (Summary{Enqueued: n, Last: "line 2000"}); sum != want {
+			t.Errorf("summary = %+v, want %+v", sum, want)
+		}
+		if diff := cmp.Diff(map[string]int64{storage.OpPutMessage: n}, b.server.Counts()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if calls.most != DefaultParallel {
+			t.Errorf("at most %d calls at once, want %d", calls.most, DefaultParallel)
+		}
+		if took, want := time.Since(began), n/DefaultParallel*time.Millisecond; took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+		all := b.envelopes(t)
+		for i := 1; i <= n; i++ {
+			e := all[fmt.Sprintf("job-%d", i)]
+			if data, ok := e.Payload.Inline(); !ok || string(data) != fmt.Sprintf(`{"n":%d}`, i) || e.Kind != "k" || e.EnqueuedAt.IsZero() {
+				t.Fatalf("message of job-%d = %+v", i, e)
+			}
+		}
+		slices.Sort(b.confirmed)
+		if unique := slices.Compact(b.confirmed); len(unique) != n || len(all) != n {
+			t.Errorf("%d ids confirmed, %d on the queue, want %d", len(unique), len(all), n)
+		}
+	})
+}
+
+func TestRunHandsOverEverything(t *testing.T) {
+	b := setup(t)
+	deadline := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
+	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline, Delay: time.Hour}
+	if _, err := b.Run(t.Context(), one(t, spec)); err != nil {
+		t.Fatal(err)
+	}
+	e := b.envelopes(t)["a"]
+	if data, _ := e.Payload.Inline(); string(data) != "\x00\xff" || !e.Deadline.Equal(deadline) {
+		t.Errorf("message = %+v, want the payload 00ff and the deadline %v", e, deadline)
+	}
+	m := b.server.Messages(b.stores.Names.Queue)[0]
+	if delay := m.NextVisible.Sub(m.Inserted); delay != time.Hour {
+		t.Errorf("message is hidden for %v, want 1h", delay)
+	}
+}
+
+// TestRunChecksLargePayloadsIn puts what does not fit into a message: first the
+// blob, then the message that names it.
+func TestRunChecksLargePayloadsIn(t *testing.T) {
+	b := setup(t)
+	data := bytes.Repeat([]byte("x"), 100<<10)
+	for range 2 {
+		if _, err := b.Run(t.Context(), one(t, Spec{ID: "big", Kind: "k", Payload: queue.BytesPayload(data)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"big", "big"}, b.confirmed); diff != "" {
+		t.Errorf("confirmed (-want +got):\n%s", diff)
+	}
+	if blobs := b.server.Blobs(b.stores.Names.Payloads); len(blobs) != 1 {
+		t.Errorf("%d payload blobs, want one for both messages", len(blobs))
+	}
+	e := b.envelopes(t)["big"]
+	if e.Payload.Ref() == nil {
+		t.Fatal("payload is inline, want it in a blob")
+	}
+	if got, err := b.Payloads.Load(t.Context(), e); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("payload read back = %d bytes, %v; want the %d put", len(got), err, len(data))
+	}
+}
+
+func TestRunWithoutTheBlobPutsNoMessage(t *testing.T) {
+	b := setup(t)
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == storage.OpPutBlob {
+			return storage.Fault{Refuse: &storage.Error{Status: http.StatusConflict, Code: "AccountBeingDeleted"}}
+		}
+		return storage.Fault{}
+	})
+	sum, err := b.Run(t.Context(), one(t, Spec{ID: "big", Kind: "k", Payload: queue.BytesPayload(make([]byte, 100<<10))}))
+	if err != nil || sum.Failed != 1 || len(b.confirmed) != 0 || len(b.envelopes(t)) != 0 {
+		t.Errorf("run = %+v, %v, confirmed %q; want one failure and no message", sum, err, b.confirmed)
+	}
+}
+
+func TestRunGoesOnAfterBadLines(t *testing.T) {
+	b := setup(t)
+	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
+	sum, err := b.Run(t.Context(), Lines(in))
+	if want := (Summary{Enqueued: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
+		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
+	}
+	want := []string{
+		"line 2: it is not JSON: invalid character 'r' looking for beginning of value",
+		"line 4: field kind is missing or empty",
+	}
+	if diff := cmp.Diff(want, b.failed); diff != "" {
+		t.Errorf("failed (-want +got):\n%s", diff)
+	}
+	slices.Sort(b.confirmed)
+	if diff := cmp.Diff([]string{"a", "c"}, b.confirmed); diff != "" {
+		t.Errorf("confirmed (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunSkips(t *testing.T) {
+	b := setup(t)
+	b.Skip = func(id string) bool { return id != "job-2" }
+	sum, err := b.Run(t.Context(), Lines(numbered(3)))
+	if want := (Summary{Enqueued: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
+		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
+	}
+	if diff := cmp.Diff([]string{"job-2"}, b.confirmed); diff != "" {
+		t.Errorf("confirmed (-want +got):\n%s", diff)
+	}
+}
+
+// TestRunTellsOnlyWhatTheServiceConfirmed loses requests and replies. An id
+// that was told is on the queue; a reply lost makes a duplicate at worst.
+func TestRunTellsOnlyWhatTheServiceConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.Parallel = 3
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			switch c.N % 4 {
+			case 0:
+				return storage.Fault{DropRequest: true}
+			case 1:
+				return storage.Fault{DropReply: true}
+			}
+			return storage.Fault{}
+		})
+		b.Confirmed = func(id string) error {
+			if _, ok := b.envelopes(t)[id]; !ok {
+				t.Errorf("job %s was confirmed and is not on the queue", id)
+			}
+			b.confirmed = append(b.confirmed, id)
+			return nil
+		}
+		sum, err := b.Run(t.Context(), Lines(numbered(60)))
+		if err != nil || sum.Enqueued+sum.Failed != 60 || sum.Enqueued != len(b.confirmed) || sum.Enqueued == 0 {
+			t.Errorf("run = %+v, %v, with %d ids told", sum, err, len(b.confirmed))
+		}
+	})
+}
+
+func TestRunEndsOnWhatConcernsEveryJob(t *testing.T) {
+	for _, c := range []struct {
+		refusal storage.Error
+		want    string
+		atMost  int // failures
+	}{
+		{storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"}, "AuthorizationPermissionMismatch", 4},
+		{storage.Error{Status: http.StatusNotFound, Code: "QueueNotFound"}, "QueueNotFound", 4},
+		{storage.Error{Status: http.StatusInternalServerError, Code: "InternalError"}, "InternalError", minInARow + 3},
+		{storage.Error{Status: http.StatusBadRequest, Code: "InvalidHeaderValue"}, "InvalidHeaderValue", minInARow + 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t)
+			b.Parallel = 4
+			b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &c.refusal} })
+			sum, err := b.Run(t.Context(), Lines(numbered(1000)))
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrInterrupted) {
+				t.Errorf("run = %v, want an end with %s", err, c.want)
+			}
+			if sum.Failed == 0 || sum.Failed > c.atMost || sum.Enqueued != 0 || sum.Last != fmt.Sprintf("line %d", sum.Failed) {
+				t.Errorf("summary after %s = %+v, want 1 to %d failures up to the last line", c.want, sum, c.atMost)
+			}
+		})
+	}
+}
+
+// A single bad moment fails the calls under way and no more.
+func TestRunGoesOnAfterABadMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.Parallel = 16
+		began := time.Now()
+		b.server.OnCall(func(storage.Call) storage.Fault {
+			if time.Since(began) < 10*time.Second {
+				return storage.Fault{Before: 30 * time.Second, DropRequest: true}
+			}
+			return storage.Fault{}
+		})
+		sum, err := b.Run(t.Context(), Lines(numbered(500)))
+		if err != nil || sum.Failed != b.Parallel || sum.Enqueued+sum.Failed != 500 {
+			t.Errorf("run = %+v, %v; want the first 16 to fail and then none", sum, err)
+		}
+	})
+}
+
+// TestRunInterrupted stops a run in the middle. What was taken is finished, and
+// the summary says up to where that is.
+func TestRunInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.server.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Before: 50 * time.Millisecond, After: 50 * time.Millisecond}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
+		defer cancel()
+		sum, err := b.Run(ctx, Lines(numbered(1000)))
+		if !errors.Is(err, ErrInterrupted) {
+			t.Errorf("run = %v, want ErrInterrupted", err)
+		}
+		const want = 11 * DefaultParallel
+		if sum.Enqueued != want || sum.Failed != 0 || sum.Last != fmt.Sprintf("line %d", want) {
+			t.Errorf("summary = %+v, want %d enqueued up to line %[2]d", sum, want)
+		}
+		all := b.envelopes(t)
+		for i := 1; i <= want; i++ {
+			if _, ok := all[fmt.Sprintf("job-%d", i)]; !ok {
+				t.Errorf("job-%d is not on the queue", i)
+			}
+		}
+		if len(all) != want {
+			t.Errorf("%d messages, want %d", len(all), want)
+		}
+	})
+}
+
+func TestRunInterruptedBeforeItBegan(t *testing.T) {
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sum, err := b.Run(ctx, Lines(numbered(3)))
+	if !errors.Is(err, ErrInterrupted) || sum != (Summary{}) || len(b.server.Counts()) != 0 {
+		t.Errorf("run = %+v, %v after %v; want nothing done", sum, err, b.server.Counts())
+	}
+}
+
+func TestRunWhoseInputEndedIsNotInterrupted(t *testing.T) {
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.Confirmed = func(string) error { cancel(); return nil }
+	sum, err := b.Run(ctx, one(t, Spec{Kind: "k"}))
+	if err != nil || sum.Enqueued != 1 {
+		t.Errorf("run = %+v, %v; want it complete", sum, err)
+	}
+}
+
+func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
+	b := setup(t)
+	b.Parallel = 1
+	full := errors.New("disk full")
+	b.Confirmed = func(id string) error {
+		if id == "job-2" {
+			return full
+		}
+		return nil
+	}
+	sum, err := b.Run(t.Context(), Lines(numbered(100)))
+	if !errors.Is(err, full) || !strings.Contains(err.Error(), "job job-2 is enqueued") {
+		t.Errorf("run = %v, want that of job-2", err)
+	}
+	if sum.Enqueued < 2 || sum.Enqueued > 3 {
+		t.Errorf("%d enqueued, want the run to end", sum.Enqueued)
+	}
+}
+
+func TestRunEndsWithItsInput(t *testing.T) {
+	b := setup(t)
+	broken := errors.New("input broken")
+	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}))
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read line 2") {
+		t.Errorf("run = %v, want the input's error in line 2", err)
+	}
+	if want := (Summary{Enqueued: 1, Last: "line 1"}); sum != want {
+		t.Errorf("summary = %+v, want %+v: a line that was cut is no line", sum, want)
+	}
+}
+
+func TestNewJob(t *testing.T) {
+	j, err := NewJob("x", Spec{Kind: "k"})
+	other, _ := NewJob("x", Spec{Kind: "k"})
+	if err != nil || len(j.ID()) != 36 || j.ID()[14] != '7' || j.ID() == other.ID() {
+		t.Errorf("ids made = %q and %q, %v; want two UUIDs of version 7", j.ID(), other.ID(), err)
+	}
+	for want, spec := range map[string]Spec{
+		`kind "": must not be empty`:                                        {},
+		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:    {Kind: "a b"},
+		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`: {Kind: "k", ID: "a/b"},
+		`delay -1s: it must be between 0 and 168h0m0s`:                      {Kind: "k", Delay: -time.Second},
+		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                 {Kind: "k", Delay: queue.MaxDelay + time.Second},
+		`payload has 67108865 bytes; at most 67108864 are allowed: put the data in a blob and name it in the payload`: {
+			Kind: "k", Payload: queue.BytesPayload(make([]byte, queue.MaxPayload+1))},
+	} {
+		if _, err := NewJob("x", spec); err == nil || err.Error() != want {
+			t.Errorf("NewJob = %v\nwant     %s", err, want)
+		}
+	}
+}

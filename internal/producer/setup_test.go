@@ -1,0 +1,138 @@
+package producer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a storage account with a deployment's queues and containers, and a
+// producer that keeps what it is told.
+type bench struct {
+	*Producer
+	server *storage.Server
+	stores *cli.Stores
+
+	confirmed []string
+	failed    []string
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	b := setupBare(t)
+	if err := b.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.server.ResetCounts()
+	return b
+}
+
+// setupBare is setup before anything was created.
+func setupBare(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{server: storage.New(storage.Options{})}
+	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := azure.NamesFor("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.stores = cli.StoresOf(account, names)
+	b.Producer = &Producer{
+		Queue: b.stores.Queue, Payloads: b.stores.Payloads,
+		Confirmed: func(id string) error { b.confirmed = append(b.confirmed, id); return nil },
+		Failed:    func(bad *JobError) { b.failed = append(b.failed, bad.Error()) },
+	}
+	return b
+}
+
+func (b *bench) create(ctx context.Context) error {
+	containers := map[string]*container.Client{}
+	for _, name := range []string{b.stores.Names.Records, b.stores.Names.Payloads, b.stores.Names.Workers} {
+		containers[name] = b.stores.Account.Container(name)
+	}
+	return Create(ctx, []*queue.Queue{b.stores.Queue, b.stores.Poison}, containers)
+}
+
+// putBlob stores a blob in a container, which it creates if need be.
+func (b *bench) putBlob(t *testing.T, containerName, name string, data []byte, metadata map[string]*string) {
+	t.Helper()
+	client := b.stores.Account.Container(containerName)
+	if !slices.Contains(b.server.Containers(), containerName) {
+		if _, err := client.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := &uploadOptions{Metadata: metadata}
+	if _, err := client.NewBlockBlobClient(name).Upload(t.Context(), streaming.NopCloser(bytes.NewReader(data)), options); err != nil {
+		t.Fatalf("put blob %s: %v", name, err)
+	}
+}
+
+// envelopes decodes what lies on the queue, by job id.
+func (b *bench) envelopes(t *testing.T) map[string]queue.Envelope {
+	t.Helper()
+	all := map[string]queue.Envelope{}
+	for _, m := range b.server.Messages(b.stores.Names.Queue) {
+		e, err := queue.Decode(m.Text)
+		if err != nil {
+			t.Fatalf("message %q: %v", m.Text, err)
+		}
+		if !m.Expires.IsZero() {
+			t.Errorf("message of job %s expires at %v, want never", e.ID, m.Expires)
+		}
+		all[e.ID] = e
+	}
+	return all
+}
+
+// numbered is the input of n lines with the ids job-1 … job-n.
+func numbered(n int) io.Reader {
+	var out strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&out, `{"id":"job-%d","kind":"k","payload":{"n":%d}}`+"\n", i, i)
+	}
+	return strings.NewReader(out.String())
+}
+
+// one is a source of one job.
+func one(t *testing.T, s Spec) iter.Seq2[Job, error] {
+	t.Helper()
+	j, err := NewJob("the job", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(Job, error) bool) { yield(j, nil) }
+}
+
+// gauge counts how many calls run at once.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
+}
