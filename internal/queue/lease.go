@@ -69,7 +69,7 @@ func (l *Lease) Text() string {
 // an error that wraps [ErrLost] when the service refuses the receipt. With any
 // other error nothing is known: the caller tries again.
 func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
-	if err := l.update(ctx, l.Text(), visibility); err != nil {
+	if err := l.update(ctx, nil, visibility); err != nil {
 		return fmt.Errorf("renew message %s: %w", l.ID, err)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
 // Release makes the message visible to all after delay (0 at once). A message
 // that is no longer this lease's counts as released.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
-	if err := l.update(ctx, l.Text(), delay); err != nil && !errors.Is(err, ErrLost) {
+	if err := l.update(ctx, nil, delay); err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("release message %s: %w", l.ID, err)
 	}
 	return nil
@@ -109,10 +109,15 @@ func (l *Lease) Adopt(later *Lease) {
 	l.adopted++
 }
 
-// update sends Update Message. The text must always go along: the service
-// would empty the message otherwise.
-func (l *Lease) update(ctx context.Context, text string, visibility time.Duration) error {
+// update sends Update Message with a new text, or with nil the one that stands
+// when its turn comes. The text must always go along: the service would empty
+// the message otherwise.
+func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Duration) error {
 	return l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
+		text := l.Text()
+		if rewrite != nil {
+			text = *rewrite
+		}
 		options := azqueue.UpdateMessageOptions{VisibilityTimeout: new(seconds(visibility))}
 		reply, err := l.queue.client.UpdateMessage(ctx, l.ID, receipt, text, &options)
 		if err != nil || reply.PopReceipt == nil {

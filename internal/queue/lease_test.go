@@ -3,7 +3,9 @@ package queue
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -286,3 +288,51 @@ func TestErrorsNameQueueAndMessage(t *testing.T) {
 }
 
 func renewErr(t *testing.T, l *Lease) error { return l.Renew(t.Context(), time.Second) }
+
+// A renewal that waits for a put-back goes on with the text that it wrote.
+func TestCallsTakeTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e := Envelope{ID: "a", Kind: "k"}
+		l := b.claim(t, encode(t, e))
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: time.Second})
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
+				t.Errorf("PutBack = %v, want no error", err)
+			}
+		})
+		synctest.Wait()
+		if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+			t.Errorf("Renew behind a put-back = %v, want no error: its turn comes with the new receipt", err)
+		}
+		calls.Wait()
+		if back := decode(t, b.only(t, jobsName).Text); back.PutBackSince.IsZero() || l.Text() != b.only(t, jobsName).Text {
+			t.Errorf("message = %+v, want it to keep what the put-back wrote", back)
+		}
+	})
+}
+
+// A worker that claimed its own message once more goes on under the new receipt.
+// What was under way under the old one does not count as a loss.
+func TestAdopt(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, "x")
+		time.Sleep(time.Minute)
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: 2 * time.Second})
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := l.Renew(t.Context(), 30*time.Second); err == nil || errors.Is(err, ErrLost) {
+				t.Errorf("Renew under the old receipt = %v, want an error that is no loss", err)
+			}
+		})
+		synctest.Wait()
+		l.Adopt(b.claimNext(t))
+		calls.Wait()
+		if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+			t.Errorf("Renew after Adopt = %v, want no error", err)
+		}
+		if err := l.Complete(t.Context()); err != nil || len(b.Messages(jobsName)) != 0 {
+			t.Errorf("Complete after Adopt = %v, %d messages left, want none", err, len(b.Messages(jobsName)))
+		}
+	})
+}

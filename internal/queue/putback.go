@@ -37,7 +37,7 @@ func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) err
 	if err != nil {
 		return fmt.Errorf("put back message %s: %w", l.ID, err)
 	}
-	err = l.update(ctx, text, minPutBack)
+	err = l.update(ctx, &text, minPutBack)
 	if err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("put back message %s: %w", l.ID, err)
 	}
