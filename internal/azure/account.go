@@ -136,9 +136,15 @@ func developerCredential() (azcore.TokenCredential, error) {
 
 func endpoint(given, account, kind string) (string, error) {
 	if given == "" {
+		if !validAccount(account) {
+			return "", fmt.Errorf("storage account %q: a name has 3 to 24 of a-z and 0-9, without the address behind it", account)
+		}
 		return "https://" + account + "." + kind + ".core.windows.net/", nil
 	}
 	u, err := url.Parse(given)
+	if err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return "", fmt.Errorf("--%s-endpoint must have no user, query or fragment; it may hold a secret and is not repeated here", kind)
+	}
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
 		return "", fmt.Errorf("--%s-endpoint %q is not a URL such as https://account.%s.core.windows.net", kind, given, kind)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -27,7 +28,7 @@ var meanings = map[string]string{
 // Explain returns err in one line, with what it means where the storage service
 // or the network speaks in codes.
 func Explain(err error) string {
-	text := err.Error()
+	text := withoutQuery(err)
 	var response *azcore.ResponseError
 	var dns *net.DNSError
 	var signIn *azidentity.AuthenticationFailedError
@@ -46,6 +47,21 @@ func Explain(err error) string {
 		text = strings.Replace(text, context.DeadlineExceeded.Error(), "no answer in time", 1)
 	}
 	return oneLine(text)
+}
+
+// withoutQuery returns the error's text without the query of the URL that a
+// failed call names: it may hold a shared access signature, and is noise if not.
+func withoutQuery(err error) string {
+	text := err.Error()
+	var failed *url.Error
+	if !errors.As(err, &failed) {
+		return text
+	}
+	address, _, found := strings.Cut(failed.URL, "?")
+	if !found {
+		return text
+	}
+	return strings.ReplaceAll(text, failed.URL, address)
 }
 
 func firstLine(s string) string {

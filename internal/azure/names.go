@@ -52,3 +52,14 @@ func validName(name string) error {
 	}
 	return nil
 }
+
+// validAccount reports whether name can be a storage account's: 3–24 of
+// lower-case letters and digits. Anything else could name another host.
+func validAccount(name string) bool {
+	for _, c := range name {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
+			return false
+		}
+	}
+	return len(name) >= 3 && len(name) <= 24
+}

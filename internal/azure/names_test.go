@@ -1,0 +1,39 @@
+package azure
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNamesFor(t *testing.T) {
+	for _, row := range []struct {
+		prefix, queue string
+		want          Names
+	}{
+		{DefaultPrefix, "", Names{"spotworker-jobs", "spotworker-jobs-poison", "spotworker-jobs", "spotworker-payloads", "spotworker-workers"}},
+		{"team1", "render", Names{"render", "render-poison", "team1-jobs", "team1-payloads", "team1-workers"}},
+	} {
+		if got, err := NamesFor(row.prefix, row.queue); got != row.want || err != nil {
+			t.Errorf("NamesFor(%q, %q) = %+v, %v, want %+v", row.prefix, row.queue, got, err, row.want)
+		}
+	}
+	for name, row := range map[string][2]string{
+		"no prefix":                           {"", ""},
+		"capitals":                            {"Team", ""},
+		"underscore":                          {"a_b", ""},
+		"dash at the start":                   {"-a", ""},
+		"dash at the end":                     {"a", "b-"},
+		"two dashes":                          {"a--b", ""},
+		"letter of elsewhere":                 {"é", ""},
+		"queue too short":                     {"a", "b"},
+		"queue too long for its poison queue": {"a", strings.Repeat("q", 57)},
+		"prefix too long":                     {strings.Repeat("p", 55), "jobs"},
+	} {
+		if got, err := NamesFor(row[0], row[1]); err == nil || got != (Names{}) {
+			t.Errorf("%s: NamesFor(%q, %q) = %+v, %v, want an error and no names", name, row[0], row[1], got, err)
+		}
+	}
+	if _, err := NamesFor(strings.Repeat("p", 54), strings.Repeat("q", 56)); err != nil {
+		t.Errorf("names of 63 characters = %v, want no error", err)
+	}
+}

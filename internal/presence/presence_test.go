@@ -1,0 +1,156 @@
+package presence
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const workersName = "test-workers"
+
+var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
+
+// inBubble runs a test in virtual time with a container of presences.
+func inBubble(t *testing.T, test func(t *testing.T, server *storage.Server, store *Store)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := storage.New(storage.Options{})
+		account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers := account.Container(workersName)
+		if _, err := workers.Create(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		server.ResetCounts()
+		test(t, server, NewStore(workers))
+	})
+}
+
+// full is a presence with a value in every field.
+func full() Presence {
+	return Presence{
+		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
+		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)", Jobs: []string{"a", "b"}, Count: 2,
+	}
+}
+
+func TestWriteAndRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		if p, ok, err := store.Read(t.Context(), full().Worker); ok || err != nil {
+			t.Errorf("Read of nothing = %+v, %t, %v, want none and no error", p, ok, err)
+		}
+		empty := Presence{Worker: full().Worker, State: "start", StartedAt: noon, At: noon}
+		for _, want := range []Presence{full(), empty, full()} {
+			if err := store.Write(t.Context(), want); err != nil {
+				t.Fatal(err)
+			}
+			got, ok, err := store.Read(t.Context(), want.Worker)
+			if diff := cmp.Diff(want, got); diff != "" || !ok || err != nil {
+				t.Errorf("Read = %t, %v (-written +read)\n%s", ok, err, diff)
+			}
+		}
+		blobs := server.Blobs(workersName)
+		if len(blobs) != 1 || blobs[0].Name != full().Worker {
+			t.Errorf("blobs = %+v, want one, named like the worker", blobs)
+		}
+		if calls := server.Counts()[storage.OpPutBlob]; calls != 3 {
+			t.Errorf("three writes took %d calls, want 3", calls)
+		}
+	})
+}
+
+// A listing shows a worker without opening its blob.
+func TestMetadata(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		if err := store.Write(t.Context(), full()); err != nil {
+			t.Fatal(err)
+		}
+		state, body, _ := server.ReadBlob(workersName, full().Worker)
+		want := map[string]string{
+			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
+			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29", "jobs": "2",
+		}
+		if diff := cmp.Diff(want, state.Metadata); diff != "" {
+			t.Errorf("metadata (-want +got)\n%s", diff)
+		}
+		if string(body) != `["a","b"]` {
+			t.Errorf("body = %s, want the ids of the jobs", body)
+		}
+	})
+}
+
+// However many jobs a worker has in hand, its blob stays small and its number right.
+func TestManyJobs(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		p := full()
+		p.Jobs = nil
+		for i := range maxJobs + 10 {
+			p.Jobs = append(p.Jobs, fmt.Sprint(i, strings.Repeat("x", 120)))
+		}
+		if err := store.Write(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := store.Read(t.Context(), p.Worker)
+		if err != nil || got.Count != maxJobs+10 || len(got.Jobs) != maxJobs || got.Jobs[maxJobs-1] != p.Jobs[maxJobs-1] {
+			t.Errorf("Read = %d jobs of %d, %v, want %d of %d", len(got.Jobs), got.Count, err, maxJobs, maxJobs+10)
+		}
+		if state, _, _ := server.ReadBlob(workersName, p.Worker); state.Size > 256<<10 {
+			t.Errorf("blob has %d bytes, want at most 256 KiB", state.Size)
+		}
+	})
+}
+
+// What a newer version wrote is read as far as it goes.
+func TestParseIsTolerant(t *testing.T) {
+	values := map[string]string{"V": "9", "State": "resting", "At": "yesterday", "Jobs": "many", "Program": "100%", "mood": "good"}
+	metadata := map[string]*string{"nothing": nil}
+	for key, value := range values {
+		metadata[key] = &value
+	}
+	if diff := cmp.Diff(Presence{Worker: "w", State: "resting"}, parse("w", metadata)); diff != "" {
+		t.Errorf("parse (-want +got)\n%s", diff)
+	}
+}
+
+func TestTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
+		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Hour} })
+		begun := time.Now()
+		if err := store.Write(t.Context(), full()); err == nil || time.Since(begun) != callTimeout {
+			t.Errorf("Write without an answer = %v after %s, want an error after %s", err, time.Since(begun), callTimeout)
+		}
+		if _, ok, err := store.Read(t.Context(), full().Worker); err == nil || ok {
+			t.Errorf("Read without an answer = %t, %v, want an error", ok, err)
+		}
+	})
+}
+
+func TestIdleWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
+		p := full()
+		p.Jobs = nil
+		if err := store.Write(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		got, ok, err := store.Read(t.Context(), p.Worker)
+		if !ok || err != nil || got.Jobs != nil || got.Count != 0 {
+			t.Errorf("Read of an idle worker = %+v, %t, %v, want no jobs", got, ok, err)
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Errorf("a presence that was read cannot be shown as JSON: %v", err)
+		}
+	})
+}
