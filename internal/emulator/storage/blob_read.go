@@ -28,7 +28,7 @@ func (s *blobService) getBlob(r *request) (*reply, error) {
 	}
 	p := newReply(status)
 	v.describe(p)
-	p.blob, p.served = v.content.read(at), at
+	p.body, p.served = v.content.read(at), at
 	if asked == nil {
 		p.set("Content-MD5", v.properties.contentMD5)
 		return p, nil

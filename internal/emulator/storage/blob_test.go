@@ -211,7 +211,8 @@ func TestContentReader(t *testing.T) {
 	for from := range int64(len(all) + 1) {
 		for to := from; to <= int64(len(all)); to++ {
 			at := Range{Offset: from, Count: to - from}
-			if err := iotest.TestReader(io.Reader(c.read(at)), []byte(all[from:to])); err != nil {
+			body := &liveBody{ctx: t.Context(), reply: &reply{body: c.read(at), flow: new(pipe).flow(0)}}
+			if err := iotest.TestReader(body, []byte(all[from:to])); err != nil {
 				t.Errorf("reading %+v: %v", at, err)
 			}
 			var out bytes.Buffer

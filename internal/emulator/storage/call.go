@@ -34,12 +34,17 @@ type Call struct {
 }
 
 // Fault is what happens to one call besides its work. The zero value is none.
-// A latency is cut short by the end of the call's context: before the effect
-// the call then has none, after it the effect stands without a reply.
+// A latency or a slow body is cut short by the end of the call's context:
+// before the effect the call then has none, after it the effect stands without
+// a reply.
 type Fault struct {
 	// Before delays the effect; After delays the reply once the effect took
 	// place.
 	Before, After time.Duration
+	// Bandwidth limits the bodies of this call alone, besides the account's
+	// bandwidth. Before begins when the request's body has arrived, and After
+	// ends when the reply's body begins to flow.
+	Bandwidth Bandwidth
 	// Refuse answers with this error instead of the effect.
 	Refuse *Error
 	// DropRequest cuts the connection before the effect.
@@ -52,7 +57,8 @@ type Fault struct {
 type Result struct {
 	Call
 	// Status is the HTTP status of the reply, whether or not the caller got
-	// it; 0 where the call was cut or cancelled before its effect.
+	// it; 0 where the call was cut or cancelled, or its body did not arrive
+	// whole, before its effect.
 	Status int
 	// Code is the service's error code, empty on success.
 	Code string
@@ -109,7 +115,7 @@ func (l *callLog) end(c Call, rep *reply) {
 }
 
 // OnCall sets the hook that is asked about every call, also those that will be
-// refused; nil removes it. It may be changed at any time. The hook runs on the
+// refused, before its body is read; nil removes it. It may be changed at any time. The hook runs on the
 // call's own goroutine and may use the server; one that blocks holds its call,
 // and is not interrupted when the caller gives up.
 func (s *Server) OnCall(hook func(Call) Fault) {

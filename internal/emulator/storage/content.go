@@ -70,17 +70,6 @@ func (r *blobReader) advance(n int) {
 	r.left -= int64(n)
 }
 
-// Read implements io.Reader.
-func (r *blobReader) Read(p []byte) (int, error) {
-	data := r.next()
-	if data == nil {
-		return 0, io.EOF
-	}
-	n := copy(p, data)
-	r.advance(n)
-	return n, nil
-}
-
 // WriteTo implements io.WriterTo: the blocks go out as they lie in memory.
 func (r *blobReader) WriteTo(w io.Writer) (int64, error) {
 	var total int64

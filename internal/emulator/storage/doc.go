@@ -7,12 +7,14 @@
 // A request takes the same way whichever door it came in by:
 //
 //	Transport (in process) ─┐
-//	                        ├─ route → authenticate → body → OnCall → wait → effect → OnResult → wait → reply
+//	                        ├─ route → authenticate → OnCall → body → wait → effect → OnResult → wait → reply
 //	Blob, Queue (HTTP)     ─┘
 //
 // OnCall sees every call before it has an effect and answers with a Fault:
-// latency before and after the effect, a refusal, a connection cut before the
-// effect or between the effect and its reply. OnResult sees what came of it.
+// latency before and after the effect, a slow link, a refusal, a connection cut
+// before the effect or between the effect and its reply. OnResult sees what came
+// of it. Bodies flow at the pace of the account's Bandwidth, which all calls
+// share; a request whose body did not arrive whole has no effect.
 //
 // Only the standard clock is used, and the in-process door starts no
 // goroutine, so that the whole account works inside a testing/synctest bubble.

@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"io"
+	"context"
 	"maps"
 	"net/http"
 	"strconv"
@@ -21,8 +21,8 @@ const latestVersion = "2025-01-05"
 type reply struct {
 	status int
 	header http.Header
-	xml    []byte      // a body, or
-	blob   *blobReader // a blob's bytes
+	body   *blobReader // nil: none
+	flow   *flow       // the body's pace
 
 	served     Range    // for Result
 	messageIDs []string // for Result
@@ -55,9 +55,15 @@ func (p *reply) setMetadata(m map[string]string) {
 // xmlReply is a reply with an XML body.
 func xmlReply(doc *xmlDoc) *reply {
 	p := newReply(http.StatusOK)
-	p.xml = doc.bytes()
-	p.header.Set("Content-Type", "application/xml")
+	p.setXML(doc)
 	return p
+}
+
+// setXML makes a document the body.
+func (p *reply) setXML(doc *xmlDoc) {
+	data := doc.bytes()
+	p.body = newContent([]block{{data: data}}).read(Range{Count: int64(len(data))})
+	p.header.Set("Content-Type", "application/xml")
 }
 
 // errorReply is the reply to a refused request.
@@ -77,8 +83,7 @@ func errorReply(e *Error, requestID string, now time.Time) *reply {
 	doc.text("Code", e.Code)
 	doc.text("Message", e.Message+"\nRequestId:"+requestID+"\nTime:"+now.UTC().Format("2006-01-02T15:04:05.0000000Z"))
 	doc.close("Error")
-	p.xml = doc.bytes()
-	p.header.Set("Content-Type", "application/xml")
+	p.setXML(doc)
 	return p
 }
 
@@ -101,10 +106,10 @@ func (p *reply) stamp(r *request, requestID string) {
 
 // length is the size of the body. A reply to HEAD may state another one.
 func (p *reply) length() int64 {
-	if p.blob != nil {
-		return p.blob.left
+	if p.body == nil {
+		return 0
 	}
-	return int64(len(p.xml))
+	return p.body.left
 }
 
 // statedLength is the Content-Length, as net/http's client hands it on.
@@ -116,18 +121,31 @@ func (p *reply) statedLength() int64 {
 	return n
 }
 
-// send writes the reply to an HTTP connection. The body is left out of the
-// answer to a HEAD request, its length is not.
-func (p *reply) send(w http.ResponseWriter, method string) {
+// send writes the reply to an HTTP connection at the pace of its flow. The body
+// is left out of the answer to a HEAD request, its length is not. An error means
+// that the client has gone.
+func (p *reply) send(w http.ResponseWriter, raw *http.Request) error {
 	maps.Copy(w.Header(), p.header)
 	w.WriteHeader(p.status)
-	switch {
-	case method == http.MethodHead:
-	case p.blob != nil:
-		_, _ = io.Copy(w, p.blob) // the client has gone: nothing to do about it
-	default:
-		_, _ = w.Write(p.xml) //nolint:gosec // XML, escaped by xmlDoc
+	if raw.Method == http.MethodHead || p.body == nil {
+		return nil
 	}
+	for data := p.body.next(); data != nil; data = p.body.next() {
+		if p.flow.limited() { // what was written shall be seen meanwhile
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return err
+			}
+		}
+		n, ok := p.flow.pass(raw.Context(), len(data))
+		if !ok {
+			return context.Cause(raw.Context())
+		}
+		if _, err := w.Write(data[:n]); err != nil { //nolint:gosec // a blob, or XML escaped by xmlDoc
+			return err
+		}
+		p.body.advance(n)
+	}
+	return nil
 }
 
 func newRequestID() string { return uuid.NewString() }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -64,9 +65,13 @@ func (r *request) messageID() string {
 	return id
 }
 
-// readBody reads the whole body, at most limit bytes. It must come before any
-// wait: net/http notices a client that has gone only once the body is read.
-func (r *request) readBody(limit int64) error {
+// readBody reads the whole body, at most limit bytes, at the pace of its flow.
+// It fails as soon as the request's context ends.
+//
+// What came over a socket is read at once, and its arrival is paced behind
+// that: the bytes would lie in the buffers of both kernels anyway, and net/http
+// notices a client that has gone only once it has read the body.
+func (r *request) readBody(limit int64, f *flow) error {
 	switch {
 	case r.ContentLength > limit:
 		return errBodyTooLarge.because("%d bytes, at most %d", r.ContentLength, limit)
@@ -76,8 +81,25 @@ func (r *request) readBody(limit int64) error {
 		return nil
 	}
 	r.body = make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(r.Body, r.body); err != nil {
-		return fmt.Errorf("read request body: %w", err)
+	have := 0
+	if r.Context().Value(http.ServerContextKey) != nil {
+		have = len(r.body)
+		if _, err := io.ReadFull(r.Body, r.body); err != nil {
+			return fmt.Errorf("read request body: %w", err)
+		}
+	}
+	for passed := 0; passed < len(r.body); {
+		n, ok := f.pass(r.Context(), len(r.body)-passed)
+		if !ok {
+			return context.Cause(r.Context())
+		}
+		passed += n
+		if passed <= have {
+			continue
+		}
+		if _, err := io.ReadFull(r.Body, r.body[passed-n:passed]); err != nil {
+			return fmt.Errorf("read request body: %w", err)
+		}
 	}
 	return nil
 }

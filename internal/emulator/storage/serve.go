@@ -30,12 +30,16 @@ var errCut = errors.New("storage: connection cut")
 func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
 	ctx := raw.Context()
 	r, op, err := s.admit(svc, raw)
-	var refused *Error
-	if err != nil && !errors.As(err, &refused) {
-		return nil, err // the body could not be read: the client has gone
-	}
 	call := newCall(r, op.name)
 	fault := s.calls.begin(&call)
+	if err == nil {
+		err = r.readBody(op.maxBody, s.up.flow(fault.Bandwidth.Up))
+	}
+	var refused *Error
+	if err != nil && !errors.As(err, &refused) {
+		s.calls.end(call, nil)
+		return nil, err // the body did not arrive: the client has gone
+	}
 	if !wait(ctx, s.latency/2+fault.Before) {
 		s.calls.end(call, nil)
 		return nil, context.Cause(ctx)
@@ -55,11 +59,12 @@ func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
 	if fault.DropReply {
 		return nil, errCut
 	}
+	rep.flow = s.down.flow(fault.Bandwidth.Down)
 	return rep, nil
 }
 
-// admit routes and authenticates a request and reads its body. A refusal is an
-// *Error; the request and the operation's name are good all the same.
+// admit routes and authenticates a request. A refusal is an *Error; the request
+// and the operation's name are good all the same.
 func (s *Server) admit(svc service, raw *http.Request) (*request, operation, error) {
 	unknown := operation{name: OpUnknown}
 	r, err := newRequest(svc.kind(), raw)
@@ -76,7 +81,7 @@ func (s *Server) admit(svc service, raw *http.Request) (*request, operation, err
 	if r.account != s.account {
 		return r, op, errInvalidURI.because("this emulator has the account %q only", s.account)
 	}
-	return r, op, r.readBody(op.maxBody)
+	return r, op, nil
 }
 
 // answer runs the operation, unless it is refused, and completes the reply.
@@ -116,14 +121,16 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// handler serves svc over HTTP. Where serve has no reply it cuts the
-// connection.
+// handler serves svc over HTTP. Where there is no reply, or no whole one, it
+// cuts the connection.
 func (s *Server) handler(svc service) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, raw *http.Request) {
 		rep, err := s.serve(svc, raw)
+		if err == nil {
+			err = rep.send(w, raw)
+		}
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		rep.send(w, raw.Method)
 	})
 }

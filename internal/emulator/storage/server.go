@@ -33,6 +33,9 @@ type Options struct {
 	// Latency is added to every call, half of it before the effect and half
 	// between the effect and the reply. Default: none.
 	Latency time.Duration
+	// Bandwidth limits the bodies of all calls together. Default: no limit.
+	// SetBandwidth changes it.
+	Bandwidth Bandwidth
 }
 
 // Server is one storage account. It is safe for concurrent use.
@@ -43,6 +46,8 @@ type Server struct {
 	auth    authenticator
 	blobs   *blobService
 	queues  *queueService
+	up      pipe // bodies of requests
+	down    pipe // bodies of replies
 	calls   callLog
 	doors   listeners
 }
@@ -60,7 +65,7 @@ func New(o Options) *Server {
 	if err != nil {
 		panic(fmt.Sprintf("storage: account key is not base64: %v", err))
 	}
-	return &Server{
+	s := &Server{
 		account: o.Account,
 		key:     o.Key,
 		latency: o.Latency,
@@ -69,6 +74,8 @@ func New(o Options) *Server {
 		queues:  newQueueService(),
 		calls:   callLog{counts: make(map[string]int64)},
 	}
+	s.SetBandwidth(o.Bandwidth)
+	return s
 }
 
 // Blob returns the handler of the blob service, path style:
@@ -81,9 +88,9 @@ func (s *Server) Queue() http.Handler { return s.handler(s.queues) }
 
 // Transport returns the in-process door to both services, for
 // azcore.ClientOptions.Transport together with ConnectionString. It opens no
-// socket and starts no goroutine. A call returns as soon as its context ends,
-// with no effect if that was before the effect; a cut connection is the error
-// that a reset TCP connection gives.
+// socket and starts no goroutine. A call, and a read of its body, returns as
+// soon as its context ends, with no effect if that was before the effect; a cut
+// connection is the error that a reset TCP connection gives.
 func (s *Server) Transport() policy.Transporter { return transport{server: s} }
 
 // ConnectionString returns the account's connection string for clients that

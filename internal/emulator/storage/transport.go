@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,28 +89,31 @@ func (p *reply) response(req *http.Request) *http.Response {
 	for key, values := range p.header {
 		res.Header[textproto.CanonicalMIMEHeaderKey(key)] = values
 	}
-	switch {
-	case req.Method == http.MethodHead:
-	case p.blob != nil:
-		res.Body = &liveBody{ctx: req.Context(), r: p.blob}
-	case len(p.xml) > 0:
-		res.Body = io.NopCloser(bytes.NewReader(p.xml))
+	if req.Method != http.MethodHead && p.body != nil {
+		res.Body = &liveBody{ctx: req.Context(), reply: p}
 	}
 	return res
 }
 
-// liveBody fails, as a body read from a socket does, once the request's
-// context has ended.
+// liveBody is a reply's body as it comes from a socket: at the pace of its
+// flow, and no more of it once the request's context has ended.
 type liveBody struct {
-	ctx context.Context //nolint:containedctx // lives as long as the request
-	r   io.Reader
+	ctx   context.Context //nolint:containedctx // lives as long as the request
+	reply *reply
 }
 
 func (b *liveBody) Read(p []byte) (int, error) {
-	if b.ctx.Err() != nil {
+	data := b.reply.body.next()
+	n, ok := b.reply.flow.pass(b.ctx, min(len(p), len(data)))
+	switch {
+	case !ok:
 		return 0, context.Cause(b.ctx)
+	case data == nil:
+		return 0, io.EOF
 	}
-	return b.r.Read(p)
+	copy(p, data[:n])
+	b.reply.body.advance(n)
+	return n, nil
 }
 
 func (b *liveBody) Close() error { return nil }
