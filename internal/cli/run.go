@@ -44,7 +44,7 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 	vars := kong.Vars{"version": p.Name + " " + p.Version}
 	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags,
-		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), vars,
+		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(versionIsNoSetting), vars,
 		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)
@@ -59,6 +59,18 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
 	}
 	return false, nil
+}
+
+// versionIsNoSetting takes --version out of the environment: with a variable
+// SPOTWORKER_VERSION, set for anything else, a worker would print its version
+// and exit as if it had handed everything over.
+func versionIsNoSetting(k *kong.Kong) error {
+	for _, flag := range k.Model.Flags {
+		if flag.Name == "version" {
+			flag.Envs, flag.Tag.Envs = nil, nil
+		}
+	}
+	return nil
 }
 
 // Exit ends the program with the code that err stands for, after saying in one
