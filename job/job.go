@@ -1,9 +1,11 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"sync/atomic"
 	"time"
 )
@@ -12,8 +14,12 @@ import (
 // belongs in a blob of the handler's own, with its name as the result.
 const MaxResult = 1 << 20
 
-// MaxState is the largest state a handler may report, in bytes.
+// MaxState is the largest state a handler may report in one piece, in bytes. A
+// larger one is reported as a stream, up to [MaxStream].
 const MaxState = 8 << 20
+
+// MaxStream is the largest state a handler may report as a stream, in bytes.
+const MaxStream = 32 << 30
 
 // Handler does the work of one kind of job.
 //
@@ -59,8 +65,9 @@ type Spec struct {
 type Job struct {
 	Spec
 
-	saved  *Progress
-	latest atomic.Pointer[Progress]
+	saved    *Progress
+	latest   atomic.Pointer[Progress]
+	reported int // states so far
 }
 
 // Progress is one report of how far a job is.
@@ -69,6 +76,14 @@ type Progress struct {
 	// [MaxState] bytes. Nil means "as reported before". Report keeps the
 	// slice: hand over a fresh one each time, or one that never changes.
 	State []byte
+
+	// Stream opens a state that is too large to hold in memory, in place of
+	// State. It may be called several times or never, from another goroutine,
+	// and must give the same bytes each time until a later state was reported
+	// and what it opened is closed: report a file that is not written any
+	// more. Only the parts that changed since the last save are sent; a part
+	// is a MiB, counted from the state's start.
+	Stream func() (io.ReadCloser, error)
 
 	// Version is the handler's own number for the format of State, handed back
 	// with it, so that a newer program can refuse or convert an old state.
@@ -79,6 +94,23 @@ type Progress struct {
 
 	// Text is a short status for humans, cut to 200 bytes when recorded. Optional.
 	Text string
+
+	number int // of the state among those reported in this run; 0 for a saved one
+}
+
+// HasState reports whether p holds a state, in one piece or as a stream.
+func (p *Progress) HasState() bool { return p != nil && (p.State != nil || p.Stream != nil) }
+
+// SameState reports whether p holds the very state that other holds, rather than
+// one that was reported later.
+func (p *Progress) SameState(other *Progress) bool {
+	switch {
+	case !p.HasState() || !other.HasState():
+		return p.HasState() == other.HasState()
+	case p.Stream == nil && other.Stream == nil:
+		return p.Version == other.Version && bytes.Equal(p.State, other.State)
+	}
+	return p.number == other.number
 }
 
 // New returns a job as a handler sees it. saved is the progress recorded last,
@@ -88,12 +120,31 @@ func New(spec Spec, saved *Progress) *Job {
 }
 
 // Saved returns the state recorded last and the version the handler gave it.
-// ok is false on a fresh start.
+// ok is false on a fresh start. It panics if the state was a stream of more than
+// a MiB: what was reported as a stream is read with [Job.OpenSaved].
 func (j *Job) Saved() (state []byte, version int, ok bool) {
-	if j.saved == nil || j.saved.State == nil {
+	switch {
+	case !j.saved.HasState():
 		return nil, 0, false
+	case j.saved.Stream != nil:
+		panic("job: the recorded state is a stream: read it with OpenSaved")
 	}
 	return j.saved.State, j.saved.Version, true
+}
+
+// OpenSaved returns the state recorded last as a stream, and the version the
+// handler gave it. The stream is nil on a fresh start. The handler closes it;
+// until it does, or has read it to its end, no new state is saved. A read fails
+// when the recorded state is damaged or the job went to another worker.
+func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
+	switch {
+	case !j.saved.HasState():
+		return nil, 0, nil
+	case j.saved.Stream == nil:
+		return io.NopCloser(bytes.NewReader(j.saved.State)), j.saved.Version, nil
+	}
+	state, err = j.saved.Stream()
+	return state, j.saved.Version, err
 }
 
 // Report tells the worker how far the job is. It stores a pointer and returns:
@@ -101,10 +152,13 @@ func (j *Job) Saved() (state []byte, version int, ok bool) {
 // report is worth a write; after a notice the last one is always written.
 // Report is for the goroutine that runs the handler, or one at a time.
 func (j *Job) Report(p Progress) {
-	if p.State == nil {
-		if last := j.Latest(); last != nil {
-			p.State, p.Version = last.State, last.Version
-		}
+	last := j.Latest()
+	switch {
+	case p.HasState():
+		j.reported++
+		p.number = j.reported
+	case last != nil:
+		p.State, p.Stream, p.Version, p.number = last.State, last.Stream, last.Version, last.number
 	}
 	j.latest.Store(&p)
 }

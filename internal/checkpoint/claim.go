@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -15,14 +16,6 @@ import (
 
 // ErrDamaged says that the state in a record is not the one that was saved.
 var ErrDamaged = errors.New("recorded state is damaged")
-
-// Snapshot is what a handler reported, as it goes into a record.
-type Snapshot struct {
-	State    []byte // nil leaves the recorded state as it is
-	Version  int    // the handler's number for the state's format
-	Fraction float64
-	Text     string
-}
 
 // Claim is one delivery's right to write one record. It lasts until the record
 // is claimed by another; from then on every write returns a [*ConflictError].
@@ -34,17 +27,40 @@ type Claim struct {
 	owner    string
 	token    string
 
-	mu     sync.Mutex
-	record Record // as it stands, as far as is known; no ETag while there is none
-	begun  string // the state's hash when the claim began
-	number int    // of the last write attempted
+	// turn holds one value while a write is under way. What follows up to mu
+	// belongs to whoever put it there.
+	turn   chan struct{}
+	number int // of the last write attempted
+	doubt  *doubt
+	lost   error
+	blocks blockSet
 
 	// opening is the change that takes the record over. It goes along with
 	// every write until one took effect; nil then, and where there was no record.
 	opening func(*Record)
 
-	doubt *doubt
-	lost  error
+	mu      sync.Mutex            // guards what follows; never held during a call
+	record  Record                // as it stands, as far as is known; no ETag while there is none
+	begun   string                // the state's hash when the claim began
+	readers map[*stateReader]bool // of the recorded state, that are open
+}
+
+// enter waits for this claim's turn to write, and returns what ends it.
+func (c *Claim) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case c.turn <- struct{}{}:
+		return func() { <-c.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// set replaces what is known of the record. Only whoever has the turn does that,
+// and may read the record without mu.
+func (c *Claim) set(r Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.record = r
 }
 
 // Fresh returns the claim of a first delivery. It reads and writes nothing: the
@@ -75,13 +91,23 @@ func (s *Store) Take(ctx context.Context, d Delivery, found Record, owner string
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return c, err
+	}
+	defer leave()
 	return c, c.write(ctx, unchanged)
 }
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
-	return &Claim{store: s, delivery: d, owner: owner, token: uuid.NewString(), record: r, begun: r.StateHash}
+	c := &Claim{
+		store: s, delivery: d, owner: owner, token: uuid.NewString(),
+		turn: make(chan struct{}, 1), record: r, begun: r.StateHash, readers: map[*stateReader]bool{},
+	}
+	if r.StateBlocks == 0 {
+		c.blocks = noBlocks()
+	}
+	return c
 }
 
 // SilentEnds returns the silent ends in a row of a job whose record a delivery
@@ -108,17 +134,25 @@ func (c *Claim) Exists() bool {
 	return c.record.ETag != ""
 }
 
-// Restore reads the recorded state, or nil when there is none. The error wraps
-// [ErrDamaged] when it is not what was saved, and is a [*ConflictError] when
-// the record was claimed anew.
+// Restore returns the recorded state, or nil when there is none. A state that is
+// kept in blocks comes as a stream that is read under ctx, see [Claim.Open]. The
+// error wraps [ErrDamaged] when the state is not what was saved, and is a
+// [*ConflictError] when the record was claimed anew.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if _, err := c.settle(ctx); err != nil {
 		return nil, err
 	}
-	if !c.record.HasState() {
+	switch r := c.record; {
+	case !r.HasState():
 		return nil, nil
+	case r.StateBlocks > 0:
+		open := func() (io.ReadCloser, error) { return c.Open(ctx) }
+		return &Snapshot{Stream: open, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 	}
 	state, err := c.store.body(ctx, c.record)
 	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
@@ -150,10 +184,11 @@ func (c *Claim) displaced(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found == nil:
-		c.record, c.begun = c.record.recreated(), ""
+		c.recreate()
+		c.startAfresh()
 		return c.write(ctx, unchanged)
 	case found.Token == c.token:
-		c.record = *found
+		c.set(*found)
 		return nil
 	}
 	return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
@@ -167,30 +202,35 @@ func (c *Claim) Save(ctx context.Context, s Snapshot) error {
 // Touch records that the job is being worked on, with fraction and text but
 // without the state.
 func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
-	s.State = nil
-	return c.update(ctx, s, func(r *Record) { r.Status = Running })
+	return c.update(ctx, s.WithoutState(), func(r *Record) { r.Status = Running })
 }
 
 // Commit ends the job with its result. From then on no other outcome is
 // possible; the message is to be deleted next.
 func (c *Claim) Commit(ctx context.Context, result []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.isReading() {
+		return ErrReading
+	}
 	if result == nil {
 		result = []byte{} // an empty body, not "keep the one that is there"
 	}
-	return c.write(ctx, func(r *Record) []byte {
+	return c.write(ctx, func(r *Record) content {
 		r.Status, r.EndedAt = Done, time.Now()
-		r.StateHash, r.StateSize, r.StateVersion = "", 0, 0
+		r.clearState()
 		r.Fraction, r.Failures, r.SilentEnds, r.Reason = 1, 0, 0, ""
-		return result
+		return content{data: result}
 	})
 }
 
 // Release opens the job to other workers after an interruption, with the last
 // snapshot. A job that left no record and has no state to keep needs none.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
-	if s.State == nil && !c.written() {
+	if !s.HasState() && !c.written(ctx) {
 		return nil
 	}
 	return c.update(ctx, s, func(r *Record) {
@@ -217,26 +257,46 @@ func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 }
 
 // written reports whether a record exists or may exist.
-func (c *Claim) written() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Claim) written(ctx context.Context) bool {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return true
+	}
+	defer leave()
 	return c.record.ETag != "" || c.doubt != nil
 }
 
 // update writes a snapshot and what apply makes of the rest.
 func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	hash := s.hash()
-	return c.write(ctx, func(r *Record) (body []byte) {
-		if hash != "" {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = c.updateOnce(ctx, s, apply)
+	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
+		// What was known of the blocks was wrong: the record was removed, or
+		// the service forgot staged ones. Find out, and send what is missing.
+		c.blocks.forget()
+		err = c.updateOnce(ctx, s, apply)
+	}
+	return err
+}
+
+func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record)) error {
+	state, err := c.prepare(ctx, s)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, func(r *Record) (body content) {
+		if state.hash != "" {
 			r.StateVersion = s.Version
 		}
-		if hash != "" && hash != r.StateHash {
-			body = s.State
-			r.StateHash, r.StateSize = hash, int64(len(s.State))
+		if state.hash != "" && state.hash != r.StateHash {
+			body = state.content
+			r.StateHash, r.StateSize, r.StateBlocks = state.hash, state.size, len(body.blocks)
 		}
-		if c.progressed(hash) {
+		if c.progressed(state.hash) {
 			r.Progressed, r.Failures, r.SilentEnds = true, 0, 0
 		}
 		if s.Fraction != 0 || s.Text != "" {
@@ -248,11 +308,12 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 }
 
 // FailuresAfter returns what the count of failures in a row would be if the
-// job failed now with this snapshot.
+// job failed now with this snapshot. A streamed state counts as progress only
+// once it is saved.
 func (c *Claim) FailuresAfter(s Snapshot) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.progressed(s.hash()) {
+	if s.State != nil && hashOf(s.State) != c.begun {
 		return 1
 	}
 	return c.record.Failures + 1
@@ -262,12 +323,11 @@ func (c *Claim) FailuresAfter(s Snapshot) int {
 // from the state the claim began with.
 func (c *Claim) progressed(hash string) bool { return hash != "" && hash != c.begun }
 
-// hash returns the hash of the snapshot's state, empty when it has none.
-func (s Snapshot) hash() string {
-	if s.State == nil {
-		return ""
-	}
-	return hashOf(s.State)
+// startAfresh forgets the state that the claim began with.
+func (c *Claim) startAfresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = ""
 }
 
 func hashOf(data []byte) string {

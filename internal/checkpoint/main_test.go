@@ -64,7 +64,7 @@ func (b *bench) seed(t *testing.T, r Record, body string) Record {
 	if r.Token == "" {
 		r.Token = uuid.NewString()
 	}
-	if _, err := b.store.put(t.Context(), &r, "", []byte(body)); err != nil {
+	if _, err := b.store.put(t.Context(), &r, "", content{data: []byte(body)}); err != nil {
 		t.Fatal(err)
 	}
 	return b.read(t)
@@ -77,7 +77,7 @@ func (b *bench) outside(t *testing.T, change func(*Record)) Record {
 	r := b.read(t)
 	r.Token, r.Write = uuid.NewString(), 0
 	change(&r)
-	if _, err := b.store.put(t.Context(), &r, r.ETag, nil); err != nil {
+	if _, err := b.store.put(t.Context(), &r, r.ETag, content{}); err != nil {
 		t.Fatal(err)
 	}
 	return b.read(t)

@@ -40,6 +40,7 @@ var fields = []field{
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
+	number("stateblocks", func(r *Record) *int { return &r.StateBlocks }),
 	number("stateversion", func(r *Record) *int { return &r.StateVersion }),
 	fraction("progress", func(r *Record) *float64 { return &r.Fraction }),
 	freeText("progresstext", maxText, func(r *Record) *string { return &r.Text }),

@@ -25,7 +25,7 @@ func fullRecord() Record {
 		PayloadHash: strings.Repeat("0123456789abcdef", 4), MessageID: "0195f6a0-1111-7000-8000-000000000001",
 		Token: "8a6e0804-2bd0-4672-b79d-d97027f9071a", Write: 12, Generation: 3,
 		Failures: 2, SilentEnds: 1, Interruptions: 4, Progressed: true,
-		StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateVersion: 2,
+		StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
 		Fraction: 0.4375, Text: "block 7 of 16",
 		CreatedAt: noon, ClaimedAt: noon.Add(90 * time.Minute), EndedAt: noon.Add(2*time.Hour + 123*time.Millisecond),
 		Owner: "vmss_000001-0123abcd-0", Reason: "café:\n\"no\" 100%",

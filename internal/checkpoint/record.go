@@ -68,11 +68,14 @@ type Record struct {
 	// the one it began with.
 	Progressed bool
 
-	// StateHash is the SHA-256 of the state in the body, in hex; empty when the
-	// body holds none. StateSize is its length in bytes, StateVersion the
+	// StateHash tells the state in the body from others, in hex; empty when the
+	// body holds none. It is the SHA-256 of the state, or of its chunks' SHA-256
+	// when it is kept in blocks. StateSize is its length in bytes, StateBlocks
+	// the number of its blocks (0 when it is in one piece), StateVersion the
 	// handler's own number for its format.
 	StateHash    string
 	StateSize    int64
+	StateBlocks  int
 	StateVersion int
 
 	// Fraction (0 to 1) and Text are the handler's report for humans.
@@ -102,6 +105,11 @@ type Record struct {
 
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
+
+// clearState says that the body holds no state.
+func (r *Record) clearState() {
+	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion = "", 0, 0, 0
+}
 
 // sameWork reports whether the record stands for the delivery's work.
 func (r *Record) sameWork(d Delivery) bool {

@@ -73,7 +73,7 @@ func TestRestoreDisplaced(t *testing.T) {
 		{"our own late write", func(t *testing.T, b *bench, c *Claim) {
 			r := b.read(t)
 			r.Write++
-			if _, err := b.store.put(t.Context(), &r, r.ETag, nil); err != nil {
+			if _, err := b.store.put(t.Context(), &r, r.ETag, content{}); err != nil {
 				t.Fatal(err)
 			}
 		}, 0},

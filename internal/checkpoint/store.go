@@ -34,10 +34,11 @@ var ErrNotFound = errors.New("there is no record of this job")
 // Store holds the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
+	maxStream int64
 }
 
 // NewStore returns the records in that container.
-func NewStore(c *container.Client) *Store { return &Store{container: c} }
+func NewStore(c *container.Client) *Store { return &Store{container: c, maxStream: MaxStream} }
 
 // Check reports whether the container can be reached.
 func (s *Store) Check(ctx context.Context) error {
@@ -172,9 +173,9 @@ func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
 }
 
 // put writes a record under the ETag of the one that it replaces; an empty
-// ETag creates it. With a body nil the body that is there stays.
-func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body []byte) (azcore.ETag, error) {
-	if body == nil && etag != "" {
+// ETag creates it.
+func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body content) (azcore.ETag, error) {
+	if body.keeps() && etag != "" {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		reply, err := s.blob(r.ID).SetMetadata(ctx, r.metadata(), &blob.SetMetadataOptions{AccessConditions: under(etag)})
@@ -182,9 +183,14 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body []byt
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	reply, err := s.blob(r.ID).Upload(ctx, streaming.NopCloser(bytes.NewReader(body)), &blockblob.UploadOptions{
-		Metadata:         r.metadata(),
-		AccessConditions: under(etag),
+	if body.blocks != nil {
+		reply, err := s.blob(r.ID).CommitBlockList(ctx, body.blocks, &blockblob.CommitBlockListOptions{
+			Metadata: r.metadata(), AccessConditions: under(etag),
+		})
+		return value(reply.ETag), err
+	}
+	reply, err := s.blob(r.ID).Upload(ctx, streaming.NopCloser(bytes.NewReader(body.data)), &blockblob.UploadOptions{
+		Metadata: r.metadata(), AccessConditions: under(etag),
 	})
 	return value(reply.ETag), err
 }

@@ -68,7 +68,7 @@ func TestList(t *testing.T) {
 			if i == 7 {
 				r.ID, r.unknown = "b-0007", map[string]string{"failures": "-1"}
 			}
-			if _, err := b.store.put(t.Context(), &r, "", []byte("body")); err != nil {
+			if _, err := b.store.put(t.Context(), &r, "", content{data: []byte("body")}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -103,7 +103,7 @@ func TestListByPrefix(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		for i := range 12 {
 			r := Record{ID: fmt.Sprintf("a-%d", i), Status: Open}
-			if _, err := b.store.put(t.Context(), &r, "", nil); err != nil {
+			if _, err := b.store.put(t.Context(), &r, "", content{}); err != nil {
 				t.Fatal(err)
 			}
 		}

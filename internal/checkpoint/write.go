@@ -32,18 +32,18 @@ func (e *ConflictError) Error() string {
 }
 
 // change is one write in the making. It turns the record as it stands into the
-// one to be written and returns the new body, or nil to keep the one that is
-// there. It may be applied more than once, each time to the record as it then
-// stands.
-type change func(*Record) (body []byte)
+// one to be written and says what becomes of the body. It may be applied more
+// than once, each time to the record as it then stands.
+type change func(*Record) content
 
 // unchanged is the change of a write that only claims or creates.
-func unchanged(*Record) []byte { return nil }
+func unchanged(*Record) content { return content{} }
 
 // doubt is a write of which it is not known whether it took effect.
 type doubt struct {
 	attempt Attempt
 	next    Record
+	content content
 }
 
 // write makes one change to the record, whatever it takes: it settles an open
@@ -109,19 +109,21 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	body := ch(&next)
 	etag, err := c.store.put(ctx, &next, c.record.ETag, body)
 	if err == nil {
-		c.adopt(next, etag)
+		c.adopt(next, etag, body)
 		return nil
 	}
 	if !refused(err) {
-		c.doubt = &doubt{next: next, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
+		c.doubt = &doubt{next: next, content: body, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
 	}
 	return err
 }
 
 // adopt takes over a write that took effect.
-func (c *Claim) adopt(written Record, etag azcore.ETag) {
+func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
-	c.record, c.doubt, c.opening = written, nil, nil
+	c.set(written)
+	c.blocks.wrote(body)
+	c.doubt, c.opening = nil, nil
 }
 
 // settle ends an open doubt by one read. It reports whether the write in
@@ -139,13 +141,17 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	}
 	switch ruling := OnConflict(found, c.delivery, c.doubt.attempt); ruling {
 	case Effective:
-		c.adopt(c.doubt.next, found.ETag)
+		c.adopt(c.doubt.next, found.ETag, c.doubt.content)
 		return true, nil
 	case Repeat:
-		c.record, c.doubt = *found, nil
+		if found.StateHash != c.record.StateHash {
+			c.blocks.forget() // an older write of ours arrived late
+		}
+		c.set(*found)
+		c.doubt = nil
 		return false, nil
 	case Create:
-		c.record, c.doubt = c.record.recreated(), nil
+		c.recreate()
 		return false, nil
 	default:
 		return false, c.conflict(ruling, *found)
@@ -158,12 +164,14 @@ func (c *Claim) conflict(ruling Ruling, found Record) error {
 	return c.lost
 }
 
-// recreated returns the record as it must be created when it is not there (any
+// recreate makes the next write a create, of a record that is not there (any
 // more): its body, and with it the state, is gone.
-func (r Record) recreated() Record {
+func (c *Claim) recreate() {
+	r := c.record
 	r.ETag, r.Size = "", 0
-	r.StateHash, r.StateSize, r.StateVersion = "", 0, 0
-	return r
+	r.clearState()
+	c.set(r)
+	c.blocks, c.doubt = noBlocks(), nil
 }
 
 // refused reports whether the service certainly did not make the write, for a

@@ -70,6 +70,10 @@ func (d *delivery) run(ctx context.Context) outcome {
 		return out
 	}
 	end := d.process(ctx, handler)
+	d.claim.CloseReaders() // the handler is done, or given up
+	if end.err != nil && end.stop == nil {
+		d.saveStream()
+	}
 	return decide(end, d.claim.FailuresAfter(d.snapshot()))
 }
 

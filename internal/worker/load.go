@@ -70,7 +70,7 @@ func (d *delivery) restore(ctx context.Context) (*job.Progress, outcome, bool) {
 		return nil, outcome{}, true
 	}
 	return &job.Progress{
-		State: snapshot.State, Version: snapshot.Version,
+		State: snapshot.State, Stream: snapshot.Stream, Version: snapshot.Version,
 		Fraction: snapshot.Fraction, Text: snapshot.Text,
 	}, outcome{}, true
 }

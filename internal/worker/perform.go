@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -38,11 +39,30 @@ func (d *delivery) enterGate(ctx context.Context) (leave func()) {
 	if drainOf(ctx) == nil {
 		return func() {}
 	}
-	leave, err := d.gate.enter(d.last, len(d.snapshot().State))
+	leave, err := d.gate.enter(d.last, d.unsavedSize())
 	if err != nil {
 		return func() {} // no time left: perform finds that out, and says so
 	}
 	return leave
+}
+
+// unsaved is the last report, with its state only if that is not recorded yet.
+func (d *delivery) unsaved() checkpoint.Snapshot {
+	s := d.snapshot()
+	if d.job == nil || !d.changed() {
+		return s.WithoutState()
+	}
+	return s
+}
+
+// unsavedSize is how much a release has to send, in bytes. How much of a stream
+// must be sent is not known before: those come last.
+func (d *delivery) unsavedSize() int {
+	s := d.unsaved()
+	if s.Stream != nil {
+		return math.MaxInt
+	}
+	return len(s.State)
 }
 
 // attempt does what an outcome says, once. Every step of it may be repeated.
@@ -116,18 +136,18 @@ func (d *delivery) keep(ctx context.Context) error {
 	if d.claim == nil || d.recorded {
 		return nil // not even claimed, or a repeat
 	}
-	s := d.snapshot()
+	s := d.unsaved()
 	if fault := tooLarge(d.latest()); fault != nil {
 		d.log.ErrorContext(ctx, "state left out", "error", fault)
-		s.State, d.leftOut = nil, true
+		s, d.leftOut = s.WithoutState(), true
 	}
 	statesCtx, cancel := context.WithDeadline(d.last, statesEnd(ctx))
 	defer cancel()
 	err := d.claim.Release(statesCtx, s)
-	if err != nil && asConflict(err) == nil && s.State != nil {
-		d.log.WarnContext(ctx, "state not sent in time; the checkpoint before stands", "bytes", len(s.State), "error", err)
-		s.State, d.leftOut = nil, true
-		err = d.claim.Release(d.last, s)
+	if err != nil && asConflict(err) == nil && s.HasState() {
+		d.log.WarnContext(ctx, "state not sent in time; the checkpoint before stands", "error", err)
+		d.leftOut = true
+		err = d.claim.Release(d.last, s.WithoutState())
 	}
 	d.recorded = err == nil
 	return err
@@ -162,7 +182,7 @@ func (d *delivery) retry(out outcome) error {
 func (d *delivery) poison(out outcome) error {
 	s := d.snapshot()
 	if tooLarge(d.latest()) != nil {
-		s.State = nil
+		s = s.WithoutState()
 	}
 	if err := d.claim.Poison(d.last, s, out.reason); err != nil {
 		return err

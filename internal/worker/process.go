@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,13 +81,7 @@ func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
 // changed reports whether a state was reported that is not recorded.
 func (d *delivery) changed() bool {
 	latest := d.job.Latest()
-	switch {
-	case latest == nil || latest.State == nil || latest == d.saved:
-		return false
-	case d.saved == nil:
-		return true
-	}
-	return !bytes.Equal(latest.State, d.saved.State) || latest.Version != d.saved.Version
+	return latest.HasState() && !latest.SameState(d.saved)
 }
 
 // record makes the write that is due. Over is true when the job must end: its
@@ -107,6 +100,11 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
 		d.stopAlone(job.Fenced, err)
 		return ended{conflict: conflict}, true
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		d.stopAlone(job.Faulty, err)
+		return ended{fault: err}, true
+	case errors.Is(err, checkpoint.ErrReading):
+		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
 	case err != nil:
 		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
@@ -123,10 +121,20 @@ func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Pr
 	return d.claim.Save(ctx, snapshotOf(latest))
 }
 
+// saveStream saves a streamed state of a job that failed before its failure is
+// counted: only then it is known whether the job made progress.
+func (d *delivery) saveStream() {
+	if s := d.snapshot(); s.Stream != nil && d.changed() {
+		if err := d.claim.Save(d.last, s); err != nil {
+			d.log.WarnContext(d.last, "state of a failed job not saved; the one before stands", "error", err)
+		}
+	}
+}
+
 // tooLarge reports a state that cannot be kept.
 func tooLarge(p *job.Progress) error {
 	if p != nil && len(p.State) > job.MaxState {
-		return fmt.Errorf("state has %d bytes; at most %d are allowed: keep large data in blobs and their names in the state", len(p.State), job.MaxState)
+		return fmt.Errorf("state has %d bytes; at most %d are allowed in one piece: report it as a stream", len(p.State), job.MaxState)
 	}
 	return nil
 }
@@ -143,5 +151,5 @@ func snapshotOf(p *job.Progress) checkpoint.Snapshot {
 	if p == nil {
 		return checkpoint.Snapshot{}
 	}
-	return checkpoint.Snapshot{State: p.State, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+	return checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
 }

@@ -1,0 +1,180 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"golang.org/x/sync/errgroup"
+)
+
+// Sizes of a large state.
+const (
+	// chunkSize is the length of a block, in bytes. A change anywhere in a
+	// chunk sends that chunk again; a blob has at most 50,000 blocks.
+	chunkSize = 1 << 20
+
+	// stageParallel is how many blocks of one state are sent at once, and with
+	// chunkSize how much memory a save takes.
+	stageParallel = 8
+
+	// MaxStream is the largest state, in bytes.
+	MaxStream = 32 << 30
+)
+
+// ErrTooLarge says that a state is larger than can be kept.
+var ErrTooLarge = errors.New("state is too large")
+
+// manifest names a large state: its blocks in order, and what they amount to.
+type manifest struct {
+	blocks []string
+	hash   string // see chunkHash
+	size   int64  // bytes
+}
+
+// chunkHash is the hash of a state that is kept in blocks: the SHA-256 of its
+// chunks' SHA-256, so that no byte is hashed twice.
+type chunkHash struct{ sum hash.Hash }
+
+func newChunkHash() chunkHash { return chunkHash{sha256.New()} }
+
+// add hashes one chunk and returns the id of its block: the chunk's hash in
+// base64. All ids of a blob have one length, as the service asks for.
+func (h chunkHash) add(chunk []byte) (id string) {
+	sum := sha256.Sum256(chunk)
+	_, _ = h.sum.Write(sum[:]) // a hash never returns an error
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func (h chunkHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
+
+// stager sends the blocks of one state.
+type stager struct {
+	client  *blockblob.Client
+	known   *blockSet // what need not be sent; grows by what was
+	limit   int64     // bytes
+	buffers chan []byte
+
+	mu   sync.Mutex // guards sent
+	sent []string   // blocks that arrived
+}
+
+// stage cuts a state into chunks and sends the blocks that the record lacks.
+// Nothing of it counts before the blocks are committed. The record must exist:
+// a block staged where there is no blob would make its creation fail. What
+// arrived before an error need not be sent again.
+func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
+	st := &stager{client: s.blob(id), known: known, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
+	for range stageParallel {
+		st.buffers <- nil // made when first used: small states need few
+	}
+	m, err := st.run(ctx, state)
+	for _, id := range st.sent {
+		known.stagedNow(id)
+	}
+	if err != nil {
+		return manifest{}, fmt.Errorf("send state of job %s: %w", id, err)
+	}
+	return m, nil
+}
+
+func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
+	sending, ctx := errgroup.WithContext(ctx)
+	m, err := s.cut(ctx, sending, state)
+	if sendErr := sending.Wait(); sendErr != nil {
+		return manifest{}, sendErr // the cause of whatever stopped the cutting
+	}
+	return m, err
+}
+
+// cut reads the state to its end, chunk by chunk.
+func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Reader) (manifest, error) {
+	m, sum, seen := manifest{blocks: []string{}}, newChunkHash(), map[string]bool{}
+	for {
+		buffer, err := s.buffer(ctx)
+		if err != nil {
+			return manifest{}, err
+		}
+		n, err := io.ReadFull(state, buffer)
+		if n > 0 {
+			if m.size += int64(n); m.size > s.limit {
+				return manifest{}, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, s.limit)
+			}
+			id := sum.add(buffer[:n])
+			m.blocks = append(m.blocks, id)
+			s.send(ctx, sending, id, buffer, n, seen)
+		} else {
+			s.buffers <- buffer
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			m.hash = sum.String()
+			return m, nil
+		case err != nil:
+			return manifest{}, fmt.Errorf("read the state: %w", err)
+		}
+	}
+}
+
+// buffer waits for a chunk's worth of memory.
+func (s *stager) buffer(ctx context.Context) ([]byte, error) {
+	select {
+	case buffer := <-s.buffers:
+		if buffer == nil {
+			buffer = make([]byte, chunkSize)
+		}
+		return buffer, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// send puts one block on its way, if it is not there yet, and gives the buffer
+// back when that is done.
+func (s *stager) send(ctx context.Context, sending *errgroup.Group, id string, buffer []byte, n int, seen map[string]bool) {
+	if seen[id] || s.known.has(id) {
+		s.buffers <- buffer
+		return
+	}
+	seen[id] = true
+	sending.Go(func() error {
+		defer func() { s.buffers <- buffer }()
+		ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+		defer cancel()
+		if _, err := s.client.StageBlock(ctx, id, streaming.NopCloser(bytes.NewReader(buffer[:n])), nil); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sent = append(s.sent, id)
+		return nil
+	})
+}
+
+// committedBlocks reads which blocks a record's body consists of.
+func (s *Store) committedBlocks(ctx context.Context, id string) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	reply, err := s.blob(id).GetBlockList(ctx, blockblob.BlockListTypeCommitted, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read blocks of job %s: %w", id, err)
+	}
+	committed := make(map[string]bool, len(reply.CommittedBlocks))
+	for _, block := range reply.CommittedBlocks {
+		committed[value(block.Name)] = true
+	}
+	return committed, nil
+}
