@@ -141,8 +141,10 @@ func (s *Server) Counts() map[string]int64 {
 	return maps.Clone(s.calls.counts)
 }
 
-// ResetCounts sets all counts to 0. Call.N goes on counting.
+// ResetCounts sets all counts to 0, that of Throttled too. Call.N goes on
+// counting.
 func (s *Server) ResetCounts() {
+	s.limits.resetCount()
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
 	clear(s.calls.counts)

@@ -51,7 +51,7 @@ func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
 	if fault.Refuse != nil {
 		refused = fault.Refuse
 	}
-	rep := answer(r, op, refused)
+	rep := s.answer(r, op, refused)
 	s.calls.end(call, rep)
 	if !wait(ctx, s.latency-s.latency/2+fault.After) {
 		return nil, context.Cause(ctx)
@@ -84,11 +84,15 @@ func (s *Server) admit(svc service, raw *http.Request) (*request, operation, err
 	return r, op, nil
 }
 
-// answer runs the operation, unless it is refused, and completes the reply.
-func answer(r *request, op operation, refused *Error) *reply {
+// answer runs the operation, unless it is refused or over a limit, and
+// completes the reply.
+func (s *Server) answer(r *request, op operation, refused *Error) *reply {
 	r.now = time.Now()
 	id := newRequestID()
 	var rep *reply
+	if refused == nil {
+		refused = s.limits.admit(r)
+	}
 	if refused == nil {
 		var err error
 		if rep, err = op.run(r); err != nil && !errors.As(err, &refused) {
@@ -98,6 +102,7 @@ func answer(r *request, op operation, refused *Error) *reply {
 	if refused != nil {
 		rep = errorReply(refused, id, r.now)
 	}
+	s.limits.charge(r, rep)
 	rep.stamp(r, id)
 	return rep
 }

@@ -36,6 +36,9 @@ type Options struct {
 	// Bandwidth limits the bodies of all calls together. Default: no limit.
 	// SetBandwidth changes it.
 	Bandwidth Bandwidth
+	// Limits are the rates over which calls are refused. Default: nil, none.
+	// SetLimits changes them.
+	Limits *Limits
 }
 
 // Server is one storage account. It is safe for concurrent use.
@@ -48,6 +51,7 @@ type Server struct {
 	queues  *queueService
 	up      pipe // bodies of requests
 	down    pipe // bodies of replies
+	limits  limiter
 	calls   callLog
 	doors   listeners
 }
@@ -75,6 +79,7 @@ func New(o Options) *Server {
 		calls:   callLog{counts: make(map[string]int64)},
 	}
 	s.SetBandwidth(o.Bandwidth)
+	s.SetLimits(o.Limits)
 	return s
 }
 
