@@ -3,6 +3,7 @@ package azure
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -111,8 +112,11 @@ func (a *Account) Host() string {
 }
 
 func (c Config) credential() (azcore.TokenCredential, error) {
-	options := policy.ClientOptions{Transport: c.Transport}
 	if c.ClientID != "" {
+		options := policy.ClientOptions{Transport: c.Transport}
+		if options.Transport == nil {
+			options.Transport = &http.Client{Transport: newIdentityTransport()}
+		}
 		return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
 			ClientOptions: options, ID: azidentity.ClientID(c.ClientID),
 		})

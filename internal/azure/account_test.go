@@ -113,3 +113,11 @@ func TestTelemetryID(t *testing.T) {
 		}
 	}
 }
+
+// The metadata service refuses what a proxy forwards, and a token must not go
+// through one.
+func TestIdentityUsesNoProxy(t *testing.T) {
+	if newIdentityTransport().Proxy != nil {
+		t.Error("the transport for tokens has a proxy, want none")
+	}
+}

@@ -52,8 +52,7 @@ func noToken(t *testing.T) error {
 		t.Fatal(err)
 	}
 	_, err = account.Queue("jobs").GetProperties(t.Context(), nil)
-	var failed *azidentity.AuthenticationFailedError
-	if !errors.As(err, &failed) {
+	if _, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); !ok {
 		t.Fatalf("a refused token = %v, want an AuthenticationFailedError", err)
 	}
 	return err

@@ -71,3 +71,13 @@ func telemetryID(version string) string {
 	}
 	return id[:min(len(id), 24)]
 }
+
+// newIdentityTransport never uses a proxy: the metadata service that gives out
+// tokens answers its own VM only, and refuses what a proxy forwards.
+func newIdentityTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:           nil,
+		DialContext:     (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		IdleConnTimeout: keptIdleLocal,
+	}
+}

@@ -90,7 +90,10 @@ func TestList(t *testing.T) {
 			t.Errorf("listed %d records in %d calls, want %d in 2", len(seen), calls, records)
 		}
 		b.ResetCounts()
-		for range b.store.List(t.Context(), "") {
+		for _, err := range b.store.List(t.Context(), "") {
+			if err != nil {
+				t.Fatal(err)
+			}
 			break
 		}
 		if calls := b.Counts()[storage.OpListBlobs]; calls != 1 {
