@@ -68,6 +68,7 @@ type Job struct {
 	saved    *Progress
 	latest   atomic.Pointer[Progress]
 	reported int // states so far
+	cleanups []func()
 }
 
 // Progress is one report of how far a job is.
@@ -79,9 +80,10 @@ type Progress struct {
 
 	// Stream opens a state that is too large to hold in memory, in place of
 	// State. It may be called several times or never, from another goroutine,
-	// and must give the same bytes each time until a later state was reported
-	// and what it opened is closed: report a file that is not written any
-	// more. Only the parts that changed since the last save are sent; a part
+	// also after Run has returned, and must give the same bytes each time until
+	// a later state was reported and what it opened is closed: report a file
+	// that is not written any more, and remove it in [Job.Cleanup]. Only the
+	// parts that changed since the last save are sent; a part
 	// is a MiB, counted from the state's start.
 	Stream func() (io.ReadCloser, error)
 
@@ -161,6 +163,22 @@ func (j *Job) Report(p Progress) {
 		p.State, p.Stream, p.Version, p.number = last.State, last.Stream, last.Version, last.number
 	}
 	j.latest.Store(&p)
+}
+
+// Cleanup registers a function that is called when the worker is done with this
+// run of the job: after Run has returned and the last state was recorded, or was
+// given up. The last one registered is called first. Like Report it is for the
+// goroutine that runs the handler.
+func (j *Job) Cleanup(f func()) { j.cleanups = append(j.cleanups, f) }
+
+// Close calls what was registered with [Job.Cleanup], all of it even if one of
+// the functions panics. The worker calls it; so does a test of a handler.
+func (j *Job) Close() {
+	cleanups := j.cleanups
+	j.cleanups = nil
+	for _, f := range cleanups {
+		defer f() //nolint:gocritic // deferred calls run in reverse and go on after a panic, as is wanted
+	}
 }
 
 // Latest returns the last report of this run, or nil. The worker reads it; so

@@ -54,7 +54,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	}
 	stream, err := s.Stream()
 	if err != nil {
-		return prepared{}, fmt.Errorf("open the state of job %s: %w", c.delivery.ID, err)
+		return prepared{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	defer func() { _ = stream.Close() }()
 	head := make([]byte, chunkSize)
@@ -62,7 +62,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return inOnePiece(head[:n]), nil
 	case err != nil:
-		return prepared{}, fmt.Errorf("read the state of job %s: %w", c.delivery.ID, err)
+		return prepared{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return c.inBlocks(ctx, io.MultiReader(bytes.NewReader(head), stream))
 }

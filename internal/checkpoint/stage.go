@@ -32,8 +32,13 @@ const (
 	MaxStream = 32 << 30
 )
 
-// ErrTooLarge says that a state is larger than can be kept.
-var ErrTooLarge = errors.New("state is too large")
+// ErrTooLarge says that a state is larger than can be kept, ErrUnreadable that
+// the handler's stream gave an error instead of it. Nothing of such a state is
+// recorded.
+var (
+	ErrTooLarge   = errors.New("state is too large")
+	ErrUnreadable = errors.New("state cannot be read")
+)
 
 // manifest names a large state: its blocks in order, and what they amount to.
 type manifest struct {
@@ -121,7 +126,7 @@ func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Read
 			m.hash = sum.String()
 			return m, nil
 		case err != nil:
-			return manifest{}, fmt.Errorf("read the state: %w", err)
+			return manifest{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}
 }

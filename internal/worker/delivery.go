@@ -27,6 +27,11 @@ type delivery struct {
 	// cancel stops this job alone.
 	cancel context.CancelCauseFunc
 
+	// performed is closed when the delivery is over, closed when its handler has
+	// returned and its cleanups have run; nil if it was never called.
+	performed, closed chan struct{}
+	abandoned         bool // the handler did not return in time
+
 	claim    *checkpoint.Claim
 	job      *job.Job
 	saved    *job.Progress // what was recorded last, as far as this delivery knows
@@ -43,7 +48,7 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
 	defer cancel(nil)
 	d := &delivery{
 		engine: e, lease: lease, last: last, cancel: cancel,
-		log: e.Log.With("message_id", lease.ID), letGo: func() {},
+		log: e.Log.With("message_id", lease.ID), letGo: func() {}, performed: make(chan struct{}),
 	}
 	out, ok := d.read()
 	defer func() { d.letGo() }()
@@ -55,6 +60,13 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
 		out = d.run(ctx)
 	}
 	d.perform(ctx, out)
+	close(d.performed)
+	if d.closed != nil && !d.abandoned {
+		select {
+		case <-d.closed:
+		case <-last.Done():
+		}
+	}
 }
 
 // run is a job's way from the message that was read to what is to be done with it.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -137,13 +138,9 @@ func (d *delivery) keep(ctx context.Context) error {
 		return nil // not even claimed, or a repeat
 	}
 	s := d.unsaved()
-	if fault := tooLarge(d.latest()); fault != nil {
-		d.log.ErrorContext(ctx, "state left out", "error", fault)
-		s, d.leftOut = s.WithoutState(), true
-	}
 	statesCtx, cancel := context.WithDeadline(d.last, statesEnd(ctx))
 	defer cancel()
-	err := d.claim.Release(statesCtx, s)
+	err := d.withState(s, func(s checkpoint.Snapshot) error { return d.claim.Release(statesCtx, s) })
 	if err != nil && asConflict(err) == nil && s.HasState() {
 		d.log.WarnContext(ctx, "state not sent in time; the checkpoint before stands", "error", err)
 		d.leftOut = true
@@ -151,6 +148,22 @@ func (d *delivery) keep(ctx context.Context) error {
 	}
 	d.recorded = err == nil
 	return err
+}
+
+// withState writes a snapshot, and if its state is one that cannot be recorded
+// at all, the snapshot without it: that must not keep the job from ending.
+func (d *delivery) withState(s checkpoint.Snapshot, write func(checkpoint.Snapshot) error) error {
+	fault := tooLarge(d.latest())
+	if fault == nil {
+		err := write(s)
+		if !errors.Is(err, checkpoint.ErrTooLarge) && !errors.Is(err, checkpoint.ErrUnreadable) {
+			return err
+		}
+		fault = err
+	}
+	d.log.Error("state left out; the checkpoint before stands", "error", fault)
+	d.leftOut = true
+	return write(s.WithoutState())
 }
 
 // statesEnd is the time up to which a state may be sent.
@@ -164,7 +177,8 @@ func statesEnd(ctx context.Context) time.Time {
 // retry counts a failure and lets the job come back later.
 func (d *delivery) retry(out outcome) error {
 	if !d.recorded {
-		if err := d.claim.Fail(d.last, d.snapshot(), out.reason); err != nil {
+		err := d.withState(d.unsaved(), func(s checkpoint.Snapshot) error { return d.claim.Fail(d.last, s, out.reason) })
+		if err != nil {
 			return err
 		}
 		d.recorded = true
@@ -180,11 +194,8 @@ func (d *delivery) retry(out outcome) error {
 
 // poison ends a job that cannot be done: record, poison message, message.
 func (d *delivery) poison(out outcome) error {
-	s := d.snapshot()
-	if tooLarge(d.latest()) != nil {
-		s = s.WithoutState()
-	}
-	if err := d.claim.Poison(d.last, s, out.reason); err != nil {
+	err := d.withState(d.unsaved(), func(s checkpoint.Snapshot) error { return d.claim.Poison(d.last, s, out.reason) })
+	if err != nil {
 		return err
 	}
 	return d.reject(out)

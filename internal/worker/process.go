@@ -18,7 +18,13 @@ var errAbandoned = errors.New("handler did not return in time")
 // was stopped and its time is over.
 func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
-	go func() { done <- d.call(ctx, handler) }()
+	d.closed = make(chan struct{})
+	go func() {
+		defer close(d.closed)
+		done <- d.call(ctx, handler)
+		<-d.performed
+		d.closeJob(ctx)
+	}()
 
 	since, tried := time.Now(), time.Time{}
 	for {
@@ -56,6 +62,17 @@ func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
 	return ended{result: result, err: err}
 }
 
+// closeJob runs the cleanups of a handler that has returned. They are user code
+// like the handler.
+func (d *delivery) closeJob(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "cleanup of a handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	d.job.Close()
+}
+
 // join waits for a handler that was stopped, up to its deadline. What end
 // already holds goes before what the handler returns.
 func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended {
@@ -67,7 +84,7 @@ func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended
 		end.result, end.err = e.result, e.err
 	case <-timer.C:
 		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stop.Reason)
-		end.err, end.abandoned = errAbandoned, true
+		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
 	}
 	end.stop = stop
 	return end

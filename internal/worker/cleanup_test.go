@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestCleanup: what a handler registers runs when its last state is recorded,
+// whatever the end, and a panic in it harms nobody.
+func TestCleanup(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var mu sync.Mutex
+		var cleaned []string
+		handler := func(err error) job.Handler {
+			return job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+				j.Cleanup(func() {
+					mu.Lock()
+					defer mu.Unlock()
+					cleaned = append(cleaned, j.ID+" "+string(b.record(j.ID).Status))
+				})
+				j.Cleanup(func() { panic("in a cleanup") })
+				j.Cleanup(func() {})
+				return nil, err
+			})
+		}
+		b.put("good", "good", "")
+		b.put("bad", "bad", "")
+		b.start("vm_0", job.Kinds{"good": handler(nil), "bad": handler(job.Permanent(errors.New("no")))})
+		b.waitFor("both over", time.Minute, func() bool { return b.left() == 0 })
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(cleaned)
+		if want := []string{"bad poison", "good done"}; !slices.Equal(cleaned, want) {
+			t.Errorf("cleanups beside one that panicked = %q, want %q", cleaned, want)
+		}
+	})
+	inBubble(t, func(t *testing.T, b *bench) {
+		var mu sync.Mutex
+		var order []string
+		say := func(what string) func() {
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, what+" "+string(b.record("a").Status))
+			}
+		}
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Cleanup(say("first"))
+			j.Cleanup(say("second"))
+			return nil, nil
+		})
+		b.put("a", "h", "")
+		p := b.start("vm_0", job.Kinds{"h": h})
+		b.waitDone("a", time.Minute)
+		p.stop()
+		if want := []string{"second done", "first done"}; !slices.Equal(order, want) {
+			t.Errorf("cleanups = %q, want %q: the last one first, and after the commit", order, want)
+		}
+	})
+}
+
+// TestUnreadableStream: a streamed state that cannot be read is left out, and
+// keeps the job neither from failing nor from ending.
+func TestUnreadableStream(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		gone := func() (io.ReadCloser, error) { return nil, errors.New("file removed") }
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{Stream: gone})
+			return nil, errors.New("and failed")
+		})
+		b.put("a", "h", "")
+		b.start("vm_0", job.Kinds{"h": h})
+		b.waitFor("poison", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison })
+		b.waitFor("message gone", time.Minute, func() bool { return b.left() == 0 })
+		if r := b.record("a"); r.HasState() {
+			t.Errorf("record = %+v, want no state", r)
+		}
+	})
+}
