@@ -33,28 +33,6 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkDepth is get, renew and delete on a deep queue, without the SDK.
-func BenchmarkDepth(b *testing.B) {
-	for _, depth := range []int{1_000, 1_000_000} {
-		b.Run(fmt.Sprint(depth), func(b *testing.B) {
-			q := newQueue(nil)
-			now := time.Now()
-			for range depth {
-				q.put(now, "text", 0, 0)
-			}
-			for b.Loop() {
-				now = now.Add(time.Millisecond)
-				q.put(now, "text", 0, 0)
-				m := q.get(now, 1, 30*time.Second)[0]
-				m, _ = q.update(now, m.id, m.receipt(), nil, 30*time.Second)
-				if err := q.delete(now, m.id, m.receipt()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkDequeue32 is a full batch, put back at once.
 func BenchmarkDequeue32(b *testing.B) {
 	a := setup(b, Options{})

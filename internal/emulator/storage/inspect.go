@@ -67,7 +67,7 @@ func (s *Server) Messages(queueName string) []Message {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
+	q.settle(now)
 	all := slices.SortedFunc(maps.Values(q.messages), func(a, b *message) int {
 		if soonerVisible(a, b) {
 			return -1

@@ -3,12 +3,15 @@ package storage
 import "container/heap"
 
 // messageHeap is a heap of messages that know their position in it, so that
-// any of them can be moved or removed in O(log n).
+// any of them can be removed in O(log n).
 type messageHeap struct {
 	items  []*message
 	slot   int // which of a message's slots holds its position here
 	before func(a, b *message) bool
 }
+
+// nowhere is the position of a message that is not in the heap.
+const nowhere = -1
 
 // Len, Less, Swap, Push and Pop are for container/heap only.
 
@@ -39,13 +42,13 @@ func (h *messageHeap) Push(x any) {
 func (h *messageHeap) Pop() any {
 	last := len(h.items) - 1
 	m := h.items[last]
+	m.slots[h.slot] = nowhere
 	h.items[last] = nil
 	h.items = h.items[:last]
 	return m
 }
 
 func (h *messageHeap) push(m *message)   { heap.Push(h, m) }
-func (h *messageHeap) fix(m *message)    { heap.Fix(h, m.slots[h.slot]) }
 func (h *messageHeap) remove(m *message) { heap.Remove(h, m.slots[h.slot]) }
 
 // first returns the least message, or nil.
@@ -54,32 +57,4 @@ func (h *messageHeap) first() *message {
 		return nil
 	}
 	return h.items[0]
-}
-
-// least returns the n least messages in order without moving any: a child is
-// never less than its parent, so the next least is always among the children
-// of those already taken. The cost is O(n²) in the few that are asked for,
-// whatever the size of the heap.
-func (h *messageHeap) least(n int) []*message {
-	var out []*message
-	var candidates []int
-	if len(h.items) > 0 {
-		candidates = append(candidates, 0)
-	}
-	for len(out) < n && len(candidates) > 0 {
-		best := 0
-		for i := range candidates {
-			if h.Less(candidates[i], candidates[best]) {
-				best = i
-			}
-		}
-		at := candidates[best]
-		candidates[best] = candidates[len(candidates)-1]
-		candidates = candidates[:len(candidates)-1]
-		out = append(out, h.items[at])
-		for child := 2*at + 1; child <= 2*at+2 && child < len(h.items); child++ {
-			candidates = append(candidates, child)
-		}
-	}
-	return out
 }

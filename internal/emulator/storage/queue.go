@@ -9,18 +9,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// queue is one queue. All its operations cost O(log n) in the number of
-// messages, but for clear.
+// queue is one queue. The backlog is a list, so that what a call costs does not
+// depend on it: only on how many messages are hidden and, with a logarithm, on
+// how many expire.
 type queue struct {
 	mu       sync.Mutex
 	metadata map[string]string
 	messages map[string]*message // by id
-	schedule messageHeap         // all messages, by when they are visible
+	ready    messageList         // the visible ones, in the order of becoming so
+	hidden   messageHeap         // the others, by when they become visible
 	expiries messageHeap         // those that expire, by when
 	tickets  uint64
 }
 
-// message is one message of a queue, in both heaps at once.
+// message is one message of a queue. It is either ready or hidden, and in
+// expiries besides if it expires.
 type message struct {
 	id       string
 	text     string
@@ -29,14 +32,15 @@ type message struct {
 	visible  time.Time // not handed out before
 	ticket   uint64    // of the last put, get or update: never repeats in a queue
 	dequeues int64
-	slots    [2]int // positions in schedule and expiries
+	slots    [2]int // positions in hidden and expiries, or nowhere
+	links    links  // neighbours in ready
 }
 
 func newQueue(metadata map[string]string) *queue {
 	return &queue{
 		metadata: metadata,
 		messages: make(map[string]*message),
-		schedule: messageHeap{slot: 0, before: soonerVisible},
+		hidden:   messageHeap{slot: 0, before: soonerVisible},
 		expiries: messageHeap{slot: 1, before: soonerExpired},
 	}
 }
@@ -63,38 +67,57 @@ func (m *message) receipt() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// expire removes the messages whose time is over.
-func (q *queue) expire(now time.Time) {
+// settle brings the queue up to date: messages whose time is over go, and
+// those that have become visible join the others. Every operation begins with
+// it.
+func (q *queue) settle(now time.Time) {
 	for m := q.expiries.first(); m != nil && !m.expires.After(now); m = q.expiries.first() {
 		q.remove(m)
+	}
+	for m := q.hidden.first(); m != nil && !m.visible.After(now); m = q.hidden.first() {
+		q.hidden.remove(m)
+		q.ready.add(m)
 	}
 }
 
 func (q *queue) remove(m *message) {
 	delete(q.messages, m.id)
-	q.schedule.remove(m)
-	if !m.expires.IsZero() {
+	q.unschedule(m)
+	if m.slots[q.expiries.slot] != nowhere {
 		q.expiries.remove(m)
 	}
 }
 
-// touch gives a message a new receipt and a new time of visibility.
-func (q *queue) touch(m *message, visible time.Time) {
+// schedule gives a message that is neither ready nor hidden a new receipt and
+// a time of visibility.
+func (q *queue) schedule(m *message, now time.Time, hide time.Duration) {
 	q.tickets++
 	m.ticket = q.tickets
-	m.visible = visible
-	q.schedule.fix(m)
+	m.visible = now.Add(hide)
+	if hide > 0 {
+		q.hidden.push(m)
+	} else {
+		q.ready.add(m)
+	}
+}
+
+// unschedule takes a message out of where it is, ready or hidden.
+func (q *queue) unschedule(m *message) {
+	if m.slots[q.hidden.slot] != nowhere {
+		q.hidden.remove(m)
+	} else {
+		q.ready.remove(m)
+	}
 }
 
 // put adds a message; ttl 0 means that it never expires.
 func (q *queue) put(now time.Time, text string, delay, ttl time.Duration) message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
-	q.tickets++
-	m := &message{id: uuid.NewString(), text: text, inserted: now, visible: now.Add(delay), ticket: q.tickets}
+	q.settle(now)
+	m := &message{id: uuid.NewString(), text: text, inserted: now, slots: [2]int{nowhere, nowhere}}
 	q.messages[m.id] = m
-	q.schedule.push(m)
+	q.schedule(m, now, delay)
 	if ttl > 0 {
 		m.expires = now.Add(ttl)
 		q.expiries.push(m)
@@ -102,15 +125,17 @@ func (q *queue) put(now time.Time, text string, delay, ttl time.Duration) messag
 	return *m
 }
 
-// get hands out up to n visible messages and hides them for a while.
+// get hands out up to n visible messages and hides them for a while, which must
+// not be none.
 func (q *queue) get(now time.Time, n int, hide time.Duration) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
+	q.settle(now)
 	var out []message
-	for m := q.schedule.first(); m != nil && len(out) < n && !m.visible.After(now); m = q.schedule.first() {
+	for m := q.ready.first; m != nil && len(out) < n; m = q.ready.first {
 		m.dequeues++
-		q.touch(m, now.Add(hide))
+		q.unschedule(m)
+		q.schedule(m, now, hide)
 		out = append(out, *m)
 	}
 	return out
@@ -120,12 +145,9 @@ func (q *queue) get(now time.Time, n int, hide time.Duration) []message {
 func (q *queue) peek(now time.Time, n int) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
+	q.settle(now)
 	var out []message
-	for _, m := range q.schedule.least(n) {
-		if m.visible.After(now) {
-			break
-		}
+	for m := q.ready.first; m != nil && len(out) < n; m = m.links.next {
 		out = append(out, *m)
 	}
 	return out
@@ -143,7 +165,8 @@ func (q *queue) update(now time.Time, id, receipt string, text *string, hide tim
 	if text != nil {
 		m.text = *text
 	}
-	q.touch(m, now.Add(hide))
+	q.unschedule(m)
+	q.schedule(m, now, hide)
 	return *m, nil
 }
 
@@ -162,7 +185,7 @@ func (q *queue) delete(now time.Time, id, receipt string) error {
 // held finds a message by its current receipt. A receipt stays good after the
 // visibility ran out, until somebody else gets the message.
 func (q *queue) held(now time.Time, id, receipt string) (*message, error) {
-	q.expire(now)
+	q.settle(now)
 	m := q.messages[id]
 	if m == nil {
 		return nil, errMessageNotFound
@@ -178,13 +201,13 @@ func (q *queue) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.messages)
-	q.schedule.items, q.expiries.items = nil, nil
+	q.ready, q.hidden.items, q.expiries.items = messageList{}, nil, nil
 }
 
 // count is the number of messages, invisible ones included.
 func (q *queue) count(now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.expire(now)
+	q.settle(now)
 	return len(q.messages)
 }

