@@ -1,0 +1,3 @@
+// Package product runs the worker against real components. Its tests are built
+// with the tag integration; see make integration.
+package product
