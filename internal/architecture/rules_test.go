@@ -153,8 +153,8 @@ var importRules = []importRule{
 	{
 		name:    "test helpers stay in tests",
 		in:      []string{"./..."},
-		notIn:   []string{"./internal/emulator/conformance/...", "./internal/integration/...", "./internal/testguard/...", "./job/jobtest/..."},
-		forbids: []string{"testing", "testing/...", "./internal/testguard/..."},
+		notIn:   []string{"./internal/emulator/conformance/...", "./internal/formats/...", "./internal/integration/...", "./internal/testguard/...", "./job/jobtest/..."},
+		forbids: []string{"testing", "testing/...", "./internal/formats/...", "./internal/testguard/..."},
 		reason:  "package testing adds its flags to every binary that imports it",
 	},
 }
