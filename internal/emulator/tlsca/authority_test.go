@@ -1,0 +1,139 @@
+package tlsca
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newAuthority(t *testing.T) *Authority {
+	t.Helper()
+	a, err := New()
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return a
+}
+
+func serverConfig(t *testing.T, a *Authority) *tls.Config {
+	t.Helper()
+	config, err := a.ServerConfig()
+	if err != nil {
+		t.Fatalf("ServerConfig: %v", err)
+	}
+	return config
+}
+
+// handshake connects a client that expects the given name to a server.
+func handshake(t *testing.T, server, client *tls.Config, name string) error {
+	t.Helper()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", server)
+	if err != nil {
+		t.Fatalf("listen: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 1)) // until the client has said what went wrong
+			_ = conn.Close()
+		}
+	}()
+	config := client.Clone()
+	config.ServerName = name
+	conn, err := tls.Dial("tcp", listener.Addr().String(), config)
+	if err == nil {
+		_ = conn.Close()
+	}
+	_ = listener.Close()
+	<-done
+	return err
+}
+
+func TestServerAnswersAsThisMachineOnly(t *testing.T) {
+	a := newAuthority(t)
+	server := serverConfig(t, a)
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		if err := handshake(t, server, a.ClientConfig(), name); err != nil {
+			t.Errorf("handshake with %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"127.0.0.2", "example.com", "account.blob.core.windows.net"} {
+		if err := handshake(t, server, a.ClientConfig(), name); err == nil {
+			t.Errorf("handshake with %s succeeded, want a refusal", name)
+		}
+	}
+}
+
+func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	err := handshake(t, serverConfig(t, a), other.ClientConfig(), "localhost")
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); !unknown {
+		t.Errorf("handshake = %v, want an unknown authority", err)
+	}
+}
+
+// Whoever trusts the file must not have to trust it for the rest of the world.
+func TestAuthorityCannotSpeakForOtherMachines(t *testing.T) {
+	a := newAuthority(t)
+	key, ok := serverConfig(t, a).Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		t.Fatalf("the server's key is no ECDSA key")
+	}
+	for _, forged := range []struct {
+		name string
+		ip   net.IP
+	}{{name: "account.blob.core.windows.net"}, {ip: net.IPv4(192, 0, 2, 1)}} {
+		template := newTemplate("forged")
+		if forged.name != "" {
+			template.DNSNames = []string{forged.name}
+		} else {
+			template.IPAddresses = []net.IP{forged.ip}
+			forged.name = forged.ip.String()
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+		if err != nil {
+			t.Fatalf("CreateCertificate: %v", err)
+		}
+		server := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+		if err := handshake(t, server, a.ClientConfig(), forged.name); err == nil {
+			t.Errorf("handshake with a certificate for %s succeeded, want it refused by the name constraints", forged.name)
+		}
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	a := newAuthority(t)
+	name := filepath.Join(t.TempDir(), "ca.pem")
+	if err := a.WriteFile(name); err != nil {
+		t.Fatalf("WriteFile: %v", err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatalf("%s holds no certificate", name)
+	}
+	if err := handshake(t, serverConfig(t, a), &tls.Config{RootCAs: pool}, "localhost"); err != nil {
+		t.Errorf("handshake of a client that read the file: %v", err)
+	}
+	if block, rest := pem.Decode(text); block.Type != "CERTIFICATE" || len(rest) != 0 {
+		t.Errorf("the file has a %s and %d bytes more, want the certificate and nothing else", block.Type, len(rest))
+	}
+	if err := a.WriteFile(filepath.Join(name, "below")); err == nil {
+		t.Errorf("WriteFile below a file succeeded, want an error")
+	}
+}
