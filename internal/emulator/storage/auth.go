@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
 // maxClockSkew is how far a request's date may be from the service's clock.
@@ -18,18 +20,35 @@ type verifier interface {
 	verify(r *request, credentials string) error
 }
 
-// authenticator holds the verifiers by scheme. It is the place for a further
-// one, such as Bearer.
-type authenticator map[string]verifier
+// authenticator holds the verifiers by scheme.
+type authenticator struct {
+	verifiers map[string]verifier
+	anonymous *Error // the refusal of a request without credentials
+}
+
+// newAuthenticator accepts the account's key and, unless issuer is nil, the
+// issuer's tokens.
+func newAuthenticator(account string, secret []byte, issuer *token.Issuer) authenticator {
+	a := authenticator{
+		verifiers: map[string]verifier{sharedKeyScheme: sharedKey{account: account, secret: secret}},
+		anonymous: errNoAuthentication,
+	}
+	if issuer != nil {
+		b := bearer{account: account, issuer: issuer}
+		a.verifiers[bearerScheme] = b
+		a.anonymous = b.challenge(errNoAuthentication)
+	}
+	return a
+}
 
 // authenticate refuses a request unless the verifier of its scheme accepts it.
 func (a authenticator) authenticate(r *request) error {
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
-		return errNoAuthentication
+		return a.anonymous
 	}
 	scheme, credentials, found := strings.Cut(authorization, " ")
-	v := a[scheme]
+	v := a.verifiers[scheme]
 	if !found || v == nil {
 		return errBadAuthentication.because("scheme %q is not known", scheme)
 	}

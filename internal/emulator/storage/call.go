@@ -18,6 +18,9 @@ type Call struct {
 	N         int64
 	Service   Service
 	Operation string
+	// Principal is the object id of the identity whose token was accepted,
+	// empty for the account's key.
+	Principal string
 
 	Queue     string // queue operations
 	MessageID string // UpdateMessage, DeleteMessage
@@ -155,6 +158,7 @@ func newCall(r *request, operation string) Call {
 	c := Call{
 		Service:     r.service,
 		Operation:   operation,
+		Principal:   r.principal,
 		IfMatch:     r.Header.Get("If-Match"),
 		IfNoneMatch: r.Header.Get("If-None-Match"),
 		Size:        max(r.ContentLength, 0),

@@ -16,6 +16,11 @@
 // of it. Bodies flow at the pace of the account's Bandwidth, which all calls
 // share; a request whose body did not arrive whole has no effect.
 //
+// Requests are signed with the account's key or, over TLS, carry a token of
+// package token's issuer, whom the identity endpoint of package imds asks too.
+// Roles are not looked at: every identity may do everything. A hook can refuse
+// what one may not do, since it sees the caller as Call.Principal.
+//
 // Only the standard clock is used, and the in-process door starts no
 // goroutine, so that the whole account works inside a testing/synctest bubble.
 //

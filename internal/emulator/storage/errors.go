@@ -66,6 +66,7 @@ var (
 	errUnsupportedQuery   = refusal(400, "UnsupportedQueryParameter", "the emulator does not have this query parameter")
 	errNoAuthentication   = refusal(401, "NoAuthenticationInformation", "the request has no Authorization header").withHeader("WWW-Authenticate", "SharedKey")
 	errBadAuthentication  = refusal(400, "InvalidAuthenticationInfo", "the Authorization header is malformed")
+	errBadToken           = refusal(401, "InvalidAuthenticationInfo", "the bearer token is not accepted")
 	errNotAuthenticated   = refusal(403, "AuthenticationFailed", "the request is not authentic")
 	errInvalidURI         = refusal(400, "InvalidUri", "the request URI is malformed")
 	errInvalidName        = refusal(400, "InvalidResourceName", "the name has characters that it must not have")

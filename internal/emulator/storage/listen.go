@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -28,21 +29,42 @@ type listeners struct {
 // connection string for clients in any process. It refuses an address that
 // other machines could reach. Close ends it.
 func (s *Server) Listen(at Addresses) (connectionString string, err error) {
-	blob, err := listenLoopback(at.Blob)
+	blob, queue, err := listenBoth(at)
 	if err != nil {
-		return "", fmt.Errorf("listen for the blob service: %w", err)
-	}
-	queue, err := listenLoopback(at.Queue)
-	if err != nil {
-		_ = blob.Close()
-		return "", fmt.Errorf("listen for the queue service: %w", err)
+		return "", err
 	}
 	s.doors.open(blob, s.Blob())
 	s.doors.open(queue, s.Queue())
-	return s.connectionString("http://"+blob.Addr().String(), "http://"+queue.Addr().String()), nil
+	return s.ConnectionStringAt(s.endpoints("http", blob.Addr().String(), queue.Addr().String())), nil
 }
 
-// Close ends what Listen started: it cuts all connections and returns when
+// ListenTLS is Listen over TLS, for clients with tokens. Like Azure Storage it
+// speaks HTTP/1.1 only. A server may have doors of both kinds; Close ends all of
+// them.
+func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) {
+	blob, queue, err := listenBoth(at)
+	if err != nil {
+		return Endpoints{}, err
+	}
+	config = config.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	s.doors.open(tls.NewListener(blob, config), s.Blob())
+	s.doors.open(tls.NewListener(queue, config), s.Queue())
+	return s.endpoints("https", blob.Addr().String(), queue.Addr().String()), nil
+}
+
+func listenBoth(at Addresses) (blob, queue net.Listener, err error) {
+	if blob, err = listenLoopback(at.Blob); err != nil {
+		return nil, nil, fmt.Errorf("listen for the blob service: %w", err)
+	}
+	if queue, err = listenLoopback(at.Queue); err != nil {
+		_ = blob.Close()
+		return nil, nil, fmt.Errorf("listen for the queue service: %w", err)
+	}
+	return blob, queue, nil
+}
+
+// Close ends what Listen and ListenTLS started: it cuts all connections and returns when
 // their goroutines have ended. The account itself stays as it is.
 func (s *Server) Close() error { return s.doors.close() }
 

@@ -30,6 +30,8 @@ type request struct {
 	rest     string // blob name, or "messages[/<id>]"
 	query    url.Values
 	body     []byte
+	// principal is the object id of the identity whose token the request has.
+	principal string
 	// now is the instant of the effect: reply's Date, Last-Modified, and the
 	// start of every timeout.
 	now time.Time
@@ -82,7 +84,7 @@ func (r *request) readBody(limit int64, f *flow) error {
 	}
 	r.body = make([]byte, r.ContentLength)
 	have := 0
-	if r.Context().Value(http.ServerContextKey) != nil {
+	if r.overSocket() {
 		have = len(r.body)
 		if _, err := io.ReadFull(r.Body, r.body); err != nil {
 			return fmt.Errorf("read request body: %w", err)
@@ -102,6 +104,14 @@ func (r *request) readBody(limit int64, f *flow) error {
 		}
 	}
 	return nil
+}
+
+// overSocket tells requests that net/http serves from those in process.
+func (r *request) overSocket() bool { return r.Context().Value(http.ServerContextKey) != nil }
+
+// secure reports whether a request came over TLS or, in process, would have.
+func (r *request) secure() bool {
+	return r.TLS != nil || (!r.overSocket() && r.URL.Scheme == "https")
 }
 
 // number reads an integer query parameter within [least, most], or returns
@@ -146,7 +156,7 @@ func (r *request) includes(value string) bool {
 // endpoint is the address of the service as the client wrote it, for listings.
 func (r *request) endpoint() string {
 	scheme := "http"
-	if r.TLS != nil || r.URL.Scheme == "https" {
+	if r.secure() {
 		scheme = "https"
 	}
 	host := r.Host

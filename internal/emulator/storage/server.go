@@ -4,9 +4,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
 // The account that Microsoft's emulators have in common. The key is public
@@ -39,6 +42,9 @@ type Options struct {
 	// Limits are the rates over which calls are refused. Default: nil, none.
 	// SetLimits changes them.
 	Limits *Limits
+	// Tokens is the issuer whose bearer tokens are accepted beside the
+	// account's key, over TLS. Default: nil, none are.
+	Tokens *token.Issuer
 }
 
 // Server is one storage account. It is safe for concurrent use.
@@ -73,7 +79,7 @@ func New(o Options) *Server {
 		account: o.Account,
 		key:     o.Key,
 		latency: o.Latency,
-		auth:    authenticator{sharedKeyScheme: sharedKey{account: o.Account, secret: secret}},
+		auth:    newAuthenticator(o.Account, secret, o.Tokens),
 		blobs:   newBlobService(),
 		queues:  newQueueService(),
 		calls:   callLog{counts: make(map[string]int64)},
@@ -101,10 +107,31 @@ func (s *Server) Transport() policy.Transporter { return transport{server: s} }
 // ConnectionString returns the account's connection string for clients that
 // use Transport.
 func (s *Server) ConnectionString() string {
-	return s.connectionString("http://"+blobHost, "http://"+queueHost)
+	return s.ConnectionStringAt(s.endpoints("http", blobHost, queueHost))
 }
 
-func (s *Server) connectionString(blobURL, queueURL string) string {
-	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%[1]s;AccountKey=%[2]s;BlobEndpoint=%[3]s/%[1]s;QueueEndpoint=%[4]s/%[1]s;",
-		s.account, s.key, blobURL, queueURL)
+// Endpoints returns the account's addresses for clients that use Transport and
+// tokens: they are https, in name only.
+func (s *Server) Endpoints() Endpoints { return s.endpoints("https", blobHost, queueHost) }
+
+// Endpoints are the addresses of an account's services, which clients with
+// tokens are given in place of a connection string. They end with the account's
+// name, without a slash.
+type Endpoints struct {
+	Blob, Queue string
+}
+
+func (s *Server) endpoints(scheme, blob, queue string) Endpoints {
+	return Endpoints{
+		Blob:  scheme + "://" + blob + "/" + s.account,
+		Queue: scheme + "://" + queue + "/" + s.account,
+	}
+}
+
+// ConnectionStringAt returns the connection string of the account at other
+// addresses, such as those of ListenTLS.
+func (s *Server) ConnectionStringAt(e Endpoints) string {
+	scheme, _, _ := strings.Cut(e.Blob, ":")
+	return fmt.Sprintf("DefaultEndpointsProtocol=%s;AccountName=%s;AccountKey=%s;BlobEndpoint=%s;QueueEndpoint=%s;",
+		scheme, s.account, s.key, e.Blob, e.Queue)
 }
