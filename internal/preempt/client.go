@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,9 @@ import (
 // metadata service. The address is not routed and never leaves the host.
 const DefaultEndpoint = "http://169.254.169.254"
 
-// Versions of the two interfaces; each has its own numbering.
-const (
-	eventsVersion   = "2020-07-01"
-	instanceVersion = "2021-02-01"
-)
+// instanceVersion is the version of the instance metadata that is asked for;
+// version.go has those of scheduled events.
+const instanceVersion = "2021-02-01"
 
 // maxAnswer is far above the largest real answer: an instance with 64 KiB of
 // user data, or one event for each of the 1,000 VMs of a scale set.
@@ -32,9 +31,10 @@ const dialTimeout = 2 * time.Second
 // Client asks an instance metadata service. It is safe for concurrent use, and
 // all its calls share one budget of requests.
 type Client struct {
-	base   string
-	http   *http.Client
-	budget budget
+	base    string
+	http    *http.Client
+	budget  budget
+	version eventsVersion
 }
 
 // Option changes how a Client works.
@@ -57,6 +57,7 @@ func NewClient(endpoint string, options ...Option) (*Client, error) {
 	c := &Client{base: base, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	c.version.set(EventsVersionAuto)
 	for _, option := range options {
 		option(c)
 	}
@@ -104,7 +105,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or is
 // that of the connection or of ctx.
 func (c *Client) Events(ctx context.Context) (Document, error) {
-	a, err := c.get(ctx, "/metadata/scheduledevents", eventsVersion)
+	a, err := c.askEvents(ctx, http.MethodGet, nil)
 	if err != nil {
 		return Document{}, fmt.Errorf("read scheduled events: %w", err)
 	}
@@ -118,7 +119,7 @@ func (c *Client) Events(ctx context.Context) (Document, error) {
 
 // Instance asks what this VM is. Errors are as for [Client.Events].
 func (c *Client) Instance(ctx context.Context) (Instance, error) {
-	a, err := c.get(ctx, "/metadata/instance/compute", instanceVersion)
+	a, err := c.ask(ctx, http.MethodGet, "/metadata/instance/compute", instanceVersion, nil)
 	if err != nil {
 		return Instance{}, fmt.Errorf("read instance metadata: %w", err)
 	}
@@ -136,31 +137,35 @@ type answer struct {
 	receivedAt time.Time
 }
 
-// get asks for path, when the budget allows. Any status but 200 is an error.
-func (c *Client) get(ctx context.Context, path, version string) (answer, error) {
+// ask sends one request for path, with body if that is not empty, when the
+// budget allows. Any status but 200 is an error.
+func (c *Client) ask(ctx context.Context, method, path, version string, body []byte) (answer, error) {
 	if err := c.budget.wait(ctx); err != nil {
 		return answer{}, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path+"?api-version="+version, nil)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path+"?api-version="+version, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	req.Header.Set("Metadata", "true") // required, and never added by a redirected request
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
 	defer resp.Body.Close()
 	receivedAt := time.Now()
-	body, err := readAnswer(resp.Body)
+	text, err := readAnswer(resp.Body)
 	if resp.StatusCode != http.StatusOK {
-		return answer{}, statusError(resp.StatusCode, body)
+		return answer{}, statusError(resp.StatusCode, text)
 	}
 	if err != nil {
 		return answer{}, err
 	}
 	date, _ := http.ParseTime(resp.Header.Get("Date"))
-	return answer{body: body, date: date, receivedAt: receivedAt}, nil
+	return answer{body: text, date: date, receivedAt: receivedAt}, nil
 }
 
 func readAnswer(r io.Reader) ([]byte, error) {

@@ -7,23 +7,6 @@ import (
 	"time"
 )
 
-// Budgets of a drain: how long this VM may take from now until everything is
-// released.
-const (
-	// DrainBudget is the most a drain may take, also where NotBefore would
-	// allow more: in the field VMs were gone in less than 10 s after the
-	// notice (karpenter-provider-azure#1769).
-	DrainBudget = 10 * time.Second
-
-	// MinBudget is the least for an event that has not started. NotBefore is
-	// the earliest start, not the start, and two seconds save most of the work.
-	MinBudget = 2 * time.Second
-
-	// StartedBudget is for an event that has started: the VM may stop at any
-	// moment, so only what is quick to save is worth trying.
-	StartedBudget = time.Second
-)
-
 // Action is what a worker has to do about an event. The order is that of
 // urgency: of several, the greatest wins.
 type Action int
@@ -31,6 +14,14 @@ type Action int
 const (
 	// CarryOn means that work goes on as before.
 	CarryOn Action = iota
+
+	// CheckpointNow means to save every job at once, and to go on working.
+	CheckpointNow
+
+	// DrainBy means that the VM will be gone after the verdict's Budget, which
+	// is minutes or days: work goes on while it can still be finished, and
+	// everything is to be released [DrainMargin] before the end.
+	DrainBy
 
 	// Drain means to stop taking work, stop working, save and release, all
 	// within the budget.
@@ -42,6 +33,10 @@ func (a Action) String() string {
 	switch a {
 	case CarryOn:
 		return "carry on"
+	case CheckpointNow:
+		return "checkpoint now"
+	case DrainBy:
+		return "drain by"
 	case Drain:
 		return "drain"
 	default:
@@ -53,9 +48,17 @@ func (a Action) String() string {
 type Verdict struct {
 	Action Action
 
-	// Budget is how long a Drain may take from the decision's now; zero for
-	// any other action.
+	// Budget is how long from the decision's now a Drain may take, or a DrainBy
+	// has until the VM may go; zero for any other action.
 	Budget time.Duration
+
+	// Acknowledge says that the event need not wait for its NotBefore once the
+	// action is carried out.
+	Acknowledge bool
+
+	// Advisory says that nothing is announced, but that the VM is likelier to
+	// be evicted from now on: it should take no more work than it can start.
+	Advisory bool
 
 	// Event is the event judged, zero if there was none.
 	Event Event
@@ -65,7 +68,7 @@ type Verdict struct {
 }
 
 // Decision is what a document means for this VM: the embedded Verdict is the
-// most urgent one.
+// most urgent one, with the least budget of all that call for the same action.
 type Decision struct {
 	Verdict
 
@@ -79,10 +82,9 @@ type Decision struct {
 //
 // Only events that name self count, and all of them are judged together.
 // A decision holds for this document only: a drain whose event is missing from
-// a later document has been withdrawn, and shows as a later decision to carry
-// on.
-//
-// Only Preempt stops a VM's work today. Other types are noted, with a reason.
+// a later document has been withdrawn, and shows as a later decision to do
+// something less urgent. Each row of the table in docs/DESIGN.md, section 7, is
+// a case of judge.
 func Decide(doc Document, self Identity, now time.Time) Decision {
 	if self.Name == "" {
 		return Decision{Verdict: Verdict{Reason: "the name of this VM is not known yet"}}
@@ -97,39 +99,71 @@ func Decide(doc Document, self Identity, now time.Time) Decision {
 		return Decision{Verdict: Verdict{Reason: "no event names this VM"}}
 	}
 	slices.SortStableFunc(verdicts, byUrgency)
-	return Decision{Verdict: verdicts[0], Verdicts: verdicts}
+	d := Decision{Verdict: verdicts[0], Verdicts: verdicts}
+	for _, v := range verdicts {
+		if v.Action == d.Action {
+			d.Budget = min(d.Budget, v.Budget)
+		}
+	}
+	return d
 }
 
-// byUrgency puts the greater action first, and of two equal ones that with
-// less time.
+// byUrgency puts the greater action first, of two equal ones an eviction, since
+// nothing comes back from it, and then that with less time.
 func byUrgency(a, b Verdict) int {
-	return cmp.Or(cmp.Compare(b.Action, a.Action), cmp.Compare(a.Budget, b.Budget))
+	return cmp.Or(cmp.Compare(b.Action, a.Action), byKind(a, b), cmp.Compare(a.Budget, b.Budget))
 }
 
-func judge(e Event, now time.Time) Verdict {
-	switch e.Type {
-	case TypePreempt:
-		budget, reason := preemptBudget(e, now)
-		return Verdict{Action: Drain, Budget: budget, Event: e, Reason: reason}
-	default:
-		return Verdict{Event: e, Reason: fmt.Sprintf("%s noted, only %s stops the work", typeName(e), TypePreempt)}
+func byKind(a, b Verdict) int {
+	isPreempt := func(v Verdict) int {
+		if v.Event.Type == TypePreempt {
+			return 0
+		}
+		return 1
 	}
+	return cmp.Compare(isPreempt(a), isPreempt(b))
 }
 
-// preemptBudget returns the time for a drain, and why that much. Any status but
-// Started reads as announced: a Preempt is never ignored for its wording.
-func preemptBudget(e Event, now time.Time) (time.Duration, string) {
-	switch {
-	case e.Status == StatusStarted:
-		return StartedBudget, "the eviction has started"
-	case e.NotBefore.IsZero():
-		return DrainBudget, "an eviction is announced, its time is not known"
-	default:
-		left := e.NotBefore.Sub(now)
-		reason := fmt.Sprintf("an eviction is announced for %s or later, %s from now",
-			e.NotBefore.Format(time.RFC3339), left.Round(time.Millisecond))
-		return min(max(left, MinBudget), DrainBudget), reason
+// Advised reports whether an advisory stands.
+func (d Decision) Advised() bool {
+	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Advisory })
+}
+
+// Departure returns the verdict on the event that will take the VM away first
+// among those that leave time, and whether there is one. It stands also while a
+// more urgent event is handled.
+func (d Decision) Departure() (Verdict, bool) {
+	for _, v := range d.Verdicts {
+		if v.Action == DrainBy {
+			return v, true
+		}
 	}
+	return Verdict{}, false
 }
 
-func typeName(e Event) string { return cmp.Or(e.Type, "an event without a type") }
+// Acknowledgement says that an event may be let go ahead, and after what.
+type Acknowledgement struct {
+	Event Event
+
+	// After is what has to be carried out before: nothing for CarryOn, every
+	// job saved for CheckpointNow, everything released for the others.
+	After Action
+}
+
+// Acknowledgements lists the events that may be let go ahead. While a drain is
+// called for, none of them may before its end: the events of one document are
+// handled together, and a VM that freezes cannot release its jobs.
+func (d Decision) Acknowledgements() []Acknowledgement {
+	var list []Acknowledgement
+	for _, v := range d.Verdicts {
+		if !v.Acknowledge {
+			continue
+		}
+		after := v.Action
+		if d.Action == Drain {
+			after = Drain
+		}
+		list = append(list, Acknowledgement{Event: v.Event, After: after})
+	}
+	return list
+}

@@ -108,30 +108,15 @@ func TestNothingForThisVM(t *testing.T) {
 	}
 }
 
-func TestOtherEventsAreNoted(t *testing.T) {
-	for _, kind := range []string{TypeTerminate, TypeReboot, TypeRedeploy, TypeFreeze, "SpotRebalanceRecommendation", ""} {
-		for _, status := range []string{StatusScheduled, StatusStarted, "Advisory"} {
-			e := Event{ID: "1", Type: kind, Status: status, Resources: []string{"set_1"}, NotBefore: noon}
-			d := Decide(Document{Events: []Event{e}}, self, noon)
-			if d.Action != CarryOn || d.Budget != 0 {
-				t.Errorf("%s %s: %s within %s, want to carry on", status, kind, d.Action, d.Budget)
-			}
-			if len(d.Verdicts) != 1 || d.Event.ID != "1" || !strings.Contains(d.Reason, kind) {
-				t.Errorf("%s %s: %+v, want one verdict that names the type", status, kind, d)
-			}
-		}
-	}
-}
-
 func TestReasonSaysWhy(t *testing.T) {
 	started := preemptIn(0)
 	started.Status = StatusStarted
 	for want, e := range map[string]Event{
-		"an eviction is announced for 2026-03-09T12:00:28Z or later, 28s from now": preemptIn(28 * time.Second),
-		"an eviction is announced, its time is not known":                          {Type: TypePreempt, Resources: []string{"set_1"}},
-		"the eviction has started":                                                 started,
-		"Reboot noted, only Preempt stops the work":                                {Type: TypeReboot, Resources: []string{"set_1"}},
-		"an event without a type noted, only Preempt stops the work":               {Resources: []string{"set_1"}},
+		"an eviction is announced for 2026-03-09T12:00:28Z or later, 28s from now":                       preemptIn(28 * time.Second),
+		"an eviction is announced, its time is not known":                                                {Type: TypePreempt, Resources: []string{"set_1"}},
+		"the eviction has started":                                                                       started,
+		"Reboot is announced, its time is not known":                                                     {Type: TypeReboot, Resources: []string{"set_1"}},
+		"an event without a type is not known to this version: the jobs are saved, in case it is an end": {Resources: []string{"set_1"}},
 	} {
 		if got := Decide(Document{Events: []Event{e}}, self, noon).Reason; got != want {
 			t.Errorf("reason = %q, want %q", got, want)
@@ -140,7 +125,9 @@ func TestReasonSaysWhy(t *testing.T) {
 }
 
 func TestActionString(t *testing.T) {
-	for action, want := range map[Action]string{CarryOn: "carry on", Drain: "drain", 99: "Action(99)"} {
+	for action, want := range map[Action]string{
+		CarryOn: "carry on", CheckpointNow: "checkpoint now", DrainBy: "drain by", Drain: "drain", 99: "Action(99)",
+	} {
 		if got := action.String(); got != want {
 			t.Errorf("Action(%d).String() = %q, want %q", int(action), got, want)
 		}

@@ -23,10 +23,15 @@
 //     event reaches every VM of a placement group, and only the name tells
 //     whose it is. Whoever keeps the last document judges it again when the
 //     name becomes known.
-//   - [Decide] is a pure function of a document, an identity and a time.
+//   - [Decide] is a pure function of a document, an identity and a time. It has
+//     an [Action] for every type, status and source of event.
+//   - [Client.Acknowledge] lets an event go ahead before its time, once what was
+//     decided is carried out.
 //
 // A [Decision] to drain becomes a [Notice], and an [Error] around it is the
-// cause with which the worker cancels its contexts.
+// cause with which the worker cancels its contexts. A decision to drain by some
+// later time leaves it to the worker when its jobs have to stop; [Verdict.Leave]
+// makes the drain of it then.
 //
 // # Two clocks
 //
@@ -41,6 +46,12 @@
 // watcher: each has its own timeout, the next is sent on time whatever became
 // of the last, and a failed one is repeated within two seconds. When nothing
 // helps, the Observation says since when, and the worker saves more often.
+//
+// # Versions
+//
+// The newest version of the interface is a preview that not every region has. A
+// Client asks in it first and falls back to the generally available one, within
+// the same poll, and for good.
 //
 // # Limits
 //

@@ -26,7 +26,8 @@ type Document struct {
 }
 
 // Event is one entry of a [Document].
-// The fields are those of api-version 2020-07-01.
+// The fields are those of api-version 2020-07-01; 2024-07-09 adds a type and a
+// status, no field.
 type Event struct {
 	// ID is the service's name for the event, a GUID.
 	ID string
@@ -56,21 +57,24 @@ type Event struct {
 	Duration time.Duration
 }
 
-// Event types. An eviction is a Preempt; the others are maintenance, or an
-// operation that a person asked for.
+// Event types. An eviction is a Preempt; a rebalance recommendation says that
+// one has become likelier. The others are maintenance, or an operation that a
+// person asked for.
 const (
 	TypePreempt   = "Preempt"
 	TypeTerminate = "Terminate"
 	TypeReboot    = "Reboot"
 	TypeRedeploy  = "Redeploy"
 	TypeFreeze    = "Freeze"
+	TypeRebalance = "SpotRebalanceRecommendation"
 )
 
 // Event statuses. There is none for an event that is over: it is no longer
-// listed.
+// listed. An Advisory event has no start and asks for nothing.
 const (
 	StatusScheduled = "Scheduled"
 	StatusStarted   = "Started"
+	StatusAdvisory  = "Advisory"
 )
 
 // Event sources.

@@ -64,14 +64,19 @@ func checkDecision(t *testing.T, e Event, d Decision) {
 		t.Errorf("decision on %+v = %s, want drain", e, d.Action)
 	}
 	least, most := time.Duration(0), time.Duration(0)
-	if d.Action == Drain {
-		least, most = MinBudget, DrainBudget
-		if d.Event.Status == StatusStarted {
-			least, most = StartedBudget, StartedBudget
-		}
+	switch d.Action {
+	case Drain:
+		least, most = StartedBudget, DrainBudget
+	case DrainBy:
+		least, most = DrainMargin+1, 1<<63-1
 	}
 	if d.Budget < least || d.Budget > most {
 		t.Errorf("budget for %+v = %s, want %s to %s", d.Event, d.Budget, least, most)
+	}
+	for _, v := range d.Verdicts {
+		if v.Acknowledge && (v.Event.Type == TypePreempt || v.Event.Status == StatusStarted) {
+			t.Errorf("verdict %+v acknowledges what cannot be", v)
+		}
 	}
 	if d.Reason == "" || len(d.Verdicts) == 0 {
 		t.Errorf("decision on %+v = %+v, want a reason and a verdict", e, d)

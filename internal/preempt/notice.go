@@ -28,15 +28,15 @@ type Notice struct {
 
 // Notice returns the notice of a decision to drain, made at the local time
 // seenAt. That time should be the one given to [Document.Now] for the decision.
-func (d Decision) Notice(seenAt time.Time) Notice {
+func (v Verdict) Notice(seenAt time.Time) Notice {
 	return Notice{
-		EventID:   d.Event.ID,
-		Type:      d.Event.Type,
-		Status:    d.Event.Status,
-		NotBefore: d.Event.NotBefore,
+		EventID:   v.Event.ID,
+		Type:      v.Event.Type,
+		Status:    v.Event.Status,
+		NotBefore: v.Event.NotBefore,
 		SeenAt:    seenAt,
-		Deadline:  seenAt.Add(d.Budget),
-		Reason:    d.Reason,
+		Deadline:  seenAt.Add(v.Budget),
+		Reason:    v.Reason,
 	}
 }
 

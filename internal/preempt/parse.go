@@ -69,8 +69,8 @@ type rawEvent struct {
 func (r rawEvent) event() Event {
 	return Event{
 		ID:          string(r.EventID),
-		Type:        canonical(r.EventType, TypePreempt, TypeTerminate, TypeReboot, TypeRedeploy, TypeFreeze),
-		Status:      canonical(r.EventStatus, StatusScheduled, StatusStarted),
+		Type:        canonical(r.EventType, TypePreempt, TypeTerminate, TypeReboot, TypeRedeploy, TypeFreeze, TypeRebalance),
+		Status:      canonical(r.EventStatus, StatusScheduled, StatusStarted, StatusAdvisory),
 		Resources:   r.Resources,
 		NotBefore:   parseTime(string(r.NotBefore)),
 		Description: string(r.Description),

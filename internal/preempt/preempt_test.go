@@ -15,10 +15,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // noon is a moment of the service's clock.
 var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
 
-// inProcess returns a client of the VM's emulated service, without sockets.
-func inProcess(t *testing.T, vm *imds.Guest) *Client {
+// inProcess returns a client of the VM's emulated service, without sockets. It
+// asks in one version, so that its requests can be counted, unless options say
+// otherwise.
+func inProcess(t *testing.T, vm *imds.Guest, options ...Option) *Client {
 	t.Helper()
-	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"), WithTransport(vm.RoundTripper()))
+	options = append([]Option{WithTransport(vm.RoundTripper()), WithEventsVersion(generalEvents)}, options...)
+	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,14 +16,15 @@ type Event struct {
 	// ID is the event's GUID. Default: a new one, in upper case as on Azure.
 	ID string
 
-	// Type is Preempt, Terminate, Reboot, Redeploy, Freeze, or any text.
+	// Type is Preempt, Terminate, Reboot, Redeploy, Freeze,
+	// SpotRebalanceRecommendation, or any text.
 	Type string
 
 	// Resources names the VMs that the event is about.
 	Resources []string
 
-	// Status is Scheduled or Started. Default: Scheduled. After a hardware
-	// failure a Reboot is Started from the outset.
+	// Status is Scheduled, Started or Advisory. Default: Scheduled. After a
+	// hardware failure a Reboot is Started from the outset.
 	Status string
 
 	// NotBefore is when a Scheduled event starts by itself. Default: now plus
@@ -51,6 +52,7 @@ const (
 	statusStarted   = "Started"
 	typePreempt     = "Preempt"
 	typeTerminate   = "Terminate"
+	typeRebalance   = "SpotRebalanceRecommendation"
 )
 
 // preemptNotice is how long before its NotBefore an eviction is announced: 30 s
@@ -117,6 +119,18 @@ var eventsVersions = []string{
 	"2020-07-01", // DurationInSeconds
 }
 
+// previewVersion is not generally available; it adds SpotRebalanceRecommendation
+// with status Advisory (openshift/machine-api-provider-azure).
+const previewVersion = "2024-07-09"
+
+// versionsOfEvents returns the versions in which s answers for events.
+func (s *Server) versionsOfEvents() []string {
+	if s.options.PreviewEvents {
+		return append(slices.Clone(eventsVersions), previewVersion)
+	}
+	return eventsVersions
+}
+
 // shownIn reports whether version knows the event's type.
 func (e Event) shownIn(version string) bool {
 	switch e.Type {
@@ -124,6 +138,8 @@ func (e Event) shownIn(version string) bool {
 		return version >= "2017-11-01"
 	case typeTerminate:
 		return version >= "2019-01-01"
+	case typeRebalance:
+		return version >= previewVersion
 	default:
 		return true
 	}

@@ -13,7 +13,7 @@ func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
 	if c.Method != http.MethodGet && c.Method != http.MethodPost {
 		return *methodNotAllowed("GET, POST")
 	}
-	if bad := c.checkVersion(eventsVersions); bad != nil {
+	if bad := c.checkVersion(g.server.versionsOfEvents()); bad != nil {
 		return *bad
 	}
 	g.awaitEnabled(ctx)

@@ -20,6 +20,11 @@ type Options struct {
 	// scale set, from the first call of any of its VMs; calls until then wait.
 	// On Azure up to two minutes. Default: none.
 	FirstCallDelay time.Duration
+
+	// PreviewEvents serves also the preview version of scheduled events, which
+	// adds rebalance recommendations. Default: it is not found, as where the
+	// preview has not arrived.
+	PreviewEvents bool
 }
 
 // Server is an emulated metadata service. Its methods may be called at any
