@@ -35,6 +35,10 @@ type Claim struct {
 	lost   error
 	blocks blockSet
 
+	// obstructed says that a create was refused because blocks were staged
+	// where there is no record.
+	obstructed bool
+
 	// opening is the change that takes the record over. It goes along with
 	// every write until one took effect; nil then, and where there was no record.
 	opening func(*Record)
@@ -53,6 +57,14 @@ func (c *Claim) enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// follow takes over the record as it was read: it is still this claim's.
+func (c *Claim) follow(found Record) {
+	if found.StateHash != c.record.StateHash {
+		c.blocks.forget() // an older write of ours arrived late
+	}
+	c.set(found)
 }
 
 // set replaces what is known of the record. Only whoever has the turn does that,
@@ -151,7 +163,7 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	case !r.HasState():
 		return nil, nil
 	case r.StateBlocks > 0:
-		open := func() (io.ReadCloser, error) { return c.Open(ctx) }
+		open := func() (io.ReadCloser, error) { return c.open(ctx, r.StateHash) }
 		return &Snapshot{Stream: open, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 	}
 	state, err := c.store.body(ctx, c.record)
@@ -188,7 +200,7 @@ func (c *Claim) displaced(ctx context.Context) error {
 		c.startAfresh()
 		return c.write(ctx, unchanged)
 	case found.Token == c.token:
-		c.set(*found)
+		c.follow(*found)
 		return nil
 	}
 	return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
@@ -284,6 +296,12 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 }
 
 func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record)) error {
+	if _, err := c.settle(ctx); err != nil {
+		return err
+	}
+	if over, err := c.over(func(r *Record) content { apply(r); return content{} }); over {
+		return err // before a state is sent for nothing
+	}
 	state, err := c.prepare(ctx, s)
 	if err != nil {
 		return err

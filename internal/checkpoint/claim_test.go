@@ -83,7 +83,7 @@ func TestCreateMeetsAStagedBlock(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		refusals := 3
 		b.OnCall(func(c storage.Call) storage.Fault {
-			if c.Operation == storage.OpPutBlob && refusals > 0 {
+			if (c.Operation == storage.OpPutBlob || c.Operation == storage.OpPutBlockList) && refusals > 0 {
 				refusals--
 				return storage.Fault{Refuse: &storage.Error{Status: 409, Code: "BlobAlreadyExists"}}
 			}

@@ -52,7 +52,9 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 			t.Fatal(err)
 		}
 		server.ResetCounts()
-		test(t, &bench{Server: server, store: NewStore(records), link: way})
+		store := NewStore(records)
+		store.chunk = chunk
+		test(t, &bench{Server: server, store: store, link: way})
 		way.check(t)
 	})
 }

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -52,19 +51,63 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	if s.Stream == nil {
 		return inOnePiece(s.State), nil
 	}
-	stream, err := s.Stream()
+	stream, err := s.open()
 	if err != nil {
-		return prepared{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return prepared{}, err
 	}
-	defer func() { _ = stream.Close() }()
-	head := make([]byte, chunkSize)
-	switch n, err := io.ReadFull(stream, head); {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return inOnePiece(head[:n]), nil
+	defer closeStream(stream)
+	head := make([]byte, c.store.chunk)
+	switch n, ended, err := readChunk(stream, head); {
 	case err != nil:
-		return prepared{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return prepared{}, err
+	case ended && n < len(head):
+		return inOnePiece(head[:n]), nil
 	}
 	return c.inBlocks(ctx, io.MultiReader(bytes.NewReader(head), stream))
+}
+
+// open opens the stream, which is the handler's code.
+func (s Snapshot) open() (stream io.ReadCloser, err error) {
+	defer survive(&err)
+	switch stream, err = s.Stream(); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	case stream == nil:
+		return nil, fmt.Errorf("%w: there is no stream", ErrUnreadable)
+	}
+	return stream, nil
+}
+
+// readChunk fills the buffer, unless the state ends before. A state that breaks
+// off is no shorter state: only io.EOF itself is its end, while io.ReadFull
+// could not tell it from the io.ErrUnexpectedEOF of a stream that was cut off.
+func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
+	defer survive(&err)
+	for n < len(buffer) {
+		read, err := state.Read(buffer[n:])
+		n += read
+		if err == io.EOF {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		}
+	}
+	return n, false, nil
+}
+
+func closeStream(stream io.Closer) {
+	var panicked error
+	defer survive(&panicked) // what was read is whole all the same
+	_ = stream.Close()
+}
+
+// survive makes an error of a panic in the handler's code, which runs here
+// beside all the worker's other jobs.
+func survive(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: it panicked: %v", ErrUnreadable, p)
+	}
 }
 
 func inOnePiece(state []byte) prepared {
@@ -74,9 +117,6 @@ func inOnePiece(state []byte) prepared {
 // inBlocks sends what the record lacks of a state, which needs a record to be
 // there, and knowledge of its blocks.
 func (c *Claim) inBlocks(ctx context.Context, state io.Reader) (prepared, error) {
-	if _, err := c.settle(ctx); err != nil {
-		return prepared{}, err
-	}
 	if c.record.ETag == "" {
 		if err := c.write(ctx, unchanged); err != nil {
 			return prepared{}, err

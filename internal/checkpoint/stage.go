@@ -67,6 +67,7 @@ func (h chunkHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
 type stager struct {
 	client  *blockblob.Client
 	known   *blockSet // what need not be sent; grows by what was
+	chunk   int       // bytes
 	limit   int64     // bytes
 	buffers chan []byte
 
@@ -79,7 +80,7 @@ type stager struct {
 // a block staged where there is no blob would make its creation fail. What
 // arrived before an error need not be sent again.
 func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
-	st := &stager{client: s.blob(id), known: known, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
+	st := &stager{client: s.blob(id), known: known, chunk: s.chunk, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
 	for range stageParallel {
 		st.buffers <- nil // made when first used: small states need few
 	}
@@ -110,7 +111,10 @@ func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Read
 		if err != nil {
 			return manifest{}, err
 		}
-		n, err := io.ReadFull(state, buffer)
+		n, ended, err := readChunk(state, buffer)
+		if err != nil {
+			return manifest{}, err
+		}
 		if n > 0 {
 			if m.size += int64(n); m.size > s.limit {
 				return manifest{}, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, s.limit)
@@ -121,12 +125,9 @@ func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Read
 		} else {
 			s.buffers <- buffer
 		}
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		if ended {
 			m.hash = sum.String()
 			return m, nil
-		case err != nil:
-			return manifest{}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}
 }
@@ -136,7 +137,7 @@ func (s *stager) buffer(ctx context.Context) ([]byte, error) {
 	select {
 	case buffer := <-s.buffers:
 		if buffer == nil {
-			buffer = make([]byte, chunkSize)
+			buffer = make([]byte, s.chunk)
 		}
 		return buffer, nil
 	case <-ctx.Done():

@@ -34,11 +34,14 @@ var ErrNotFound = errors.New("there is no record of this job")
 // Store holds the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
-	maxStream int64
+	chunk     int   // chunkSize, but for tests
+	maxStream int64 // MaxStream, but for tests
 }
 
 // NewStore returns the records in that container.
-func NewStore(c *container.Client) *Store { return &Store{container: c, maxStream: MaxStream} }
+func NewStore(c *container.Client) *Store {
+	return &Store{container: c, chunk: chunkSize, maxStream: MaxStream}
+}
 
 // Check reports whether the container can be reached.
 func (s *Store) Check(ctx context.Context) error {

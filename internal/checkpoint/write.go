@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -106,16 +107,35 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	if c.opening != nil {
 		c.opening(&next)
 	}
-	body := ch(&next)
+	body, err := c.passable(ctx, ch(&next))
+	if err != nil {
+		return err
+	}
 	etag, err := c.store.put(ctx, &next, c.record.ETag, body)
 	if err == nil {
 		c.adopt(next, etag, body)
 		return nil
 	}
+	c.obstructed = bloberror.HasCode(err, bloberror.BlobAlreadyExists)
 	if !refused(err) {
 		c.doubt = &doubt{next: next, content: body, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
 	}
 	return err
+}
+
+// passable returns the content in a form that gets past staged blocks. Where
+// blocks were staged and there is no record, as after its removal, a Put Blob
+// that creates it is refused until the service forgets them a week later; a Put
+// Block List is not.
+func (c *Claim) passable(ctx context.Context, body content) (content, error) {
+	if !c.obstructed || c.record.ETag != "" || body.blocks != nil {
+		return body, nil
+	}
+	if len(body.data) == 0 {
+		return content{blocks: []string{}}, nil
+	}
+	m, err := c.store.stage(ctx, c.delivery.ID, bytes.NewReader(body.data), &c.blocks)
+	return content{blocks: m.blocks}, err
 }
 
 // adopt takes over a write that took effect.
@@ -144,10 +164,7 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 		c.adopt(c.doubt.next, found.ETag, c.doubt.content)
 		return true, nil
 	case Repeat:
-		if found.StateHash != c.record.StateHash {
-			c.blocks.forget() // an older write of ours arrived late
-		}
-		c.set(*found)
+		c.follow(*found)
 		c.doubt = nil
 		return false, nil
 	case Create:

@@ -1,0 +1,467 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// oneRead is what one call reads of a state, severalReads a state that takes more.
+const (
+	oneRead      = readChunks * chunk
+	severalReads = "abcdefghij"
+)
+
+// restore returns the recorded state as its new owner opens it.
+func restore(t *testing.T, c *Claim) io.ReadCloser {
+	t.Helper()
+	s, err := c.Restore(t.Context())
+	if err != nil || s == nil || s.Stream == nil {
+		t.Fatalf("Restore = %+v, %v, want a stream", s, err)
+	}
+	r, err := s.Stream()
+	if err != nil || r == nil {
+		t.Fatalf("Stream = %v, %v, want the recorded state", r, err)
+	}
+	return r
+}
+
+// readAll returns the state of a restored snapshot.
+func readAll(t *testing.T, s *Snapshot) []byte {
+	t.Helper()
+	r, err := s.Stream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	state, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// readRest demands that the rest of the stream is that of the letters, of which
+// so many bytes were read already.
+func readRest(t *testing.T, r io.Reader, letters string, read int) {
+	t.Helper()
+	rest, err := io.ReadAll(r)
+	if err != nil || !bytes.Equal(rest, large(letters)[read:]) {
+		t.Errorf("read %d bytes, %v, want the rest of the state", len(rest), err)
+	}
+}
+
+// readSome reads that many bytes.
+func readSome(t *testing.T, r io.Reader, n int) {
+	t.Helper()
+	if _, err := io.ReadFull(r, make([]byte, n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The recorded state is read in few large calls, and nothing but them.
+func TestRestoreCosts(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		b.ResetCounts()
+		readRest(t, restore(t, c), severalReads, 0)
+		b.expectCalls(t, "restoring 10 chunks", calls{storage.OpGetBlob: 3})
+	})
+}
+
+// While the recorded state is read, nothing replaces it. Touches go on.
+func TestSaveWaitsForTheReader(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, c *Claim, r io.ReadCloser){
+		"read to its end": func(t *testing.T, _ *Claim, r io.ReadCloser) { readRest(t, r, severalReads, 1) },
+		"closed":          func(t *testing.T, _ *Claim, r io.ReadCloser) { must(t, r.Close()) },
+		"closed twice": func(t *testing.T, _ *Claim, r io.ReadCloser) {
+			must(t, r.Close())
+			must(t, r.Close())
+		},
+		"given up": func(_ *testing.T, c *Claim, _ io.ReadCloser) { c.CloseReaders() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.claimedLarge(t, severalReads)
+				c := b.take(t, ours, "worker-2")
+				r := restore(t, c)
+				readSome(t, r, 1)
+				b.ResetCounts()
+				for what, err := range map[string]error{
+					"Save":             c.Save(t.Context(), streamed(large("XY"))),
+					"Save of a little": c.Save(t.Context(), Snapshot{State: []byte("x")}),
+					"Release":          c.Release(t.Context(), Snapshot{State: []byte("x")}),
+					"Commit":           c.Commit(t.Context(), nil),
+				} {
+					if !errors.Is(err, ErrReading) {
+						t.Errorf("%s while the state is read = %v, want ErrReading", what, err)
+					}
+				}
+				b.expectCalls(t, "saves that wait", calls{})
+				must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1}))
+				end(t, c, r)
+				b.save(t, c, "XY")
+			})
+		})
+	}
+}
+
+// Two readers at once are possible; the last of them ends the wait.
+func TestTwoReaders(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		first, second := restore(t, c), restore(t, c)
+		readRest(t, first, severalReads, 0)
+		if err := c.Save(t.Context(), streamed(large("X"))); !errors.Is(err, ErrReading) {
+			t.Errorf("Save with one of two readers done = %v, want ErrReading", err)
+		}
+		readRest(t, second, severalReads, 0)
+		b.save(t, c, "X")
+	})
+}
+
+// A decoder stops at the end of what it decodes and never asks for more. All of
+// the state is here by then.
+func TestReaderThatNeverSeesTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		r := restore(t, c)
+		readSome(t, r, len(severalReads)*chunk)
+		b.save(t, c, "X")
+		if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("Read at the end = %d, %v, want EOF", n, err)
+		}
+	})
+}
+
+// A stream that was never opened holds nothing up, and one that ended says so
+// every time it is asked.
+func TestReaderStaysAtItsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		if _, err := c.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.save(t, c, severalReads+"x") // it was not opened
+		r := restore(t, b.take(t, ours, "worker-3"))
+		readRest(t, r, severalReads+"x", 0)
+		for range 2 {
+			if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+				t.Errorf("Read after the end = %d, %v, want EOF", n, err)
+			}
+		}
+	})
+}
+
+// Nobody takes a stream that was closed for one that ended.
+func TestReadAfterClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		r := restore(t, b.claimedLarge(t, severalReads))
+		readSome(t, r, oneRead) // so that the next read is a call
+		must(t, r.Close())
+		for range 2 {
+			if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("Read after Close = %d, %v, want an error that is not EOF", n, err)
+			}
+		}
+	})
+}
+
+// A reader whose job was stopped reads no more, and keeps nobody waiting: its
+// handler may never come back.
+func TestAbandonedReader(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		ctx, stop := context.WithCancel(t.Context())
+		s, err := c.Restore(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Stream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		readSome(t, r, oneRead)
+		stop()
+		if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, context.Canceled) {
+			t.Errorf("Read after the stop = %d, %v, want canceled", n, err)
+		}
+		for range 20 { // a select would take the dead context only sometimes
+			if late, err := s.Stream(); err == nil {
+				t.Errorf("Stream after the stop = %v, want an error", late)
+			}
+		}
+		if err := c.Release(t.Context(), streamed(large("X"))); err != nil {
+			t.Errorf("Release after the stop = %v, want no wait for the reader", err)
+		}
+	})
+}
+
+// Touches change the ETag under a reader. It goes on under the new one.
+func TestReadDuringTouches(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		r := restore(t, c)
+		b.ResetCounts()
+		readSome(t, r, oneRead)
+		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1}))
+		readSome(t, r, oneRead)
+		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.2}))
+		readRest(t, r, severalReads, 2*oneRead)
+		b.expectCalls(t, "3 reads and 2 touches", calls{storage.OpGetBlob: 3, storage.OpSetBlobMetadata: 2})
+	})
+}
+
+// A touch whose reply was lost has changed the ETag, and nobody knows it yet.
+func TestReadAfterALostTouch(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		r := restore(t, c)
+		readSome(t, r, oneRead)
+		b.cause(trouble{writes: tries, reads: tries, fault: storage.Fault{DropReply: true}})
+		if err := c.Touch(t.Context(), Snapshot{Fraction: 0.1}); err == nil {
+			t.Fatal("Touch without a network = <nil>, want an error")
+		}
+		readRest(t, r, severalReads, oneRead)
+		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.2}))
+	})
+}
+
+// A touch that was under way when the read was refused explains the refusal.
+func TestReadRefusedDuringATouch(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		r := restore(t, c)
+		readSome(t, r, oneRead)
+		b.OnCall(func(call storage.Call) storage.Fault {
+			if call.Operation == storage.OpSetBlobMetadata {
+				return storage.Fault{After: time.Second} // it took effect; the reply takes its time
+			}
+			return storage.Fault{}
+		})
+		touched := make(chan error)
+		go func() { touched <- c.Touch(t.Context(), Snapshot{Fraction: 0.1}) }()
+		time.Sleep(time.Millisecond)
+		readRest(t, r, severalReads, oneRead)
+		must(t, <-touched)
+	})
+}
+
+// A reader whose record went to another says so. It never takes that for damage,
+// and its claim writes nothing more.
+func TestReadFenced(t *testing.T) {
+	for name, row := range map[string]struct {
+		happen func(t *testing.T, b *bench)
+		want   Ruling
+	}{
+		"claimed anew": {func(t *testing.T, b *bench) { b.take(t, ours, "worker-3") }, Fenced},
+		"claimed anew and saved": {func(t *testing.T, b *bench) {
+			b.save(t, b.take(t, ours, "worker-3"), "XYZ")
+		}, Fenced},
+		"claimed anew and done": {func(t *testing.T, b *bench) {
+			must(t, b.take(t, ours, "worker-3").Commit(t.Context(), nil))
+		}, Finish},
+		"cancelled": {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
+		"opened":    {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Status = Open }) }, PutBack},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.claimedLarge(t, severalReads)
+				c := b.take(t, ours, "worker-2")
+				r := restore(t, c)
+				readSome(t, r, oneRead)
+				row.happen(t, b)
+				_, err := io.ReadAll(r)
+				if conflict := conflictIn(err); conflict == nil || conflict.Ruling != row.want || errors.Is(err, ErrDamaged) {
+					t.Errorf("Read = %v, want a conflict: %s", err, row.want)
+				}
+				if _, again := r.Read(make([]byte, 1)); conflictIn(again) == nil {
+					t.Errorf("Read once more = %v, want the conflict again", again)
+				}
+				if conflict := conflictIn(c.Save(t.Context(), streamed(large("W")))); conflict == nil || conflict.Ruling != row.want {
+					t.Errorf("Save after it = %v, want a conflict: %s", conflict, row.want)
+				}
+			})
+		})
+	}
+}
+
+// A body that is not what was saved is never taken for the state: not all of it
+// is handed out, and then comes ErrDamaged, every time.
+func TestReadDamaged(t *testing.T) {
+	flipped := large(severalReads)
+	flipped[0]++
+	for name, body := range map[string][]byte{
+		"a flipped bit at the start": flipped, "other blocks": large("abcdefghiX"), "swapped blocks": large("abcdefghji"),
+		"cut between reads": large("abcdefgh"), "cut within a read": large("abcdefghi"), "cut within a chunk": large(severalReads)[:len(severalReads)*chunk-1],
+		"all gone": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.claimedLarge(t, severalReads)
+				damaged := b.read(t)
+				if _, err := b.store.put(t.Context(), &damaged, damaged.ETag, content{data: append([]byte{}, body...)}); err != nil {
+					t.Fatal(err)
+				}
+				c := b.take(t, ours, "worker-2")
+				begun := time.Now()
+				r := restore(t, c)
+				got, err := io.ReadAll(r)
+				if !errors.Is(err, ErrDamaged) || len(got) >= len(severalReads)*chunk {
+					t.Errorf("read %d bytes, %v, want less than the state and ErrDamaged", len(got), err)
+				}
+				if _, again := r.Read(make([]byte, 1)); !errors.Is(again, ErrDamaged) {
+					t.Errorf("Read once more = %v, want ErrDamaged again", again)
+				}
+				if took := time.Since(begun); took > time.Minute {
+					t.Errorf("it took %s to find out, want no long search", took)
+				}
+				must(t, c.Fail(t.Context(), Snapshot{}, "damaged"))
+			})
+		})
+	}
+}
+
+// A record that was removed takes the state along. The job can go on from
+// whatever its handler saves next.
+func TestReadRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		r := restore(t, c)
+		readSome(t, r, oneRead)
+		b.remove(t)
+		if _, err := io.ReadAll(r); !errors.Is(err, ErrDamaged) {
+			t.Errorf("Read of a removed record = %v, want ErrDamaged", err)
+		}
+		b.save(t, c, "XYZ")
+	})
+}
+
+// Storage trouble is no fault of the state. The reader tries again until its job
+// is stopped.
+func TestReadInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimedLarge(t, severalReads)
+		c := b.take(t, ours, "worker-2")
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s, err := c.Restore(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Stream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		readSome(t, r, oneRead)
+		back := time.Now().Add(3 * time.Minute)
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: time.Now().Before(back)} })
+		readSome(t, r, oneRead)
+		if time.Now().Before(back) {
+			t.Error("the read succeeded before storage came back; the trouble did not happen")
+		}
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		time.AfterFunc(time.Minute, stop)
+		stopped := time.Now().Add(time.Minute)
+		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) || time.Since(stopped) > time.Millisecond {
+			t.Errorf("Read = %v, %s after the stop, want canceled at once", err, time.Since(stopped))
+		}
+	})
+}
+
+// What a repeat cannot mend is an error at once.
+func TestReadRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		r := restore(t, b.claimedLarge(t, severalReads))
+		b.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+		})
+		begun := time.Now()
+		_, err := r.Read(make([]byte, 1))
+		if err == nil || errors.Is(err, ErrDamaged) || conflictIn(err) != nil || time.Since(begun) > time.Minute {
+			t.Errorf("Read that is refused = %v after %s, want an error that decides nothing, soon", err, time.Since(begun))
+		}
+	})
+}
+
+// The state that a run began with can be opened again, until the run has saved
+// another in its place. That is said, and not called damage.
+func TestReopen(t *testing.T) {
+	for name, next := range map[string]Snapshot{"large": streamed(large("XYZ")), "small": {State: []byte("small")}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.claimedLarge(t, severalReads)
+				c := b.take(t, ours, "worker-2")
+				s, err := c.Restore(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if !bytes.Equal(readAll(t, s), large(severalReads)) {
+						t.Error("the state read again is another")
+					}
+				}
+				must(t, c.Save(t.Context(), next))
+				if r, err := s.Stream(); !errors.Is(err, ErrReplaced) {
+					t.Errorf("Stream after a save = %v, %v, want ErrReplaced", r, err)
+				}
+			})
+		})
+	}
+}
+
+// A save that arrives late replaces the state under a reader that was opened
+// since. That is no damage either.
+func TestReadReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := b.claimedLarge(t, severalReads)
+		r := restore(t, c)
+		readSome(t, r, oneRead)
+		late := b.read(t)
+		late.Write++
+		late.StateHash, late.StateSize, late.StateBlocks = hashOf([]byte("late")), 4, 0
+		if _, err := b.store.put(t.Context(), &late, late.ETag, content{data: []byte("late")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(r); !errors.Is(err, ErrReplaced) || errors.Is(err, ErrDamaged) {
+			t.Errorf("Read = %v, want ErrReplaced", err)
+		}
+	})
+}
+
+// Open serves states of every size, as what they are.
+func TestOpenState(t *testing.T) {
+	for name, s := range map[string]Snapshot{"none": {}, "small": {State: []byte("small")}, "empty": {State: []byte{}}, "large": streamed(large("ab"))} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				c := b.store.Fresh(ours, "worker-1")
+				must(t, c.Save(t.Context(), s))
+				r, err := c.Open(t.Context())
+				if err != nil || (r == nil) != !s.HasState() {
+					t.Fatalf("Open = %v, %v, want the state, or nil for none", r, err)
+				}
+				if r == nil {
+					return
+				}
+				got, err := io.ReadAll(r)
+				if err != nil || string(got) != b.body(t) {
+					t.Errorf("read %d bytes, %v, want the body", len(got), err)
+				}
+			})
+		})
+	}
+}
