@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
@@ -26,6 +27,7 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	s.leftAlone = false // that a blob was hashed before is nothing to tell
 	p := s.producer(stores)
 	if c.Check {
 		known, err := producer.KnownDigests(ctx, stores.Records)
@@ -35,8 +37,11 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 		case err != nil:
 			return fmt.Errorf("%w; nothing was enqueued (--no-check does without the records)", err)
 		}
-		p.Skip = func(id string) bool { return known[id] }
+		p.Skip = func(id string) (checkpoint.Status, bool) {
+			found := known[id]
+			return found, found.Final() || found != "" && !s.flags.TakeOver
+		}
 	}
-	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix)
-	return s.put(ctx, p, jobs, "running it again goes on with the rest")
+	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix, s.flags.Delay)
+	return s.put(ctx, stores, p, source{jobs: jobs, total: -1, again: "running it again goes on with the rest"})
 }

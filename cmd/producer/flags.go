@@ -2,21 +2,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// flags are the producer's settings. What describes a single job is never read
-// from the environment: a job's own environment has variables of such names.
+// flags are the producer's settings. What describes jobs or a single run is never
+// read from the environment: a job's own environment has variables of such names.
 type flags struct {
+	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
+
+	Delay    time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
+	TakeOver bool          `help:"Let jobs that are recorded as running be started anew at once: their worker is known to be dead." group:"Jobs" env:"-"`
+	DryRun   bool          `help:"Read and check everything, say what would be enqueued, and write nothing." group:"Jobs" env:"-"`
+
+	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
+	WaitTimeout time.Duration `help:"Longest time to wait; 0s is without end." default:"0s" group:"Results" env:"-"`
+	JSON        bool          `name:"json" help:"Print one JSON object per line, for scripts." group:"Results" env:"-"`
+	Quiet       bool          `short:"q" help:"No progress, no summary; only what goes wrong." group:"Results" env:"-"`
+
 	cli.Storage
 
-	Parallel int              `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
-	Version  kong.VersionFlag `help:"Print the version and exit." env:"-"`
+	Parallel int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
 
 	Put     putCommand     `cmd:"" help:"Put one job, described by flags."`
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
@@ -45,8 +58,21 @@ func (f *flags) AfterApply(ctx *kong.Context) error {
 }
 
 func (f *flags) check() error {
-	if f.Parallel < 1 || f.Parallel > maxParallel {
-		return &cli.ConfigError{Err: fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)}
+	var err error
+	switch {
+	case f.Parallel < 1 || f.Parallel > maxParallel:
+		err = fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)
+	case f.Delay < 0 || f.Delay > queue.MaxDelay:
+		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
+	case f.DryRun && f.Wait:
+		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
+	case f.WaitTimeout < 0:
+		err = fmt.Errorf("--wait-timeout is %s; it must not be negative", f.WaitTimeout)
+	case f.WaitTimeout > 0 && !f.Wait:
+		err = errors.New("--wait-timeout needs --wait")
+	}
+	if err != nil {
+		return &cli.ConfigError{Err: err}
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,9 +23,9 @@ func (*linesCommand) Help() string {
 	return `Each line is a JSON object; only kind is required, and empty lines are skipped:
 
   {"kind":"digest","payload":{"container":"data","blob":"a"}}
-  {"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z"}
+  {"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 
-A bad line is reported with its number and costs the others nothing: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
+A delay here comes before --delay. A bad line is reported with its number and costs the others nothing: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
 
 Lines without an id get a new one each time. Give them ids of your own if the same input may be put again.`
 }
@@ -34,20 +36,57 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer closeInput()
-	if seeker, ok := in.(io.Seeker); ok && c.Strict {
-		if err := s.checkLines(ctx, in); err != nil {
-			return err
-		}
-		if _, err := seeker.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("read the input again: %w", err)
-		}
+	total, err := c.lookAhead(ctx, s, in)
+	if err != nil {
+		return err
 	}
 	stores, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	const again = "lines with an id of their own can be put again, the others only from there on"
-	return s.put(ctx, s.producer(stores), producer.Lines(in), again)
+	return s.put(ctx, stores, s.producer(stores), source{
+		jobs: producer.Lines(in, s.flags.Delay), total: total,
+		again: "lines with an id of their own can be put again, the others only from there on",
+	})
+}
+
+// lookAhead reads an input that can be read twice for the first time, if that is
+// good for something. It returns how many jobs there are: -1 where nobody knows,
+// and 0, for no bar, where somebody types them.
+func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) (total int64, err error) {
+	seeker, ok := in.(io.Seeker)
+	switch {
+	case ok && c.Strict:
+		total, err = s.checkLines(ctx, in)
+	case ok && s.bars:
+		total, err = countLines(in)
+	case c.File == "-" && isTerminal(s.stdin):
+		return 0, nil
+	default:
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if _, err := seeker.Seek(0, io.SeekStart); err != nil {
+		return 0, fmt.Errorf("read the input again: %w", err)
+	}
+	return total, nil
+}
+
+// countLines returns about how many lines there are: a last one may have no end.
+func countLines(in io.Reader) (n int64, err error) {
+	buffer := make([]byte, 64<<10)
+	for {
+		read, err := in.Read(buffer)
+		n += int64(bytes.Count(buffer[:read], []byte("\n")))
+		switch {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return 0, fmt.Errorf("count the lines: %w", err)
+		}
+	}
 }
 
 // open returns the input: one that can be read twice if that is needed.
@@ -75,15 +114,16 @@ func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader,
 }
 
 // checkLines reads all lines and reports the bad ones.
-func (s *session) checkLines(ctx context.Context, in io.Reader) error {
-	checked, bad, err := producer.Check(ctx, producer.Lines(in), s.complain)
+func (s *session) checkLines(ctx context.Context, in io.Reader) (total int64, err error) {
+	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.Delay), s.failed)
 	switch {
 	case ctx.Err() != nil:
-		return errNothingYet
+		return 0, errNothingYet
 	case err != nil:
-		return fmt.Errorf("%w; nothing was enqueued", err)
+		return 0, fmt.Errorf("%w; nothing was enqueued", err)
 	case bad > 0:
-		return fmt.Errorf("%d of %d lines are bad; nothing was enqueued", bad, checked)
+		s.sum.Failed = bad
+		return 0, fmt.Errorf("%d of %d lines are bad; nothing was enqueued", bad, checked)
 	}
-	return nil
+	return int64(checked), nil
 }

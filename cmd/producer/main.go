@@ -27,12 +27,31 @@ A job's id is its idempotency key: work that is put twice under one id is done
 once. So after an interruption the same input can be put again, if the ids are
 its own.
 
+With --wait the program stays until the jobs have ended, those too that were
+put or done before. Each result is printed when it is there: the id, a tab, and
+the result as it is. Ctrl-C ends the waiting, not the jobs.
+
+With --json standard output has an object per line: one when a job is enqueued,
+skipped or failed, another when it is done, poison or cancelled, and at the end
+a summary. A result that is JSON stands as it is, text as a string, and other
+bytes as result_base64:
+
+  {"id":"a","status":"enqueued","where":"line 1"}
+  {"id":"a","status":"done","result":{"sha256":"9f86d081884c7d65…"}}
+  {"summary":{"enqueued":1,"skipped":0,"failed":0,"waited":{"done":1,…},…}}
+
+A job whose worker died is taken over by a new message only after an hour, since
+its worker might be alive. --take-over is for when it is known to be dead: it
+opens the job's record, so that the new message counts at once, and leaves jobs
+alone that are done, poison or cancelled. A worker that was alive after all
+loses what it has not saved.
+
 Flags for storage can also be set in the environment, as SPOTWORKER_ and the
 flag's name (--prefix is SPOTWORKER_PREFIX). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
-Exit codes: 0 all jobs are on the queue, 78 wrong flags or configuration,
-1 anything else.`
+Exit codes: 0 all jobs are on the queue, and with --wait done; 78 wrong flags or
+configuration; 1 anything else.`
 
 func main() {
 	cli.Exit("producer", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -54,5 +73,6 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	return f.command.run(ctx, &session{flags: &f, stdin: stdin, stdout: stdout, stderr: stderr})
+	r := newReport(&f, newScreen(stdout, stderr, !f.Quiet))
+	return r.finish(f.command.run(ctx, &session{report: r, flags: &f, stdin: stdin}))
 }

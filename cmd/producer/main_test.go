@@ -62,11 +62,14 @@ func TestScripts(t *testing.T) {
 			"message":  message,
 			"blob":     blob,
 			"records":  records,
+			"finish":   finish,
 			"await":    await,
 			"refuse":   refuse,
 			"latency":  latency,
 			"created":  created,
 			"calls":    calls,
+			"record":   record,
+			"readonly": readonly,
 		},
 	})
 }
@@ -139,11 +142,44 @@ func records(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// finish FILE writes a record with a result for each job whose id is in a file.
+func finish(ts *testscript.TestScript, _ bool, args []string) {
+	for id := range strings.FieldsSeq(ts.ReadFile(args[0])) {
+		put(ts, "spotworker-jobs", jobid.Path(id), "sum", map[string]*string{"v": new("1"), "status": new("done")})
+	}
+}
+
+// record ID STATUS [BODY] [KEY=VALUE...] writes the record of a job.
+func record(ts *testscript.TestScript, _ bool, args []string) {
+	metadata := map[string]*string{"v": new("1"), "status": &args[1]}
+	body := ""
+	for i, arg := range args[2:] {
+		if key, value, ok := strings.Cut(arg, "="); ok && i > 0 {
+			metadata[key] = &value
+		} else {
+			body = arg
+		}
+	}
+	put(ts, "spotworker-jobs", jobid.Path(args[0]), body, metadata)
+}
+
+// readonly demands that no call since the last count changed anything.
+func readonly(ts *testscript.TestScript, _ bool, _ []string) {
+	w := worldOf(ts)
+	for operation, n := range w.server.Counts() {
+		if n > 0 && !strings.HasPrefix(operation, "Get") && !strings.HasPrefix(operation, "List") {
+			ts.Fatalf("%d calls of %s, want none", n, operation)
+		}
+	}
+	w.server.ResetCounts()
+}
+
 func put(ts *testscript.TestScript, container, name, text string, metadata map[string]*string) {
 	w := worldOf(ts)
 	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
 	ts.Check(err)
 	client := account.Container(container)
+	defer w.server.ResetCounts()
 	if !slices.Contains(w.server.Containers(), container) {
 		_, err := client.Create(context.Background(), nil)
 		ts.Check(err)
@@ -227,7 +263,7 @@ func TestParseDeadline(t *testing.T) {
 // TestEveryFlagOfAJobIgnoresTheEnvironment: a job's command finds variables such
 // as SPOTWORKER_KIND and SPOTWORKER_PAYLOAD that are not meant for a producer.
 func TestEveryFlagOfAJobIgnoresTheEnvironment(t *testing.T) {
-	for _, name := range []string{"KIND", "ID", "PAYLOAD", "PAYLOAD_TEXT", "PAYLOAD_FILE", "DEADLINE", "DELAY", "STRICT", "CONTAINER", "NAME_PREFIX", "CHECK", "VERSION"} {
+	for _, name := range []string{"KIND", "ID", "PAYLOAD", "PAYLOAD_TEXT", "PAYLOAD_FILE", "DEADLINE", "DELAY", "STRICT", "CONTAINER", "NAME_PREFIX", "CHECK", "VERSION", "TAKE_OVER", "DRY_RUN", "WAIT", "WAIT_TIMEOUT", "JSON", "QUIET"} {
 		t.Setenv("SPOTWORKER_"+name, "from-the-environment")
 	}
 	for _, args := range [][]string{{"put"}, {"digests"}} {

@@ -15,13 +15,12 @@ import (
 
 // putCommand puts one job.
 type putCommand struct {
-	Kind        string        `help:"Kind of the job: names the handler." required:"" placeholder:"KIND" env:"-"`
-	ID          string        `name:"id" help:"Id of the job and its idempotency key. Default: a new UUIDv7." placeholder:"ID" env:"-"`
-	Payload     *string       `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
-	PayloadText *string       `help:"Payload: a text as it stands." xor:"payload" placeholder:"TEXT" env:"-"`
-	PayloadFile string        `help:"Payload: the bytes of a file, - for standard input. One that does not fit into a message goes to a blob." xor:"payload" placeholder:"FILE" env:"-"`
-	Deadline    string        `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is handed to the handler and not enforced." placeholder:"TIME" env:"-"`
-	Delay       time.Duration `help:"Time before a worker may start the job, up to 168h." default:"0s" env:"-"`
+	Kind        string  `help:"Kind of the job: names the handler." required:"" placeholder:"KIND" env:"-"`
+	ID          string  `name:"id" help:"Id of the job and its idempotency key. Default: a new UUIDv7." placeholder:"ID" env:"-"`
+	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
+	PayloadText *string `help:"Payload: a text as it stands." xor:"payload" placeholder:"TEXT" env:"-"`
+	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. One that does not fit into a message goes to a blob." xor:"payload" placeholder:"FILE" env:"-"`
+	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is handed to the handler and not enforced." placeholder:"TIME" env:"-"`
 }
 
 // Help is shown by put --help.
@@ -29,11 +28,12 @@ func (*putCommand) Help() string {
 	return `Examples:
 
   producer put --kind digest --payload '{"container":"data","blob":"2026/a.tar"}'
-  producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h`
+  producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h
+  producer put --kind render --id frame-0042 --payload-file scene.bin --wait`
 }
 
 func (c *putCommand) run(ctx context.Context, s *session) error {
-	job, err := c.job(ctx, s.stdin)
+	job, err := c.job(ctx, s)
 	if err != nil {
 		return &cli.ConfigError{Err: err}
 	}
@@ -43,26 +43,34 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	}
 	var failure error
 	p := s.producer(stores)
-	p.Failed = func(bad *producer.JobError) { failure = bad.Err }
+	p.Failed = func(bad *producer.JobError) {
+		failure = bad.Err
+		if s.json {
+			s.failed(bad)
+		}
+	}
 	one := func(yield func(producer.Job, error) bool) { yield(job, nil) }
-	err = s.put(ctx, p, one, "it can be put again")
-	if failure != nil {
+	err = s.put(ctx, stores, p, source{jobs: one, total: 1, again: "it can be put again"})
+	switch {
+	case failure != nil && s.flags.DryRun:
+		return fmt.Errorf("job %s cannot be enqueued: %w", job.ID(), failure)
+	case failure != nil:
 		return fmt.Errorf("job %s is not known to be enqueued; it can be put again with --id: %w", job.ID(), failure)
 	}
 	return err
 }
 
 // job is what the flags describe.
-func (c *putCommand) job(ctx context.Context, stdin io.Reader) (producer.Job, error) {
-	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Delay: c.Delay}
+func (c *putCommand) job(ctx context.Context, s *session) (producer.Job, error) {
+	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Delay: s.flags.Delay}
 	var err error
 	if spec.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
 		return producer.Job{}, err
 	}
-	if spec.Payload, err = c.payload(ctx, stdin); err != nil {
+	if spec.Payload, err = c.payload(ctx, s.stdin); err != nil {
 		return producer.Job{}, err
 	}
-	return producer.NewJob("the job", spec)
+	return producer.NewJob("", spec)
 }
 
 func (c *putCommand) payload(ctx context.Context, stdin io.Reader) (queue.Payload, error) {

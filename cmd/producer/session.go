@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -18,13 +18,25 @@ import (
 
 // session is what a command works with.
 type session struct {
-	flags          *flags
-	stdin          io.Reader
-	stdout, stderr io.Writer
+	*report
+	flags *flags
+	stdin io.Reader
 }
 
 // errNothingYet is for an interruption before the first job.
 var errNothingYet = errors.New("interrupted; nothing was enqueued")
+
+// source is where a command's jobs come from.
+type source struct {
+	jobs iter.Seq2[producer.Job, error]
+
+	// total is how many there are, -1 where nobody knows.
+	total int64
+
+	// again says what is to be known for running the command again after it was
+	// interrupted.
+	again string
+}
 
 // open connects to the storage account and creates what is missing there.
 func (s *session) open(ctx context.Context) (*cli.Stores, error) {
@@ -32,52 +44,96 @@ func (s *session) open(ctx context.Context) (*cli.Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	containers := map[string]*container.Client{}
-	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers} {
-		containers[name] = stores.Account.Container(name)
+	if s.flags.DryRun {
+		err = s.reach(ctx, stores)
+	} else {
+		err = create(ctx, stores)
 	}
-	err = producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers)
 	if ctx.Err() != nil {
 		return nil, errNothingYet
 	}
 	return stores, err
 }
 
-// producer returns a producer that prints ids and failures.
+func create(ctx context.Context, stores *cli.Stores) error {
+	containers := map[string]*container.Client{}
+	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers} {
+		containers[name] = stores.Account.Container(name)
+	}
+	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers)
+}
+
+// reach finds out whether the account can be used, without changing anything.
+func (s *session) reach(ctx context.Context, stores *cli.Stores) error {
+	exists, err := producer.Reach(ctx, stores.Queue)
+	if err == nil && !exists {
+		s.note("queue %s does not exist yet; it would be created", stores.Queue.Name())
+	}
+	return err
+}
+
+// producer returns a producer that reports.
 func (s *session) producer(stores *cli.Stores) *producer.Producer {
 	return &producer.Producer{
-		Queue: stores.Queue, Payloads: stores.Payloads, Parallel: s.flags.Parallel,
-		Confirmed: func(id string) error {
-			_, err := fmt.Fprintln(s.stdout, id)
-			return err
-		},
-		Failed: s.complain,
+		Queue: stores.Queue, Payloads: stores.Payloads, Records: stores.Records,
+		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
+		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed,
 	}
 }
 
-// complain says why a job was not enqueued.
-func (s *session) complain(bad *producer.JobError) {
-	fmt.Fprintf(s.stderr, "%s\n", azure.Explain(bad))
+// name is how this program calls itself in the records that it opens.
+func name() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "producer"
+	}
+	return "producer@" + host
 }
 
-// put puts the jobs and sums up. again says what is to be known for running the
-// command again after it was interrupted.
-func (s *session) put(ctx context.Context, p *producer.Producer, jobs iter.Seq2[producer.Job, error], again string) error {
+// put puts the jobs and says what became of that. With --wait it waits for those
+// that have been put or were there before.
+func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Producer, jobs source) error {
+	var w *producer.Waiter
+	if s.flags.Wait {
+		w = s.waiter(stores, p)
+	}
 	began := time.Now()
-	sum, err := p.Run(ctx, jobs)
-	fmt.Fprintf(s.stderr, "%d enqueued on %s, %d skipped, %d failed, in %v\n",
-		sum.Enqueued, p.Queue.Name(), sum.Skipped, sum.Failed, time.Since(began).Round(time.Millisecond))
+	s.begin("enqueueing", jobs.total)
+	sum, err := p.Run(ctx, jobs.jobs)
+	s.end()
+	s.sum.Enqueued, s.sum.Skipped, s.sum.Failed, s.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
+	s.note("%s %s, %d skipped, %d failed, in %v", s.counted(sum.Enqueued), p.Queue.Name(), sum.Skipped, sum.Failed,
+		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
 		place = "after " + sum.Last
 	}
 	switch {
 	case errors.Is(err, producer.ErrInterrupted):
-		return fmt.Errorf("interrupted %s; %s", place, again)
+		return fmt.Errorf("interrupted %s; %s", place, jobs.again)
 	case err != nil:
-		return fmt.Errorf("stopped %s: %w; %s", place, err, again)
+		return fmt.Errorf("stopped %s: %w; %s", place, err, jobs.again)
 	case sum.Failed > 0:
-		return fmt.Errorf("%d of %d jobs are not confirmed to be on the queue; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed)
+		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.missed())
 	}
-	return nil
+	if w != nil {
+		err = both(err, s.wait(ctx, w))
+	}
+	return err
+}
+
+// counted says how many jobs are, or would be, on the queue.
+func (s *session) counted(n int) string {
+	if s.flags.DryRun {
+		return fmt.Sprintf("dry run: %d would be enqueued on", n)
+	}
+	return fmt.Sprintf("%d enqueued on", n)
+}
+
+// missed says what it means that a job failed.
+func (s *session) missed() string {
+	if s.flags.DryRun {
+		return "cannot be enqueued"
+	}
+	return "are not confirmed to be on the queue"
 }

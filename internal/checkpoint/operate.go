@@ -16,6 +16,9 @@ var (
 	// ErrClaimedAnew says that a worker claimed the job while it was being
 	// opened: whoever was thought to be dead is not, or has a successor.
 	ErrClaimedAnew = errors.New("the job was claimed meanwhile")
+
+	// ErrUnknownFormat says that a newer version wrote the record, or somebody else.
+	ErrUnknownFormat = errUnreadable
 )
 
 // Open ends the claim on a job that is recorded as running, so that any message
@@ -29,8 +32,8 @@ var (
 // Open returns the record as it was: [Running] means that it was opened now,
 // any other status that nothing was written, because the job is open already or
 // has ended. by goes into the record as its last writer. d needs no message id.
-// The error wraps [ErrNotFound], [ErrOtherWork] or [ErrClaimedAnew] when there
-// is nothing to open. An owner that lives and saves makes Open repeat its write;
+// The error wraps [ErrNotFound], [ErrOtherWork], [ErrUnknownFormat] or
+// [ErrClaimedAnew] when there is nothing to open. An owner that lives and saves makes Open repeat its write;
 // after some seconds of that it gives up. Opening again is harmless.
 func (s *Store) Open(ctx context.Context, d Delivery, by string) (Record, error) {
 	token := uuid.NewString()
@@ -75,7 +78,7 @@ func (s *Store) CanOpen(ctx context.Context, d Delivery) (Record, error) {
 	case ruling == Mismatch:
 		err = fmt.Errorf("%w: its kind is %q", ErrOtherWork, found.Kind)
 	case ruling == Unreadable:
-		err = errUnreadable
+		err = ErrUnknownFormat
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("open record of job %s: %w", d.ID, err)

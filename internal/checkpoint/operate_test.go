@@ -33,8 +33,8 @@ func TestOpen(t *testing.T) {
 		"other kind":                   {Record{Status: Running, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
 		"other payload":                {Record{Status: Running, Kind: kind, PayloadHash: "other"}, false, ErrOtherWork},
 		"done, of other work":          {Record{Status: Done, Kind: "other", PayloadHash: hash}, false, ErrOtherWork},
-		"unknown status":               {Record{Status: "paused", Kind: kind, PayloadHash: hash}, false, errUnreadable},
-		"newer version":                {Record{Status: Running, unknown: map[string]string{"failures": "-1"}}, false, errUnreadable},
+		"unknown status":               {Record{Status: "paused", Kind: kind, PayloadHash: hash}, false, ErrUnknownFormat},
+		"newer version":                {Record{Status: Running, unknown: map[string]string{"failures": "-1"}}, false, ErrUnknownFormat},
 		"running, keys of a newer one": {Record{Status: Running, Kind: kind, PayloadHash: hash, unknown: map[string]string{"priority": "7"}}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/queue"
@@ -30,6 +31,17 @@ func Create(ctx context.Context, queues []*queue.Queue, containers map[string]*c
 		group.Go(func() error { return unlessForbidden(createContainer(ctx, client, name)) })
 	}
 	return group.Wait()
+}
+
+// Reach reports whether there is such a queue, and writes nothing. An identity
+// that may put messages but not look at the queue is no error: it is taken to be
+// there.
+func Reach(ctx context.Context, q *queue.Queue) (exists bool, err error) {
+	_, err = q.Depth(ctx)
+	if queueerror.HasCode(err, queueerror.QueueNotFound) {
+		return false, nil
+	}
+	return true, unlessForbidden(err)
 }
 
 func createContainer(ctx context.Context, client *container.Client, name string) error {

@@ -40,9 +40,9 @@ func DigestID(containerName, blob, etag string) string {
 }
 
 // Digests yields a job of the kind "digest" for each blob of a container whose
-// name starts with prefix (all for ""), in the order of their names. Any error
-// but a [*JobError] ends the sequence.
-func Digests(ctx context.Context, client *container.Client, name, prefix string) iter.Seq2[Job, error] {
+// name starts with prefix (all for ""), in the order of their names, to be
+// started after delay. Any error but a [*JobError] ends the sequence.
+func Digests(ctx context.Context, client *container.Client, name, prefix string, delay time.Duration) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
 		for pager.More() {
@@ -60,7 +60,7 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string)
 				if isDirectory(item) {
 					continue
 				}
-				if !yield(digestJob(name, item)) {
+				if !yield(digestJob(name, item, delay)) {
 					return
 				}
 			}
@@ -85,7 +85,7 @@ func isDirectory(item *container.BlobItem) bool {
 	return p != nil && p.ResourceType != nil && *p.ResourceType == "directory"
 }
 
-func digestJob(name string, item *container.BlobItem) (Job, error) {
+func digestJob(name string, item *container.BlobItem, delay time.Duration) (Job, error) {
 	where := fmt.Sprintf("blob %q", *item.Name)
 	if item.Properties == nil || item.Properties.ETag == nil {
 		return Job{}, &JobError{Where: where, Err: errors.New("the listing has no ETag for it")}
@@ -99,20 +99,23 @@ func digestJob(name string, item *container.BlobItem) (Job, error) {
 		return Job{}, &JobError{Where: where, Err: err}
 	}
 	id := DigestID(name, *item.Name, string(*item.Properties.ETag))
-	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload})
+	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload, Delay: delay})
 }
 
-// KnownDigests returns the ids of all jobs of [Digests] that have a record,
-// whatever their status: who is open or running needs no second message, and who
-// is done, poison or cancelled would not be done by one. It costs one call per
-// 5,000 records of the deployment.
-func KnownDigests(ctx context.Context, records *checkpoint.Store) (map[string]bool, error) {
-	known := map[string]bool{}
+// KnownDigests returns the status of all jobs of [Digests] that have a record:
+// who is open or running needs no second message, and who is done, poison or
+// cancelled would not be done by one. It costs one call per 5,000 records of the
+// deployment. Where there is no container of records, none is known.
+func KnownDigests(ctx context.Context, records *checkpoint.Store) (map[string]checkpoint.Status, error) {
+	known := map[string]checkpoint.Status{}
 	for record, err := range records.List(ctx, digestPrefix) {
+		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+			return known, nil
+		}
 		if err != nil {
 			return nil, err
 		}
-		known[record.ID] = true
+		known[record.ID] = record.Status
 	}
 	return known, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/job"
@@ -40,7 +41,7 @@ func TestDigests(t *testing.T) {
 	for _, name := range []string{"in/b.txt", "in/a&ü.txt", "out/c.txt"} {
 		b.putBlob(t, "data", name, []byte(name), nil)
 	}
-	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/")
+	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", 0)
 	sum, err := b.Run(t.Context(), source)
 	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
 		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
@@ -68,7 +69,7 @@ func TestDigestsOverSeveralPages(t *testing.T) {
 		b.putBlob(t, "data", fmt.Sprintf("b%05d", i), nil, nil)
 	}
 	ids := map[string]bool{}
-	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "") {
+	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "", 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +90,8 @@ func TestDigestsAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Skip = func(id string) bool { return known[id] }
-		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", ""))
+		b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
+		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", "", 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func TestDigestsAgain(t *testing.T) {
 
 func TestDigestsOfNoContainer(t *testing.T) {
 	b := setup(t)
-	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", ""))
+	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", 0))
 	if err == nil || err.Error() != "container gone does not exist" || sum != (Summary{}) {
 		t.Errorf("run = %+v, %v; want that the container does not exist", sum, err)
 	}

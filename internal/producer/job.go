@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -31,8 +32,12 @@ type Spec struct {
 
 // Job is a job that can be put on a queue.
 type Job struct {
-	// Where says where the job comes from, for messages to people: "line 3".
+	// Where says where in the input the job comes from: "line 3". Empty where it
+	// is the only one.
 	Where string
+
+	// OwnID says that the id came with the job; otherwise it was made for it.
+	OwnID bool
 
 	envelope queue.Envelope
 	delay    time.Duration
@@ -41,12 +46,30 @@ type Job struct {
 // ID returns the job's id.
 func (j Job) ID() string { return j.envelope.ID }
 
+// Kind returns the name of the job's handler.
+func (j Job) Kind() string { return j.envelope.Kind }
+
+// Delay returns how long the job is kept from being started.
+func (j Job) Delay() time.Duration { return j.delay }
+
+// Size returns the length of the payload in bytes.
+func (j Job) Size() int64 {
+	data, _ := j.envelope.Payload.Inline()
+	return int64(len(data))
+}
+
+// delivery is what the rules of the job's record need to know of it.
+func (j Job) delivery() checkpoint.Delivery {
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.envelope.Payload.Hash()}
+}
+
 // NewJob checks a job and gives it an id if it has none.
 func NewJob(where string, s Spec) (Job, error) {
 	if err := jobid.ValidateKind(s.Kind); err != nil {
 		return Job{}, err
 	}
-	if s.ID == "" {
+	own := s.ID != ""
+	if !own {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return Job{}, fmt.Errorf("make a job id: %w", err)
@@ -63,23 +86,24 @@ func NewJob(where string, s Spec) (Job, error) {
 		return Job{}, fmt.Errorf("delay %s: it must be between 0 and %s", s.Delay, queue.MaxDelay)
 	}
 	return Job{
-		Where:    where,
+		Where: where, OwnID: own,
 		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline},
 		delay:    s.Delay,
 	}, nil
 }
 
-// size is the length of the payload in bytes.
-func (j Job) size() int64 {
-	data, _ := j.envelope.Payload.Inline()
-	return int64(len(data))
-}
-
 // JobError says which job was not enqueued, and why. Others are not concerned.
 type JobError struct {
-	Where string
-	Err   error
+	// Where is the place of [Job], ID the job's id as far as there is one.
+	Where, ID string
+	Err       error
 }
 
-func (e *JobError) Error() string { return e.Where + ": " + e.Err.Error() }
+func (e *JobError) Error() string {
+	if e.Where == "" {
+		return e.Err.Error()
+	}
+	return e.Where + ": " + e.Err.Error()
+}
+
 func (e *JobError) Unwrap() error { return e.Err }

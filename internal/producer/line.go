@@ -20,11 +20,14 @@ type lineJSON struct {
 	Payload       json.RawMessage `json:"payload"`
 	PayloadBase64 *string         `json:"payload_base64"`
 	Deadline      *string         `json:"deadline"`
+	Delay         *string         `json:"delay"`
 }
 
 // parseSpec reads a line. An unknown field is an error: it is a typing mistake
 // more often than not, and the job would run without what it was meant to say.
-func parseSpec(line []byte) (Spec, error) {
+// delay is that of a line which names none. What could be read comes with the
+// error.
+func parseSpec(line []byte, delay time.Duration) (Spec, error) {
 	var l lineJSON
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -34,22 +37,29 @@ func parseSpec(line []byte) (Spec, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("it has more than one JSON value")
 	}
-	spec := Spec{Kind: l.Kind}
-	if l.Kind == "" {
-		return Spec{}, errors.New("field kind is missing or empty")
-	}
+	spec := Spec{Kind: l.Kind, Delay: delay}
 	if l.ID != nil {
 		if *l.ID == "" {
-			return Spec{}, errors.New("field id is empty; leave it out for a new id")
+			return spec, errors.New("field id is empty; leave it out for a new id")
 		}
 		spec.ID = *l.ID
+	}
+	if l.Kind == "" {
+		return spec, errors.New("field kind is missing or empty")
 	}
 	if l.Deadline != nil {
 		deadline, err := time.Parse(time.RFC3339, *l.Deadline)
 		if err != nil {
-			return Spec{}, fmt.Errorf("field deadline is %.40q; it must be a time such as 2026-01-31T09:30:00Z", *l.Deadline)
+			return spec, fmt.Errorf("field deadline is %.40q; it must be a time such as 2026-01-31T09:30:00Z", *l.Deadline)
 		}
 		spec.Deadline = deadline
+	}
+	if l.Delay != nil {
+		wait, err := time.ParseDuration(*l.Delay)
+		if err != nil {
+			return spec, fmt.Errorf("field delay is %.40q; it must be a time such as 90s or 24h, up to 168h", *l.Delay)
+		}
+		spec.Delay = wait
 	}
 	var err error
 	spec.Payload, err = l.payload()
@@ -85,7 +95,7 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64 and deadline", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline and delay", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

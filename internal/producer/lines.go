@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -24,11 +25,11 @@ var byteOrderMark = []byte("\uFEFF")
 // Lines yields the job of each line of r, which is JSON:
 //
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
-//	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z"}
+//	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required. Empty lines are skipped. A line that is no job yields a
+// Only kind is required; delay is that of the lines that name none. Empty lines are skipped. A line that is no job yields a
 // [*JobError]; an error of r itself ends the sequence.
-func Lines(r io.Reader) iter.Seq2[Job, error] {
+func Lines(r io.Reader, delay time.Duration) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
@@ -50,7 +51,7 @@ func Lines(r io.Reader) iter.Seq2[Job, error] {
 			}
 			var j Job
 			if err == nil {
-				j, err = parseLine(where, line)
+				j, err = parseLine(where, line, delay)
 			}
 			if !yield(j, err) {
 				return
@@ -60,15 +61,15 @@ func Lines(r io.Reader) iter.Seq2[Job, error] {
 }
 
 // parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte) (Job, error) {
-	spec, err := parseSpec(line)
+func parseLine(where string, line []byte, delay time.Duration) (Job, error) {
+	spec, err := parseSpec(line, delay)
 	if err == nil {
 		var j Job
 		if j, err = NewJob(where, spec); err == nil {
 			return j, nil
 		}
 	}
-	return Job{}, &JobError{Where: where, Err: err}
+	return Job{}, &JobError{Where: where, ID: spec.ID, Err: err}
 }
 
 // lineReader reads lines of up to limit bytes into one buffer.

@@ -16,7 +16,7 @@ import (
 
 // collect returns the ids of a source's jobs and its errors, in order.
 func collect(r io.Reader) (got []string) {
-	for j, err := range Lines(r) {
+	for j, err := range Lines(r, 0) {
 		if err != nil {
 			got = append(got, err.Error())
 			continue
@@ -123,7 +123,7 @@ func TestParseSpec(t *testing.T) {
 		`{"kind":"k","payload_base64":""}`:                    {Kind: "k"},
 		`{"kind":"k","deadline":"2026-01-31T10:30:00+01:00"}`: {Kind: "k", Deadline: "2026-01-31T09:30:00Z"},
 	} {
-		s, err := parseSpec([]byte(line))
+		s, err := parseSpec([]byte(line), 0)
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
@@ -151,12 +151,14 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":7}`:                        "field kind is a JSON number; it must be a string",
 		`{"kind":"k","id":7}`:               "field id is a JSON number; it must be a string",
 		`{"kind":"k","id":""}`:              "field id is empty; leave it out for a new id",
-		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64 and deadline`,
+		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline and delay`,
 		`{"kind":"k","deadline":"8h"}`:      `field deadline is "8h"; it must be a time such as 2026-01-31T09:30:00Z`,
+		`{"kind":"k","delay":"soon"}`:       `field delay is "soon"; it must be a time such as 90s or 24h, up to 168h`,
+		`{"kind":"k","delay":90}`:           "field delay is a JSON number; it must be a string",
 		`{"kind":"k","payload_base64":"A"}`: "field payload_base64: illegal base64 data at input byte 0",
 		`{"kind":"k","payload":1,"payload_base64":"AAAA"}`: "both payload and payload_base64 are given",
 	} {
-		if _, err := parseSpec([]byte(line)); err == nil || err.Error() != want {
+		if _, err := parseSpec([]byte(line), 0); err == nil || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", line, err, want)
 		}
 	}
@@ -165,7 +167,7 @@ func TestParseSpecRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	var bad []string
 	failed := func(e *JobError) { bad = append(bad, e.Error()) }
-	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}")), failed)
+	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}"), 0), failed)
 	if checked != 3 || n != 2 || err != nil {
 		t.Errorf("Check = %d, %d, %v; want 3 lines, 2 bad", checked, n, err)
 	}
@@ -177,7 +179,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("bad (-want +got):\n%s", diff)
 	}
 	broken := errors.New("input broken")
-	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}), failed); !errors.Is(err, broken) {
+	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}, 0), failed); !errors.Is(err, broken) {
 		t.Errorf("Check of a broken input = %v, want its error", err)
 	}
 }

@@ -3,12 +3,11 @@ package producer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -31,12 +30,31 @@ type Producer struct {
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int
 
-	// Skip, if set, says which jobs not to put.
-	Skip func(id string) bool
+	// Skip, if set, says which jobs not to put, and the status of their record.
+	Skip func(id string) (found checkpoint.Status, skip bool)
 
-	// Confirmed, if set, is told each id that the service has confirmed. An
-	// error ends the run: nobody would learn of further ids.
-	Confirmed func(id string) error
+	// TakeOver opens the record of a job that is recorded as running before its
+	// message is put, which may then claim the job at once instead of waiting
+	// until the record has not been written for an hour. It is for jobs whose
+	// owner is known to be dead ([checkpoint.Store.Open]). A job whose record is
+	// final is skipped; one whose id stands for other work fails.
+	TakeOver bool
+
+	// Records are needed with TakeOver alone, and so is Name, which goes into
+	// the records that are opened as their last writer.
+	Records *checkpoint.Store
+	Name    string
+
+	// DryRun does everything but write: no message is put, no payload stored,
+	// no record opened. What would be enqueued counts and is told as confirmed.
+	DryRun bool
+
+	// Confirmed, if set, is told each job that the service has confirmed, and
+	// Skipped each that is not put. found is the status of the record that was
+	// there before; empty where there was none or nobody looked. An error ends
+	// the run: nobody would learn of further jobs.
+	Confirmed func(j Job, found checkpoint.Status) error
+	Skipped   func(j Job, found checkpoint.Status) error
 
 	// Failed, if set, is told of each job that was not put.
 	Failed func(*JobError)
@@ -56,11 +74,11 @@ type Summary struct {
 // a refusal that would meet every job. When ctx ends, Run takes no more jobs,
 // waits for those under way, and returns [ErrInterrupted].
 //
-// Confirmed and Failed are called one at a time.
+// Confirmed, Skipped and Failed are called one at a time.
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary, error) {
 	r := &run{
 		Producer: p,
-		slots:    semaphore.NewWeighted(int64(p.parallel())),
+		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
 		room:     semaphore.NewWeighted(maxInFlight),
 	}
 	for j, err := range jobs {
@@ -77,97 +95,10 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary
 	return r.summary, r.stop
 }
 
-func (p *Producer) parallel() int {
-	if p.Parallel <= 0 {
+// parallel returns how many calls to make at once.
+func parallel(n int) int {
+	if n <= 0 {
 		return DefaultParallel
 	}
-	return p.Parallel
-}
-
-// run is the state of one Run.
-type run struct {
-	*Producer
-	slots *semaphore.Weighted // one for each put under way
-	room  *semaphore.Weighted // bytes of payload
-	puts  sync.WaitGroup
-
-	mu      sync.Mutex
-	summary Summary
-	inARow  int   // puts that failed since the last one that did not
-	stop    error // why no more jobs are taken
-}
-
-// enter waits for a free slot. It returns false when the run takes no more jobs.
-func (r *run) enter(ctx context.Context) bool {
-	err := r.slots.Acquire(ctx, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stop == nil && (err != nil || ctx.Err() != nil) {
-		r.stop = ErrInterrupted
-	}
-	return r.stop == nil
-}
-
-// take notes what the source yielded, and reports whether it is to be put.
-func (r *run) take(j Job, err error) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	bad, isJob := errors.AsType[*JobError](err)
-	switch {
-	case isJob:
-		r.summary.Last = bad.Where
-		r.fail(bad)
-		return false
-	case err != nil:
-		r.stop = err
-		return false
-	}
-	r.summary.Last = j.Where
-	if r.Skip != nil && r.Skip(j.ID()) {
-		r.summary.Skipped++
-		return false
-	}
-	return true
-}
-
-// start puts a job when there is room for it in memory. What was taken is put
-// although ctx may end meanwhile; every call has its own time limit.
-func (r *run) start(ctx context.Context, j Job) {
-	ctx = context.WithoutCancel(ctx)
-	_ = r.room.Acquire(ctx, j.size()) // a context without end gives no error
-	r.puts.Go(func() {
-		defer r.slots.Release(1)
-		defer r.room.Release(j.size())
-		r.record(j, r.put(ctx, j))
-	})
-}
-
-// record notes what came of a put.
-func (r *run) record(j Job, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err != nil {
-		r.fail(&JobError{Where: j.Where, Err: err})
-		r.inARow++
-		if r.stop == nil && concernsAll(err, r.inARow, r.parallel()) {
-			r.stop = err
-		}
-		return
-	}
-	r.inARow = 0
-	r.summary.Enqueued++
-	if r.Confirmed == nil {
-		return
-	}
-	if err := r.Confirmed(j.ID()); err != nil && r.stop == nil {
-		r.stop = fmt.Errorf("job %s is enqueued, but its id cannot be told: %w", j.ID(), err)
-	}
-}
-
-// fail counts a job that was not put. The caller holds mu.
-func (r *run) fail(bad *JobError) {
-	r.summary.Failed++
-	if r.Failed != nil {
-		r.Failed(bad)
-	}
+	return n
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -30,7 +31,7 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 		b.server.OnResult(func(storage.Result) { calls.add(-1) })
 		began := time.Now()
 
-		sum, err := b.Run(t.Context(), Lines(numbered(n)))
+		sum, err := b.Run(t.Context(), Lines(numbered(n), 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestRunWithoutTheBlobPutsNoMessage(t *testing.T) {
 func TestRunGoesOnAfterBadLines(t *testing.T) {
 	b := setup(t)
 	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
-	sum, err := b.Run(t.Context(), Lines(in))
+	sum, err := b.Run(t.Context(), Lines(in, 0))
 	if want := (Summary{Enqueued: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -138,13 +139,16 @@ func TestRunGoesOnAfterBadLines(t *testing.T) {
 
 func TestRunSkips(t *testing.T) {
 	b := setup(t)
-	b.Skip = func(id string) bool { return id != "job-2" }
-	sum, err := b.Run(t.Context(), Lines(numbered(3)))
+	b.Skip = func(id string) (checkpoint.Status, bool) { return checkpoint.Open, id != "job-2" }
+	sum, err := b.Run(t.Context(), Lines(numbered(3), 0))
 	if want := (Summary{Enqueued: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
 	if diff := cmp.Diff([]string{"job-2"}, b.confirmed); diff != "" {
 		t.Errorf("confirmed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"job-1 open", "job-3 open"}, b.skipped); diff != "" {
+		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 }
 
@@ -163,14 +167,15 @@ func TestRunTellsOnlyWhatTheServiceConfirmed(t *testing.T) {
 			}
 			return storage.Fault{}
 		})
-		b.Confirmed = func(id string) error {
+		b.Confirmed = func(j Job, _ checkpoint.Status) error {
+			id := j.ID()
 			if _, ok := b.envelopes(t)[id]; !ok {
 				t.Errorf("job %s was confirmed and is not on the queue", id)
 			}
 			b.confirmed = append(b.confirmed, id)
 			return nil
 		}
-		sum, err := b.Run(t.Context(), Lines(numbered(60)))
+		sum, err := b.Run(t.Context(), Lines(numbered(60), 0))
 		if err != nil || sum.Enqueued+sum.Failed != 60 || sum.Enqueued != len(b.confirmed) || sum.Enqueued == 0 {
 			t.Errorf("run = %+v, %v, with %d ids told", sum, err, len(b.confirmed))
 		}
@@ -192,7 +197,7 @@ func TestRunEndsOnWhatConcernsEveryJob(t *testing.T) {
 			b := setup(t)
 			b.Parallel = 4
 			b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &c.refusal} })
-			sum, err := b.Run(t.Context(), Lines(numbered(1000)))
+			sum, err := b.Run(t.Context(), Lines(numbered(1000), 0))
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrInterrupted) {
 				t.Errorf("run = %v, want an end with %s", err, c.want)
 			}
@@ -215,7 +220,7 @@ func TestRunGoesOnAfterABadMoment(t *testing.T) {
 			}
 			return storage.Fault{}
 		})
-		sum, err := b.Run(t.Context(), Lines(numbered(500)))
+		sum, err := b.Run(t.Context(), Lines(numbered(500), 0))
 		if err != nil || sum.Failed != b.Parallel || sum.Enqueued+sum.Failed != 500 {
 			t.Errorf("run = %+v, %v; want the first 16 to fail and then none", sum, err)
 		}
@@ -232,7 +237,7 @@ func TestRunInterrupted(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
-		sum, err := b.Run(ctx, Lines(numbered(1000)))
+		sum, err := b.Run(ctx, Lines(numbered(1000), 0))
 		if !errors.Is(err, ErrInterrupted) {
 			t.Errorf("run = %v, want ErrInterrupted", err)
 		}
@@ -256,7 +261,7 @@ func TestRunInterruptedBeforeItBegan(t *testing.T) {
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sum, err := b.Run(ctx, Lines(numbered(3)))
+	sum, err := b.Run(ctx, Lines(numbered(3), 0))
 	if !errors.Is(err, ErrInterrupted) || sum != (Summary{}) || len(b.server.Counts()) != 0 {
 		t.Errorf("run = %+v, %v after %v; want nothing done", sum, err, b.server.Counts())
 	}
@@ -265,7 +270,7 @@ func TestRunInterruptedBeforeItBegan(t *testing.T) {
 func TestRunWhoseInputEndedIsNotInterrupted(t *testing.T) {
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	b.Confirmed = func(string) error { cancel(); return nil }
+	b.Confirmed = func(Job, checkpoint.Status) error { cancel(); return nil }
 	sum, err := b.Run(ctx, one(t, Spec{Kind: "k"}))
 	if err != nil || sum.Enqueued != 1 {
 		t.Errorf("run = %+v, %v; want it complete", sum, err)
@@ -276,13 +281,13 @@ func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
 	b := setup(t)
 	b.Parallel = 1
 	full := errors.New("disk full")
-	b.Confirmed = func(id string) error {
-		if id == "job-2" {
+	b.Confirmed = func(j Job, _ checkpoint.Status) error {
+		if j.ID() == "job-2" {
 			return full
 		}
 		return nil
 	}
-	sum, err := b.Run(t.Context(), Lines(numbered(100)))
+	sum, err := b.Run(t.Context(), Lines(numbered(100), 0))
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "job job-2 is enqueued") {
 		t.Errorf("run = %v, want that of job-2", err)
 	}
@@ -294,7 +299,7 @@ func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
 func TestRunEndsWithItsInput(t *testing.T) {
 	b := setup(t)
 	broken := errors.New("input broken")
-	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}))
+	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}, 0))
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read line 2") {
 		t.Errorf("run = %v, want the input's error in line 2", err)
 	}

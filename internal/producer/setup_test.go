@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -31,6 +32,7 @@ type bench struct {
 	stores *cli.Stores
 
 	confirmed []string
+	skipped   []string // with the status found
 	failed    []string
 }
 
@@ -58,9 +60,13 @@ func setupBare(t *testing.T) *bench {
 	}
 	b.stores = cli.StoresOf(account, names)
 	b.Producer = &Producer{
-		Queue: b.stores.Queue, Payloads: b.stores.Payloads,
-		Confirmed: func(id string) error { b.confirmed = append(b.confirmed, id); return nil },
-		Failed:    func(bad *JobError) { b.failed = append(b.failed, bad.Error()) },
+		Queue: b.stores.Queue, Payloads: b.stores.Payloads, Records: b.stores.Records, Name: "producer@desk",
+		Confirmed: func(j Job, _ checkpoint.Status) error { b.confirmed = append(b.confirmed, j.ID()); return nil },
+		Skipped: func(j Job, found checkpoint.Status) error {
+			b.skipped = append(b.skipped, j.ID()+" "+string(found))
+			return nil
+		},
+		Failed: func(bad *JobError) { b.failed = append(b.failed, bad.Error()) },
 	}
 	return b
 }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/producer"
+)
+
+// line is one thing that became of a job, as a script reads it.
+type line struct {
+	ID     string `json:"id,omitempty"` // missing where a line of the input has none
+	Status string `json:"status"`
+
+	Where  string            `json:"where,omitempty"`  // in the input
+	Record checkpoint.Status `json:"record,omitempty"` // the status of the record that was there before
+	DryRun bool              `json:"dry_run,omitempty"`
+	Kind   string            `json:"kind,omitempty"`  // of a dry run
+	Bytes  *int64            `json:"bytes,omitempty"` // the payload's, of a dry run
+	Delay  string            `json:"delay,omitempty"`
+
+	Error string `json:"error,omitempty"` // why it failed, is poison or was cancelled
+
+	// Result is a JSON value where the result is one, and otherwise a string.
+	// ResultBase64 comes in its place where the result is not text.
+	Result       json.RawMessage `json:"result,omitempty"`
+	ResultBase64 []byte          `json:"result_base64,omitempty"`
+}
+
+// summary is the last line of a run.
+type summary struct {
+	DryRun   bool     `json:"dry_run,omitempty"`
+	Enqueued int      `json:"enqueued"`
+	Skipped  int      `json:"skipped"`
+	Failed   int      `json:"failed"`
+	Waited   *endings `json:"waited,omitempty"`
+	Last     string   `json:"last,omitempty"` // the place of the last job that was taken
+	Seconds  float64  `json:"seconds"`
+	Error    string   `json:"error,omitempty"` // why the exit code is not 0
+}
+
+// endings counts what became of the jobs that were waited for.
+type endings struct {
+	Done      int `json:"done"`
+	Poison    int `json:"poison"`
+	Cancelled int `json:"cancelled"`
+	Failed    int `json:"failed"`  // nothing can be known about them
+	Pending   int `json:"pending"` // they had not ended when the waiting did
+}
+
+func (n *endings) count(e producer.Ended) {
+	n.Pending--
+	switch {
+	case e.Err != nil:
+		n.Failed++
+	case e.Status == checkpoint.Done:
+		n.Done++
+	case e.Status == checkpoint.Poison:
+		n.Poison++
+	default:
+		n.Cancelled++
+	}
+}
+
+// bad is how many jobs ended without a result.
+func (n *endings) bad() int { return n.Poison + n.Cancelled + n.Failed }
+
+func enqueuedLine(j producer.Job, found checkpoint.Status, dryRun bool) line {
+	l := line{ID: j.ID(), Status: "enqueued", Where: j.Where, Record: found}
+	if j.Delay() > 0 {
+		l.Delay = j.Delay().String()
+	}
+	if dryRun {
+		l.DryRun, l.Kind, l.Bytes = true, j.Kind(), new(j.Size())
+		if !j.OwnID {
+			l.ID = "" // it will be another one
+		}
+	}
+	return l
+}
+
+func endedLine(e producer.Ended) line {
+	l := line{ID: e.ID, Status: string(e.Status)}
+	switch {
+	case e.Err != nil:
+		l.Status, l.Error = "failed", azure.Explain(e.Err)
+	case e.Status != checkpoint.Done:
+		l.Error = reason(e)
+	default:
+		l.Result, l.ResultBase64 = resultJSON(e.Result)
+	}
+	return l
+}
+
+// resultJSON is a result as a JSON value, or as bytes where it is not text.
+func resultJSON(result []byte) (value json.RawMessage, other []byte) {
+	switch {
+	case len(result) == 0:
+		return nil, nil
+	case json.Valid(result):
+		return result, nil
+	case !utf8.Valid(result):
+		return nil, result
+	}
+	text, err := encode(string(result))
+	if err != nil {
+		return nil, result
+	}
+	return json.RawMessage(text), nil
+}
+
+// line prints an object for scripts.
+func (r *report) line(v any) error {
+	text, err := encode(v)
+	if err != nil {
+		return fmt.Errorf("print a line: %w", err)
+	}
+	return r.printOut(text)
+}
+
+// encode returns v as JSON on a line. It leaves <, > and & as they are.
+func encode(v any) (string, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return out.String(), err
+}
+
+// finish prints the summary for scripts, and returns err or what went wrong with
+// that.
+func (r *report) finish(err error) error {
+	if !r.json {
+		return err
+	}
+	r.sum.Seconds = time.Since(r.began).Round(time.Millisecond).Seconds()
+	if err != nil {
+		r.sum.Error = azure.Explain(err)
+	}
+	if lineErr := r.line(map[string]*summary{"summary": &r.sum}); err == nil {
+		return lineErr
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/producer"
+)
+
+// report says what becomes of the jobs. With JSON, each thing that becomes of a
+// job is a line on standard output, and the summary is the last one. Without, ids
+// and results go there, and all that is for people to standard error.
+type report struct {
+	*screen
+	json, quiet, dryRun bool
+
+	// leftAlone makes each job known that is not put for what its record says.
+	leftAlone bool
+
+	began time.Time
+	sum   summary
+}
+
+// newReport reports on a run with those flags.
+func newReport(f *flags, s *screen) *report {
+	return &report{
+		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, leftAlone: f.TakeOver,
+		began: time.Now(), sum: summary{DryRun: f.DryRun},
+	}
+}
+
+// note says something that is good to know.
+func (r *report) note(format string, args ...any) {
+	if !r.quiet {
+		r.printErr(fmt.Sprintf(format+"\n", args...))
+	}
+}
+
+// enqueued says that a job is on the queue, or with a dry run would be.
+func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
+	r.step()
+	switch {
+	case r.json:
+		return r.line(enqueuedLine(j, found, r.dryRun))
+	case r.dryRun:
+		return r.printOut(plan(j, found))
+	}
+	if found == checkpoint.Running {
+		r.note("job %s was running; the next worker may start it now", j.ID())
+	}
+	return r.printOut(j.ID() + "\n")
+}
+
+// plan describes what would be enqueued, in columns.
+func plan(j producer.Job, found checkpoint.Status) string {
+	id := "(a new id)"
+	if j.OwnID {
+		id = j.ID()
+	}
+	text := fmt.Sprintf("%s\t%s\t%d bytes", id, j.Kind(), j.Size())
+	if j.Delay() > 0 {
+		text += fmt.Sprintf("\tin %s", j.Delay())
+	}
+	if found == checkpoint.Running {
+		text += "\ttaken over"
+	}
+	return text + "\n"
+}
+
+// skipped says that a job was not put for what its record says.
+func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
+	r.step()
+	if r.json {
+		return r.line(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
+	}
+	if r.leftAlone {
+		r.note("job %s is %s; it is left alone", j.ID(), found)
+	}
+	return nil
+}
+
+// failed says why a job was not enqueued.
+func (r *report) failed(bad *producer.JobError) {
+	r.step()
+	if r.json {
+		// Where this line cannot be written, the next one of a job ends the run.
+		_ = r.line(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
+		return
+	}
+	r.printErr(azure.Explain(bad) + "\n")
+}
+
+// ended says what became of a job that was waited for.
+func (r *report) ended(e producer.Ended) error {
+	r.step()
+	r.sum.Waited.count(e)
+	switch {
+	case r.json:
+		return r.line(endedLine(e))
+	case e.Err != nil:
+		r.printErr(fmt.Sprintf("job %s: %s\n", e.ID, azure.Explain(e.Err)))
+	case e.Status != checkpoint.Done:
+		r.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, reason(e)))
+	default:
+		return r.printOut(fmt.Sprintf("%s\t%s\n", e.ID, bytes.TrimSuffix(e.Result, []byte("\n"))))
+	}
+	return nil
+}
+
+// reason is never empty.
+func reason(e producer.Ended) string {
+	if e.Reason == "" {
+		return "no reason given"
+	}
+	return e.Reason
+}

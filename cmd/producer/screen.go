@@ -1,0 +1,150 @@
+package main
+
+import (
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+)
+
+// A bar appears when its work takes longer than barAfter, and is drawn anew
+// every barEvery.
+const (
+	barAfter = 500 * time.Millisecond
+	barEvery = 100 * time.Millisecond
+)
+
+// screen is where the program writes: what scripts read on out, words for people
+// on err. Below those words it shows a progress bar, if err is a terminal and
+// bars are wanted. Where out is the same terminal, its lines go above the bar.
+type screen struct {
+	out, err io.Writer
+	bars     bool // bars are wanted and possible
+	shared   bool // out is a terminal too
+
+	mu    sync.Mutex // guards all writing, and what follows
+	bar   *progressbar.ProgressBar
+	drawn bool
+	count int64 // steps since begin
+	total int64 // -1 where nobody knows
+
+	ticks sync.WaitGroup
+	stop  chan struct{}
+}
+
+func newScreen(out, err io.Writer, bars bool) *screen {
+	return &screen{out: out, err: err, bars: bars && canDraw(err), shared: isTerminal(out)}
+}
+
+// canDraw reports whether a bar can be drawn on w.
+func canDraw(w io.Writer) bool {
+	kind := os.Getenv("TERM")
+	return kind != "" && kind != "dumb" && isTerminal(w)
+}
+
+// isTerminal reports whether stream is a terminal, as far as a character device
+// that is not the null device is one.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// printOut writes a text for scripts.
+func (s *screen) printOut(text string) error { return s.print(s.out, text, s.shared) }
+
+// printErr writes a text for people. An error there has nobody left to be told.
+func (s *screen) printErr(text string) { _ = s.print(s.err, text, true) }
+
+func (s *screen) print(w io.Writer, text string, above bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	above = above && s.drawn
+	if above {
+		_ = s.bar.Clear()
+	}
+	_, err := io.WriteString(w, text)
+	if above {
+		_ = s.bar.RenderBlank()
+	}
+	return err
+}
+
+// begin starts a bar for work of that many steps, -1 where nobody knows. The
+// caller ends it before it begins another.
+func (s *screen) begin(what string, total int64) {
+	if !s.bars || total == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count, s.total, s.drawn = 0, total, false
+	s.bar = progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(s.err), progressbar.OptionSetDescription(what),
+		progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // it draws when it is told to, and has no goroutine
+		progressbar.OptionSpinnerType(14), progressbar.OptionSetWidth(24),
+		progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(total > 0),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true),
+	)
+	s.bar.StartWithoutRender()
+	s.stop = make(chan struct{})
+	s.ticks.Go(func() { s.draw(s.stop) })
+}
+
+// step counts a step of the work.
+func (s *screen) step() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+}
+
+// end removes the bar.
+func (s *screen) end() {
+	if s.stop == nil {
+		return
+	}
+	close(s.stop)
+	s.ticks.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drawn {
+		_ = s.bar.Clear()
+	}
+	s.bar, s.drawn, s.stop = nil, false, nil
+}
+
+// draw draws the bar again and again until stop is closed.
+func (s *screen) draw(stop <-chan struct{}) {
+	next := time.NewTimer(barAfter)
+	defer next.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-next.C:
+		}
+		next.Reset(barEvery)
+		s.tick()
+	}
+}
+
+func (s *screen) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := s.count
+	if s.total > 0 {
+		count = min(count, s.total)
+	}
+	_ = s.bar.Set64(count)
+	s.drawn = true
+}

@@ -1,0 +1,110 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// slowly makes a put take 100 ms, and loses the reply to some of the first,
+// which the SDK then repeats.
+func (b *bench) slowly() {
+	began := time.Now()
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation != storage.OpPutMessage {
+			return storage.Fault{}
+		}
+		lost := c.N%7 == 0 && time.Since(began) < 500*time.Millisecond
+		return storage.Fault{Before: 50 * time.Millisecond, After: 50 * time.Millisecond, DropReply: lost}
+	})
+}
+
+// once demands that n jobs were committed, each one time.
+func once(t *testing.T, committed []string, n int) {
+	t.Helper()
+	times := map[string]int{}
+	for _, id := range committed {
+		times[id]++
+		if times[id] == 2 {
+			t.Errorf("job %s was committed twice", id)
+		}
+	}
+	if len(times) != n {
+		t.Errorf("%d jobs were committed, want %d", len(times), n)
+	}
+}
+
+// TestStoppedAndRunAgain stops a producer half-way through lines with ids of
+// their own, lets workers begin, and runs it again from the start: no job is
+// missing and none is done twice.
+func TestStoppedAndRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		b := setup(t)
+		b.slowly()
+		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
+		defer cancel()
+		first, err := b.Run(ctx, Lines(numbered(n), 0))
+		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
+			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
+		}
+		committed := b.deliver(t, 50)
+		again, err := b.Run(t.Context(), Lines(numbered(n), 0))
+		if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); again != want || err != nil {
+			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
+		}
+		if len(b.envelopes(t)) < n-50 {
+			t.Errorf("%d jobs on the queue, want the %d that are not done", len(b.envelopes(t)), n-50)
+		}
+		once(t, append(committed, b.deliver(t, 3*n)...), n)
+	})
+}
+
+// TestDigestsStoppedAndRunAgain is the same for a container's blobs, whose ids
+// follow from them: what has a record is not even put again.
+func TestDigestsStoppedAndRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		b := setup(t)
+		for i := range n {
+			b.putBlob(t, "data", fmt.Sprintf("b%03d", i), []byte{byte(i)}, nil)
+		}
+		b.slowly()
+		all := func(ctx context.Context) (Summary, error) {
+			known, err := KnownDigests(ctx, b.stores.Records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
+			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", 0))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
+		defer cancel()
+		first, err := all(ctx)
+		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
+			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
+		}
+		committed := b.deliver(t, 50)
+		again, err := all(t.Context())
+		want := Summary{Enqueued: n - len(committed), Skipped: len(committed), Last: `blob "b399"`}
+		if again != want || err != nil {
+			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
+		}
+		committed = append(committed, b.deliver(t, 3*n)...)
+		once(t, committed, n)
+		for _, id := range committed {
+			if r, err := b.stores.Records.Read(t.Context(), id); err != nil || r.Status != checkpoint.Done {
+				t.Errorf("job %s is %s, %v; want it done", id, r.Status, err)
+			}
+		}
+		if third, err := all(t.Context()); err != nil || third.Enqueued != 0 || third.Skipped != n {
+			t.Errorf("third run = %+v, %v; want all skipped", third, err)
+		}
+	})
+}
