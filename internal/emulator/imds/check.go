@@ -11,7 +11,7 @@ import (
 // a request without Metadata: true, or one that a proxy forwarded.
 func (c call) checkOrigin() *reply {
 	switch {
-	case !strings.EqualFold(c.header.Get("Metadata"), "true"):
+	case !c.hasMetadataHeader():
 		return refuse(http.StatusBadRequest, "the header Metadata: true is missing")
 	case len(c.header.Values("X-Forwarded-For")) > 0:
 		return refuse(http.StatusBadRequest, "X-Forwarded-For is not allowed: do not use a proxy")
@@ -23,6 +23,8 @@ func (c call) checkOrigin() *reply {
 	}
 	return nil
 }
+
+func (c call) hasMetadataHeader() bool { return strings.EqualFold(c.header.Get("Metadata"), "true") }
 
 // checkVersion wants one of the supported api-versions. A missing or malformed
 // one is a bad request whose answer lists the newest; one that merely is not
@@ -60,7 +62,7 @@ func (c call) versions() reply {
 
 // allVersions returns those of all endpoints, oldest first, each once.
 func allVersions() []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(eventsVersions, instanceVersions))))
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(eventsVersions, instanceVersions, tokenVersions))))
 }
 
 // newest returns the last n of versions, newest first.

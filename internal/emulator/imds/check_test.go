@@ -89,8 +89,8 @@ func TestVersionsAreListedOldestFirst(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.body), &body); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(body.APIVersions); n != len(eventsVersions)+len(instanceVersions) {
-		t.Errorf("%d versions are listed, want those of events and of instance", n)
+	if n := len(body.APIVersions); n != len(eventsVersions)+len(instanceVersions)+len(tokenVersions) {
+		t.Errorf("%d versions are listed, want those of events, of instance and of tokens", n)
 	}
 	if first, last := body.APIVersions[0], body.APIVersions[len(body.APIVersions)-1]; first != "2017-08-01" || last != "2025-04-07" {
 		t.Errorf("versions run from %s to %s, want from 2017-08-01 to 2025-04-07", first, last)

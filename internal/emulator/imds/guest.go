@@ -10,31 +10,35 @@ import (
 // VM's requests.
 type Guest struct {
 	server *Server
+	secret string // of IDENTITY_HEADER
 
 	// The rest is guarded by server.mu.
 	name     string
 	vm       VM
 	group    *group // nil until the VM was added
 	present  bool
-	requests int
-	refused  int
-	busiest  int
+	metadata traffic // everything but tokens
+	tokens   traffic
 	recent   []Request
-	arrived  window // every request
-	accepted window // those within the limit
 	served   map[string]time.Time
 }
 
 // Stats counts the requests of one VM.
 type Stats struct {
 	// Requests is how many arrived, and Throttled how many of them got 429.
+	// Requests for tokens, which have limits of their own, are not among them.
 	Requests  int
 	Throttled int
 
 	// BusiestSecond is the most requests that arrived in any one second.
 	BusiestSecond int
 
-	// Recent holds the latest requests, up to 1,024, oldest first.
+	// TokenRequests is how many requests for tokens arrived, and
+	// TokensThrottled how many of them got 429.
+	TokenRequests   int
+	TokensThrottled int
+
+	// Recent holds the latest requests of all kinds, up to 1,024, oldest first.
 	Recent []Request
 }
 
@@ -45,12 +49,13 @@ const maxRecent = 1024
 type Request struct {
 	VM     string
 	Method string
-	Path   string // from /metadata on
+	Path   string // from /metadata on, or /msi/token
 
 	// Version is the api-version asked for, empty if there was none.
 	Version string
 
-	// N counts the VM's requests from 1, At is when this one arrived.
+	// N counts the VM's requests from 1, those for tokens apart. At is when
+	// this one arrived.
 	N  int
 	At time.Time
 }
@@ -71,10 +76,12 @@ func (g *Guest) Stats() Stats {
 	g.server.mu.Lock()
 	defer g.server.mu.Unlock()
 	return Stats{
-		Requests:      g.requests,
-		Throttled:     g.refused,
-		BusiestSecond: g.busiest,
-		Recent:        slices.Clone(g.recent),
+		Requests:        g.metadata.requests,
+		Throttled:       g.metadata.refused,
+		BusiestSecond:   g.metadata.busiest,
+		TokenRequests:   g.tokens.requests,
+		TokensThrottled: g.tokens.refused,
+		Recent:          slices.Clone(g.recent),
 	}
 }
 
@@ -87,23 +94,40 @@ func (g *Guest) FirstServed(eventID string) (time.Time, bool) {
 	return at, ok
 }
 
-// arrive counts a request and reports whether the limit allows it.
-func (g *Guest) arrive(r Request, limit int) (Request, bool) {
-	g.requests++
-	r.VM, r.N = g.name, g.requests
-	g.busiest = max(g.busiest, g.arrived.count(r.At)+1)
-	g.arrived.add(r.At)
+// arrive counts a request and reports whether the limits allow it. One that
+// they do must leave.
+func (g *Guest) arrive(r Request) (Request, bool) {
+	o := g.server.options
+	t := g.traffic(r.Path)
+	var allowed bool
+	switch r.Path {
+	case tokenPath:
+		allowed = t.arrive(r.At, o.TokensPerSecond, o.TokensAtOnce)
+	case appServicePath:
+		allowed = t.arrive(r.At, 0, 0) // not the metadata service's
+	default:
+		allowed = t.arrive(r.At, o.RequestsPerSecond, 0)
+	}
+	r.VM, r.N = g.name, t.requests
 	if len(g.recent) == maxRecent {
 		g.recent = slices.Delete(g.recent, 0, 1)
 	}
 	g.recent = append(g.recent, r)
+	return r, allowed
+}
 
-	if limit > 0 && g.accepted.count(r.At) >= limit {
-		g.refused++
-		return r, false
+// leave ends a request that was allowed.
+func (g *Guest) leave(r Request) {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	g.traffic(r.Path).open--
+}
+
+func (g *Guest) traffic(path string) *traffic {
+	if path == tokenPath || path == appServicePath {
+		return &g.tokens
 	}
-	g.accepted.add(r.At)
-	return r, true
+	return &g.metadata
 }
 
 // noteServed remembers the first delivery of each event.
@@ -114,13 +138,3 @@ func (g *Guest) noteServed(ids []string, at time.Time) {
 		}
 	}
 }
-
-// window counts what happened within the last second.
-type window struct{ times []time.Time }
-
-func (w *window) count(now time.Time) int {
-	w.times = slices.DeleteFunc(w.times, func(t time.Time) bool { return now.Sub(t) >= time.Second })
-	return len(w.times)
-}
-
-func (w *window) add(now time.Time) { w.times = append(w.times, now) }

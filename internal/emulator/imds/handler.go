@@ -50,6 +50,7 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 		refusal.write(w, c.At)
 		return
 	}
+	defer g.leave(c.Request)
 	fault.strike(ctx)
 	answer := fault.distort(func() reply { return g.answer(ctx, c) })
 	made := time.Now()
@@ -65,13 +66,16 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 // otherwise asks what is to go wrong.
 func (g *Guest) admit(c *call) (refusal *reply, fault Fault) {
 	g.server.mu.Lock()
-	request, allowed := g.arrive(c.Request, g.server.options.RequestsPerSecond)
+	request, allowed := g.arrive(c.Request)
 	present, onRequest := g.present, g.server.onRequest
 	g.server.mu.Unlock()
 
 	c.Request = request
 	switch {
 	case !present:
+		if allowed {
+			g.leave(request)
+		}
 		return refuse(http.StatusNotFound, "the emulator has no VM of this name"), Fault{}
 	case !allowed:
 		return refuse(http.StatusTooManyRequests, "too many requests of this VM"), Fault{}
@@ -83,10 +87,17 @@ func (g *Guest) admit(c *call) (refusal *reply, fault Fault) {
 
 // answer is what the service says when nothing goes wrong on the way.
 func (g *Guest) answer(ctx context.Context, c call) reply {
+	root, below := c.route()
+	switch root { // these two have errors of their own form
+	case tokenPath:
+		return g.token(c)
+	case appServicePath:
+		return g.appServiceToken(c)
+	}
 	if bad := c.checkOrigin(); bad != nil {
 		return *bad
 	}
-	switch root, below := c.route(); root {
+	switch root {
 	case "/metadata/versions":
 		return c.versions()
 	case "/metadata/scheduledevents":

@@ -76,5 +76,7 @@ func (d documentJSON) statuses() map[string]string {
 	return statuses
 }
 
-// unlimited returns a server whose rate limit does not get in the way.
-func unlimited() *Server { return New(Options{RequestsPerSecond: -1}) }
+// unlimited returns a server whose rate limits do not get in the way.
+func unlimited() *Server {
+	return New(Options{RequestsPerSecond: -1, TokensPerSecond: -1, TokensAtOnce: -1})
+}

@@ -7,10 +7,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
-// Options are the limits of an emulated service. The zero value has those of
-// the real one, but for the delay of the first call.
+// Options are the limits of an emulated service, and who signs its tokens. The
+// zero value has the limits of the real one, but for the delay of the first
+// call.
 type Options struct {
 	// RequestsPerSecond is how many requests a VM may send in any one second
 	// before it gets 429. Default: 5. Negative: no limit.
@@ -25,6 +30,19 @@ type Options struct {
 	// adds rebalance recommendations. Default: it is not found, as where the
 	// preview has not arrived.
 	PreviewEvents bool
+
+	// TokensPerSecond and TokensAtOnce are how many requests for tokens a VM
+	// may send in any one second, and have open at once, before it gets 429.
+	// Defaults: 20 and 5. Negative: no limit.
+	TokensPerSecond, TokensAtOnce int
+
+	// Tokens signs the tokens of the VMs' identities; storage that is to
+	// accept them is given the same one. Default: one of its own, whose tokens
+	// nobody accepts.
+	Tokens *token.Issuer
+
+	// TokenLife is how long a token is good. Default: 24 hours.
+	TokenLife time.Duration
 }
 
 // Server is an emulated metadata service. Its methods may be called at any
@@ -57,6 +75,12 @@ type listed struct {
 // New returns a server without VMs.
 func New(options Options) *Server {
 	options.RequestsPerSecond = cmp.Or(options.RequestsPerSecond, 5)
+	options.TokensPerSecond = cmp.Or(options.TokensPerSecond, 20)
+	options.TokensAtOnce = cmp.Or(options.TokensAtOnce, 5)
+	options.TokenLife = cmp.Or(options.TokenLife, 24*time.Hour)
+	if options.Tokens == nil {
+		options.Tokens = token.NewIssuer()
+	}
 	return &Server{
 		options: options,
 		guests:  map[string]*Guest{},
@@ -116,7 +140,7 @@ func (s *Server) OnRequest(f func(Request) Fault) {
 func (s *Server) guest(name string) *Guest {
 	g := s.guests[key(name)]
 	if g == nil {
-		g = &Guest{server: s, name: name, served: map[string]time.Time{}}
+		g = &Guest{server: s, name: name, secret: uuid.NewString(), served: map[string]time.Time{}}
 		s.guests[key(name)] = g
 	}
 	return g

@@ -49,6 +49,10 @@ type VM struct {
 
 	// UserData is base64 text.
 	UserData string
+
+	// Identities are the managed identities that the VM can get tokens of.
+	// Default: none.
+	Identities []Identity
 }
 
 func (vm VM) withDefaults() VM {
@@ -61,6 +65,11 @@ func (vm VM) withDefaults() VM {
 	vm.Size = cmp.Or(vm.Size, "Standard_D2as_v5")
 	vm.ResourceGroup = cmp.Or(vm.ResourceGroup, "rg")
 	vm.Subscription = cmp.Or(vm.Subscription, uuid.Nil.String())
+	identities := make([]Identity, len(vm.Identities))
+	for i, identity := range vm.Identities {
+		identities[i] = identity.withDefaults()
+	}
+	vm.Identities = identities
 	return vm
 }
 
