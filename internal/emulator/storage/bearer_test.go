@@ -132,6 +132,23 @@ func TestBearerTokens(t *testing.T) {
 	}
 }
 
+// A client of a proxy writes the scheme itself, which is no TLS.
+func TestSchemeInTheRequestLineIsNotTLS(t *testing.T) {
+	issuer := token.NewIssuer()
+	a := setup(t, Options{Tokens: issuer})
+	access, err := (&credential{issuer: issuer, life: time.Hour}).GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource}})
+	if err != nil {
+		t.Fatalf("GetToken: %v", err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1"+blobPath, http.NoBody)
+	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
+	r.TLS = nil
+	r.Header.Set(headerVersion, latestVersion)
+	r.Header.Set("Authorization", "Bearer "+access.Token)
+	res, _ := send(a.Blob(), r)
+	wantReply(t, "GET", res, 403, "AuthenticationFailed")
+}
+
 func TestSDKWorksWithTokens(t *testing.T) {
 	issuer := token.NewIssuer()
 	s := New(Options{Tokens: issuer})

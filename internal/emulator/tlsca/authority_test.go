@@ -87,6 +87,9 @@ func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
 // Whoever trusts the file must not have to trust it for the rest of the world.
 func TestAuthorityCannotSpeakForOtherMachines(t *testing.T) {
 	a := newAuthority(t)
+	if !a.certificate.PermittedDNSDomainsCritical {
+		t.Errorf("the name constraints are not critical, want clients that do not know them to refuse")
+	}
 	key, ok := serverConfig(t, a).Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
 		t.Fatalf("the server's key is no ECDSA key")
