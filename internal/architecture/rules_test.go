@@ -96,6 +96,16 @@ var importRules = []importRule{
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
+	{
+		name:    "producer imports only what it puts",
+		in:      []string{"./internal/producer/..."},
+		forbids: []string{"./..."},
+		allows: []string{
+			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers",
+			"./internal/jobid", "./internal/queue",
+		},
+		reason: "it is handed its clients, and knows no engine and no emulator",
+	},
 
 	// What only the outermost layer may touch.
 	{
