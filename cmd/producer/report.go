@@ -60,7 +60,7 @@ func plan(j producer.Job, found checkpoint.Status) string {
 	if j.OwnID {
 		id = j.ID()
 	}
-	text := fmt.Sprintf("%s\t%s\t%d bytes", id, j.Kind(), j.Size())
+	text := fmt.Sprintf("%s\t%s\t%d B", id, j.Kind(), j.Size())
 	if j.Delay() > 0 {
 		text += fmt.Sprintf("\tin %s", j.Delay())
 	}

@@ -74,9 +74,13 @@ func (s *session) reach(ctx context.Context, stores *cli.Stores) error {
 
 // producer returns a producer that reports.
 func (s *session) producer(stores *cli.Stores) *producer.Producer {
+	parallel := s.flags.Parallel
+	if s.flags.DryRun && !s.flags.TakeOver {
+		parallel = 1 // there is nothing to wait for, and the jobs keep their order
+	}
 	return &producer.Producer{
 		Queue: stores.Queue, Payloads: stores.Payloads, Records: stores.Records,
-		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
+		Parallel: parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
 		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed,
 	}
 }

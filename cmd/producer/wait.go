@@ -45,12 +45,12 @@ func (s *session) wait(ctx context.Context, w *producer.Waiter) error {
 	n := s.sum.Waited
 	s.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
-	goOn := fmt.Sprintf("%d of %d jobs have not ended; they go on", n.Pending, all)
+	goOn := fmt.Sprintf("the jobs go on; not ended: %d of %d", n.Pending, all)
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return fmt.Errorf("interrupted: %s", goOn)
+		return fmt.Errorf("interrupted; %s", goOn)
 	case errors.Is(err, errWaitTimeout):
-		return fmt.Errorf("waited for %s: %s", s.flags.WaitTimeout, goOn)
+		return fmt.Errorf("waited for %s; %s", s.flags.WaitTimeout, goOn)
 	case err != nil:
 		return fmt.Errorf("stopped waiting: %w; %s", err, goOn)
 	case n.bad() > 0:

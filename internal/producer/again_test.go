@@ -45,7 +45,7 @@ func once(t *testing.T, committed []string, n int) {
 // missing and none is done twice.
 func TestStoppedAndRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 400
+		const n = 300
 		b := setup(t)
 		b.slowly()
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
@@ -70,7 +70,7 @@ func TestStoppedAndRunAgain(t *testing.T) {
 // follow from them: what has a record is not even put again.
 func TestDigestsStoppedAndRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = 400
+		const n = 300
 		b := setup(t)
 		for i := range n {
 			b.putBlob(t, "data", fmt.Sprintf("b%03d", i), []byte{byte(i)}, nil)
@@ -92,7 +92,7 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 		}
 		committed := b.deliver(t, 50)
 		again, err := all(t.Context())
-		want := Summary{Enqueued: n - len(committed), Skipped: len(committed), Last: `blob "b399"`}
+		want := Summary{Enqueued: n - len(committed), Skipped: len(committed), Last: `blob "b299"`}
 		if again != want || err != nil {
 			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
 		}

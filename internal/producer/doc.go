@@ -11,6 +11,10 @@
 // finishes what it has begun, so that everything up to one place in the input is
 // dealt with and nothing after it.
 //
+// [Producer.TakeOver] is for jobs whose worker is known to be dead, and
+// [Producer.DryRun] for finding out what would be put. A [Waiter] waits for jobs
+// to end by looking at their records, seldom enough that it costs next to nothing.
+//
 // A job's id is its idempotency key: the same work put twice under one id is
 // done once. So running again is safe wherever the ids are the input's own, or
 // follow from it as [DigestID] does.

@@ -111,8 +111,10 @@ func (r *cutReader) Read(p []byte) (int, error) {
 }
 
 func TestParseSpec(t *testing.T) {
+	const general = time.Minute // the delay of lines that name none
 	type fields struct {
 		ID, Kind, Payload, Deadline string
+		Delay                       time.Duration
 	}
 	for line, want := range map[string]fields{
 		`{"kind":"k"}`: {Kind: "k"},
@@ -122,14 +124,16 @@ func TestParseSpec(t *testing.T) {
 		`{"kind":"k","payload_base64":"AP8="}`:                {Kind: "k", Payload: "\x00\xff"},
 		`{"kind":"k","payload_base64":""}`:                    {Kind: "k"},
 		`{"kind":"k","deadline":"2026-01-31T10:30:00+01:00"}`: {Kind: "k", Deadline: "2026-01-31T09:30:00Z"},
+		`{"kind":"k","delay":"36h"}`:                          {Kind: "k", Delay: 36*time.Hour - general},
+		`{"kind":"k","delay":"0s"}`:                           {Kind: "k", Delay: -general},
 	} {
-		s, err := parseSpec([]byte(line), 0)
+		s, err := parseSpec([]byte(line), general)
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
 		data, _ := s.Payload.Inline()
-		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data)}
+		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general}
 		if !s.Deadline.IsZero() {
 			got.Deadline = s.Deadline.UTC().Format(time.RFC3339)
 		}

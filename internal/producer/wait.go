@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,24 +11,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
-
-// Ended is what became of a job.
-type Ended struct {
-	ID string
-
-	// Status is final.
-	Status checkpoint.Status
-
-	// Result is that of a job which is done.
-	Result []byte
-
-	// Reason says why a job is poison or was cancelled.
-	Reason string
-
-	// Err, if set, says why nothing can be known about the job: its id was used
-	// for other work, or its record cannot be read. It has no status then.
-	Err error
-}
 
 // Waiter waits for jobs to end. It holds the id, kind and hash of each in
 // memory, and no more than Parallel results at once.
@@ -48,9 +29,6 @@ type Waiter struct {
 	pending map[string]checkpoint.Delivery
 	listed  int // records in the last listing
 }
-
-// errTelling marks an error of Ended.
-var errTelling = errors.New("what became of a job cannot be told")
 
 // Add makes the waiter wait for a job.
 func (w *Waiter) Add(j Job) {
@@ -160,39 +138,4 @@ func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {
 	defer w.mu.Unlock()
 	d, ok := w.pending[id]
 	return d, ok
-}
-
-// judge tells what became of a job if its record says so.
-func (w *Waiter) judge(ctx context.Context, r checkpoint.Record) (err error) {
-	d, ok := w.waitsFor(r.ID)
-	if !ok {
-		return nil
-	}
-	ended := Ended{ID: r.ID}
-	switch checkpoint.OnDelivery(&r, d, r.ReadAt) {
-	case checkpoint.Finish:
-		ended.Status, ended.Reason = r.Status, r.Reason
-	case checkpoint.Mismatch:
-		ended.Err = fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", checkpoint.ErrOtherWork, r.Kind, r.Status)
-	case checkpoint.Unreadable:
-		ended.Err = checkpoint.ErrUnknownFormat
-	default:
-		return nil
-	}
-	if ended.Status == checkpoint.Done {
-		if ended.Result, err = w.Records.ResultOf(ctx, r); err != nil {
-			return err
-		}
-	}
-	return w.tell(ended)
-}
-
-func (w *Waiter) tell(ended Ended) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.pending, ended.ID)
-	if err := w.Ended(ended); err != nil {
-		return fmt.Errorf("%w: job %s: %w", errTelling, ended.ID, err)
-	}
-	return nil
 }

@@ -129,7 +129,7 @@ func TestWaitIsCheap(t *testing.T) {
 		{1, 125, 0},
 		{readAtMost, 125 * readAtMost, 0},
 		{readAtMost + 1, 2 * readAtMost, 125},
-		{500, 2 * readAtMost, 125},
+		{200, 2 * readAtMost, 125},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := setup(t)
