@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -202,9 +203,20 @@ func (l *link) Do(r *http.Request) (*http.Response, error) {
 	})
 }
 
+// metadataHeader returns a metadata value that a request carries. The SDK sets
+// its name in lower case, where Header.Get does not look.
+func metadataHeader(r *http.Request, key string) string {
+	for name, values := range r.Header {
+		if strings.EqualFold(name, "x-ms-meta-"+key) && len(values) > 0 {
+			return values[0]
+		}
+	}
+	return ""
+}
+
 // note remembers which call used a write number.
 func (l *link) note(r *http.Request) {
-	token, number := r.Header.Get("x-ms-meta-token"), r.Header.Get("x-ms-meta-write")
+	token, number := metadataHeader(r, "token"), metadataHeader(r, "write")
 	if token == "" || number == "" {
 		return
 	}

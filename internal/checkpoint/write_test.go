@@ -280,3 +280,13 @@ func ownersWrites() map[string]func(context.Context, *Claim) error {
 		"Poison":  func(ctx context.Context, c *Claim) error { return c.Poison(ctx, s, "stale") },
 	}
 }
+
+// The check that no write number is used for two calls sees the writes at all.
+func TestWriteNumbersAreSeen(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.claimed(t)
+		if len(b.link.writes) == 0 {
+			t.Error("a save was sent, and the link noted no write number")
+		}
+	})
+}
