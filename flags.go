@@ -21,6 +21,8 @@ type flags struct {
 	CheckpointInterval time.Duration    `help:"Time between two saves of a job's changed state." default:"5s" group:"Jobs"`
 	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
 	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction" placeholder:"URL"`
+	EventsAPIVersion   string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction" placeholder:"VERSION"`
+	Acknowledge        string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; never. With several workers on one VM give never." enum:"self,never" default:"self" group:"Eviction"`
 	Instance           string           `help:"Tells several workers on one VM apart." default:"0" group:"Eviction"`
 	Version            kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }

@@ -107,7 +107,7 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (*worker.Worker, error
 func (f *flags) config() (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
-		Instance: f.Instance, Program: Version, BootID: bootID(),
+		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	c.Policy = f.policy()
 	host, err := os.Hostname()
@@ -115,10 +115,13 @@ func (f *flags) config() (worker.Config, error) {
 		host = "unknown-host"
 	}
 	c.Host = host
+	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
+		return c, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}
+	}
 	if f.MetadataEndpoint == "none" {
 		return c, nil
 	}
-	c.Metadata, err = preempt.NewClient(f.MetadataEndpoint)
+	c.Metadata, err = preempt.NewClient(f.MetadataEndpoint, preempt.WithEventsVersion(f.EventsAPIVersion))
 	if err != nil {
 		return c, &cli.ConfigError{Err: fmt.Errorf("--metadata-endpoint: %w (none runs without eviction notices)", err)}
 	}

@@ -136,6 +136,6 @@ func typeName(e Event) string { return cmp.Or(e.Type, "an event without a type")
 // Leave turns a DrainBy into the drain that ends it, to be carried out when left
 // is what remains until the VM may go.
 func (v Verdict) Leave(left time.Duration) Verdict {
-	v.Action, v.Budget = Drain, drainWithin(left)
+	v.Action, v.Budget, v.Reason = Drain, drainWithin(left), announced(v.Event, left)
 	return v
 }

@@ -29,7 +29,7 @@ const eventsPath = "/metadata/scheduledevents"
 // or returns nil: it is [EventsVersionAuto] or a date such as 2020-07-01.
 func ValidateEventsVersion(version string) error {
 	if _, err := time.Parse(time.DateOnly, version); err != nil && version != EventsVersionAuto {
-		return fmt.Errorf("events api-version %q: want %s or a date such as %s", version, EventsVersionAuto, generalEvents)
+		return fmt.Errorf("%q is no api-version: give %s or a date such as %s", version, EventsVersionAuto, generalEvents)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ const claimGrace = time.Second
 type claimer struct {
 	*engine
 	running *sync.WaitGroup
+	last    context.Context    // outlives a stop by what the drain's budget allows
 	ended   chan time.Duration // of each delivery that ended: how long it took
 	free    int
 	buffer  []*queue.Lease
@@ -27,18 +28,26 @@ type claimer struct {
 // claimLoop claims messages and starts a delivery for each, in running, until
 // ctx ends. What it claimed and did not start it releases.
 func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
-	c := &claimer{engine: e, running: running, ended: make(chan time.Duration, e.Concurrency), free: e.Concurrency}
+	last, cancel := outlive(ctx, drainEnd)
+	defer cancel()
+	c := &claimer{engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency), free: e.Concurrency}
 	for ctx.Err() == nil {
+		p, closing := c.outlook.consider(time.Now(), c.usual.mean)
+		if closing {
+			c.close(ctx, p)
+		}
+		if p.closed {
+			c.windUp(ctx, p)
+			continue
+		}
 		c.start(ctx)
 		c.giveUpOld(ctx)
 		if c.free > 0 && len(c.buffer) == 0 {
-			c.claim(ctx)
+			c.claim(ctx, p)
 			c.start(ctx)
 		}
-		c.wait(ctx)
+		c.wait(ctx, p)
 	}
-	last, cancel := outlive(ctx, drainEnd)
-	defer cancel()
 	c.releaseAll(last, c.buffer)
 }
 
@@ -56,12 +65,17 @@ func (c *claimer) start(ctx context.Context) {
 	}
 }
 
-// claim asks the queue for as many messages as can be started soon.
-func (c *claimer) claim(ctx context.Context) {
+// claim asks the queue for as many messages as can be started soon, or at once
+// while an eviction is likely.
+func (c *claimer) claim(ctx context.Context, p prospect) {
 	grace, cancel := outlive(ctx, briefly(claimGrace))
 	defer cancel()
 	visibility, _ := c.pace.current()
-	leases, err := c.Queue.Claim(grace, prefetch(c.Concurrency, c.free, c.usual.mean), visibility)
+	wanted := prefetch(c.Concurrency, c.free, c.usual.mean)
+	if p.advised {
+		wanted = min(c.free, queue.MaxClaim)
+	}
+	leases, err := c.Queue.Claim(grace, wanted, visibility)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		c.pace.observe(queue.Throttled(err))
@@ -80,8 +94,9 @@ func (c *claimer) claim(ctx context.Context) {
 }
 
 // wait returns when there may be something to do: a slot got free, a buffered
-// message got old, the queue may be asked again, or ctx ended.
-func (c *claimer) wait(ctx context.Context) {
+// message got old, the queue may be asked again, the outlook changed, or ctx
+// ended.
+func (c *claimer) wait(ctx context.Context, p prospect) {
 	if c.free > 0 && c.empty == 0 && len(c.buffer) == 0 {
 		return
 	}
@@ -92,11 +107,13 @@ func (c *claimer) wait(ctx context.Context) {
 	case c.free == 0:
 		wait = longestPoll
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(p.untilClose(time.Now(), c.usual.mean, wait))
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-p.changed:
 			return
 		case <-timer.C:
 			return

@@ -53,6 +53,10 @@ type Config struct {
 	// Metadata is the VM's metadata service; nil runs without notices.
 	Metadata *preempt.Client
 
+	// Acknowledge says which events are let go ahead before their time, once
+	// everything is saved or released. Default: [AcknowledgeSelf].
+	Acknowledge Acknowledge
+
 	// Instance tells several workers on one VM apart. Default "0".
 	Instance string
 
@@ -78,6 +82,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.DrainBudget == 0 {
 		c.DrainBudget = preempt.DrainBudget
+	}
+	if c.Acknowledge == "" {
+		c.Acknowledge = AcknowledgeSelf
 	}
 	if c.Instance == "" {
 		c.Instance = "0"
@@ -109,7 +116,7 @@ func (c *Config) Validate() error {
 	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {
 		return fmt.Errorf("default kind %q is not one of this worker's kinds", c.DefaultKind)
 	}
-	return nil
+	return c.Acknowledge.Validate()
 }
 
 func (c *Config) hasStores() bool {

@@ -192,6 +192,7 @@ func TestValidate(t *testing.T) {
 			{"too much at once", func(c *Config) { c.Concurrency = 5000 }, "1 to 1024"},
 			{"negative", func(c *Config) { c.Concurrency = -1 }, "1 to 1024"},
 			{"no interval", func(c *Config) { c.Policy = checkpoint.DefaultPolicy(); c.Policy.Interval = 0 }, "100ms to 5m0s"},
+			{"unknown acknowledger", func(c *Config) { c.Acknowledge = "all" }, `"all"`},
 			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
 		}
 		for _, tt := range tests {

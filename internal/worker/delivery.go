@@ -35,6 +35,7 @@ type delivery struct {
 	claim    *checkpoint.Claim
 	job      *job.Job
 	saved    *job.Progress // what was recorded last, as far as this delivery knows
+	from     float64       // the fraction done when the handler was called
 	suspect  bool          // this delivery holds the worker's place for a suspect
 	recorded bool          // the record says already how this delivery ended
 	leftOut  bool          // the last state could not be recorded

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -31,6 +32,11 @@ func newDrain(reason job.Reason, err error, seen time.Time, budget time.Duration
 		states: seen.Add(budget * 3 / 4),
 		end:    seen.Add(budget),
 	}
+}
+
+// drainFor is the drain that a notice calls for.
+func drainFor(n preempt.Notice) *drain {
+	return newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
 }
 
 func (d *drain) Error() string { return d.stop.Error() }

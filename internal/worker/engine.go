@@ -21,6 +21,8 @@ type engine struct {
 	pace     *pace
 	gate     *gate
 	suspects chan struct{} // holds one: the suspect that is running
+	atWork   *atWork
+	outlook  *outlook
 	inHand   inHand
 	held     held
 	tally    tally
@@ -31,8 +33,12 @@ type tally struct {
 	committed, released, failed, poisoned, leftOut atomic.Int64
 }
 
-func newEngine(c Config, owner string) *engine {
-	return &engine{Config: c, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1)}
+// newEngine returns the engine of w, whose name is owner.
+func newEngine(w *Worker, owner string) *engine {
+	return &engine{
+		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
+		atWork: w.atWork, outlook: w.watch.outlook,
+	}
 }
 
 // run claims and runs jobs until ctx ends, whose cause is a [*drain], and

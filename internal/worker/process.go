@@ -19,6 +19,7 @@ var errAbandoned = errors.New("handler did not return in time")
 func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
 	d.closed = make(chan struct{})
+	d.from = fractionOf(d.saved, 0)
 	go func() {
 		defer close(d.closed)
 		done <- d.call(ctx, handler)
@@ -26,17 +27,25 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 		d.closeJob(ctx)
 	}()
 
+	seat := d.atWork.enter()
+	defer seat.leave()
 	since, tried := time.Now(), time.Time{}
 	for {
+		if drain := d.overstays(since, time.Now()); drain != nil {
+			d.cancel(drain)
+			return d.join(ctx, done, ended{})
+		}
 		due, wait := d.Policy.Next(d.situation(since, tried), time.Now())
-		if due != checkpoint.Nothing {
+		rounds := seat.take()
+		if due != checkpoint.Nothing || len(rounds) > 0 && d.changed() {
 			tried = time.Now()
-			if end, over := d.record(ctx, due); over {
+			if end, over := d.recordFor(ctx, rounds, due); over {
 				return d.join(ctx, done, end)
 			}
 			continue
 		}
-		timer := time.NewTimer(wait)
+		answer(rounds, true)
+		timer := time.NewTimer(min(wait, lookAgain))
 		select {
 		case end := <-done:
 			timer.Stop()
@@ -45,9 +54,29 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 		case <-ctx.Done():
 			timer.Stop()
 			return d.join(ctx, done, ended{})
+		case <-seat.called:
+			timer.Stop()
 		case <-timer.C:
 		}
 	}
+}
+
+// recordFor makes the write that is due. If rounds ask for it, it is a save of
+// what is not recorded, which waits for its turn among those of the other jobs,
+// and the rounds get their answer.
+func (d *delivery) recordFor(ctx context.Context, rounds []*round, due checkpoint.Due) (end ended, over bool) {
+	if len(rounds) == 0 || !d.changed() {
+		defer answer(rounds, true)
+		return d.record(ctx, due)
+	}
+	before := d.saved
+	defer func() { answer(rounds, d.saved != before) }()
+	leave, err := d.gate.enter(ctx, d.unsavedSize())
+	if err != nil {
+		return ended{}, false // stopped: the release saves
+	}
+	defer leave()
+	return d.record(ctx, checkpoint.DueSave)
 }
 
 // call runs the handler. A panic is an error like any other.

@@ -20,7 +20,7 @@ const (
 // a queue may be on its way. It returns false when ctx ended first.
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.engine == nil {
-		w.engine = newEngine(w.Config, w.name(ctx))
+		w.engine = newEngine(w, w.name(ctx))
 		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
 	}
 	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {

@@ -8,22 +8,33 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// watch turns what the metadata service says into notices and withdrawals. The
-// watcher reports, preempt.Decide judges, the worker acts; this is the wire
-// between them.
+// watch turns what the metadata service says into what the worker does. The
+// watcher reports, preempt.Decide judges, events.go carries it out, and
+// acknowledge.go answers; this is the wire between them.
 type watch struct {
-	worker *Worker
-	known  chan struct{} // closed when the identity is known
-	judged chan struct{} // closed when the first document was judged
+	worker   *Worker
+	outlook  *outlook
+	known    chan struct{} // closed when the identity is known
+	judged   chan struct{} // closed when the first document was judged
+	progress chan struct{} // holds one: an acknowledgement may be due
 
-	mu       sync.Mutex
-	identity preempt.Identity
-	document *preempt.Document // the last one; nil before the first
-	standing bool              // a notice was given and not withdrawn
+	mu           sync.Mutex
+	identity     preempt.Identity
+	document     *preempt.Document // the last one; nil before the first
+	decision     preempt.Decision  // on that
+	standing     bool              // a notice was given and not withdrawn
+	left         *preempt.Event    // what the worker left for, of its own accord; nil if it did not
+	saves        map[impact]*saving
+	acknowledged map[string]asking // by event id
 }
 
 func newWatch(w *Worker) *watch {
-	return &watch{worker: w, known: make(chan struct{}), judged: make(chan struct{})}
+	watch := &watch{
+		worker: w, known: make(chan struct{}), judged: make(chan struct{}), progress: make(chan struct{}, 1),
+		saves: map[impact]*saving{}, acknowledged: map[string]asking{},
+	}
+	watch.outlook = newOutlook(watch.leave)
+	return watch
 }
 
 // run polls from the first moment, and finds out this VM's name meanwhile,
@@ -34,10 +45,11 @@ func (w *watch) run(ctx context.Context) {
 		return
 	}
 	defer client.Close()
-	var both sync.WaitGroup
-	defer both.Wait()
-	both.Go(func() { preempt.NewWatcher(client).Run(ctx, w.observe) })
-	both.Go(func() { w.discover(ctx, client) })
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { preempt.NewWatcher(client).Run(ctx, w.observe) })
+	all.Go(func() { w.discover(ctx, client) })
+	all.Go(func() { w.sendAcknowledgements(ctx, client) })
 }
 
 func (w *watch) discover(ctx context.Context, client *preempt.Client) {
@@ -83,16 +95,13 @@ func (w *watch) judge() {
 	decision := preempt.Decide(*w.document, w.identity, w.document.Now(now))
 	for _, v := range decision.Verdicts {
 		w.worker.Log.Info("scheduled event names this VM", "event_id", v.Event.ID, "type", v.Event.Type,
-			"status", v.Event.Status, "not_before", v.Event.NotBefore, "action", v.Action.String(), "reason", v.Reason)
+			"status", v.Event.Status, "not_before", v.Event.NotBefore, "action", v.Action.String(),
+			"acknowledge", v.Acknowledge && w.worker.Acknowledge.allows(v.Event, w.identity), "reason", v.Reason)
 	}
-	drain := decision.Action == preempt.Drain
-	switch {
-	case drain && !w.standing:
-		w.worker.evict(decision.Notice(now))
-	case !drain && w.standing:
-		w.worker.withdraw()
-	}
-	w.standing = drain
+	w.decision = decision
+	w.forgetOver()
+	w.carryOut(decision, now)
+	w.madeProgress()
 	select {
 	case <-w.judged:
 	default:

@@ -18,6 +18,7 @@ type Worker struct {
 	Config
 	machine    *lifecycle.Machine
 	watch      *watch
+	atWork     *atWork
 	beat       *beat
 	engine     *engine // made when warm-up knows the worker's name
 	background sync.WaitGroup
@@ -32,7 +33,7 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c}
+	w := &Worker{Config: c, atWork: &atWork{}}
 	w.beat = newBeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.watch = newWatch(w)
@@ -133,9 +134,8 @@ func (w *Worker) terminate() {
 
 // evict is a notice: the platform takes this VM.
 func (w *Worker) evict(n preempt.Notice) {
-	cause := &preempt.Error{Notice: n}
-	d := newDrain(job.Evicted, cause, n.SeenAt, n.Deadline.Sub(n.SeenAt))
-	w.interrupt(lifecycle.Notice, cause.Error(), d)
+	d := drainFor(n)
+	w.interrupt(lifecycle.Notice, d.stop.Err.Error(), d)
 }
 
 // withdraw says that the announced event is off.
@@ -154,4 +154,5 @@ func (w *Worker) transition(t lifecycle.Transition) {
 		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
 	}
 	w.beat.now()
+	w.watch.madeProgress()
 }

@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/preempt"
+)
+
+func TestCourseLeft(t *testing.T) {
+	begun := time.Now()
+	tests := []struct {
+		name     string
+		from, to float64
+		spent    time.Duration
+		usual    time.Duration
+		want     time.Duration
+		known    bool
+	}{
+		{"half done", 0, 0.5, time.Minute, 0, time.Minute, true},
+		{"a quarter done", 0, 0.25, time.Minute, time.Hour, 3 * time.Minute, true},
+		{"resumed at a half, three quarters done", 0.5, 0.75, time.Minute, 0, time.Minute, true},
+		{"all done", 0, 1, time.Minute, 0, 0, true},
+		{"more than all", 0, 1.5, time.Minute, 0, 0, true},
+		{"resumed and nothing done since", 0.5, 0.5, time.Minute, 0, 0, false},
+		{"gone back", 0.5, 0.25, time.Minute, 0, 0, false},
+		{"says nothing, usual time to come", 0, 0, time.Minute, 3 * time.Minute, 2 * time.Minute, true},
+		{"says nothing, usual time is over", 0, 0, 3 * time.Minute, 3 * time.Minute, 0, false},
+		{"says nothing, nothing usual known", 0, 0, time.Second, 0, 0, false},
+		{"hardly anything done", 0, 1e-300, time.Hour, 0, 1 << 62, true},
+		{"says nonsense", 0, math.NaN(), time.Hour, 0, 0, false},
+		{"says infinity", 0, math.Inf(1), time.Hour, 0, 0, true},
+	}
+	for _, tt := range tests {
+		c := course{begun: begun, from: tt.from, to: tt.to}
+		if got, known := c.left(begun.Add(tt.spent), tt.usual); got != tt.want || known != tt.known {
+			t.Errorf("%s: left = %s, %t, want %s, %t", tt.name, got, known, tt.want, tt.known)
+		}
+	}
+}
+
+func TestMayGoOn(t *testing.T) {
+	now := time.Now()
+	half := course{begun: now.Add(-time.Minute), to: 0.5} // a minute to go
+	blank := course{begun: now}
+	in := func(gone time.Duration, closed bool) prospect { return prospect{gone: now.Add(gone), closed: closed} }
+	tests := []struct {
+		name string
+		prospect
+		course
+		want bool
+	}{
+		{"nothing announced", prospect{}, blank, true},
+		{"claiming goes on", in(time.Hour, false), blank, true},
+		{"time enough", in(5*time.Minute, true), half, true},
+		{"just time enough before the margin", in(time.Minute+preempt.DrainMargin, true), half, true},
+		{"not before the margin", in(time.Minute+preempt.DrainMargin-1, true), half, false},
+		{"not known", in(5*time.Minute, true), blank, false},
+	}
+	for _, tt := range tests {
+		if got := tt.mayGoOn(tt.course, now); got != tt.want {
+			t.Errorf("%s: mayGoOn = %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+// departureIn is a decision that the VM goes after left.
+func departureIn(left time.Duration) preempt.Decision {
+	v := preempt.Verdict{Action: preempt.DrainBy, Budget: left}
+	return preempt.Decision{Verdict: v, Verdicts: []preempt.Verdict{v}}
+}
+
+// TestOutlook: when claiming ends, and when it opens again.
+func TestOutlook(t *testing.T) {
+	now := time.Now()
+	o := newOutlook(func() {})
+	expect := func(what string, after, usual time.Duration, closed, closing bool) {
+		t.Helper()
+		p, c := o.consider(now.Add(after), usual)
+		if p.closed != closed || c != closing {
+			t.Errorf("%s: closed, closing = %t, %t, want %t, %t", what, p.closed, c, closed, closing)
+		}
+	}
+	expect("nothing announced", 0, 0, false, false)
+	before := o.current().changed
+	o.set(departureIn(15*time.Minute), now)
+	select {
+	case <-before:
+	default:
+		t.Error("who waited was not told that the outlook changed")
+	}
+	expect("announced", 0, 0, false, false)
+	if got, want := o.current().untilClose(now, 0, time.Hour), 10*time.Minute; got != want {
+		t.Errorf("untilClose = %s, want %s", got, want)
+	}
+	expect("just before 5 min", 10*time.Minute-1, 0, false, false)
+	expect("jobs usually take 7 min", 8*time.Minute, 7*time.Minute, true, true)
+	expect("once closed it stays", 8*time.Minute, time.Second, true, false)
+	o.set(departureIn(7*time.Minute-time.Second), now.Add(8*time.Minute))
+	expect("the same time, read again", 8*time.Minute, time.Second, true, false)
+	o.set(departureIn(time.Hour), now.Add(8*time.Minute))
+	expect("put off", 8*time.Minute, time.Second, false, false)
+	o.set(preempt.Decision{}, now)
+	expect("withdrawn", 24*time.Hour, 0, false, false)
+	if got := o.current().untilClose(now, time.Hour, time.Minute); got != time.Minute {
+		t.Errorf("untilClose with nothing announced = %s, want the limit", got)
+	}
+}

@@ -1,0 +1,564 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// seldom is a policy that saves so rarely that a save has another reason.
+func seldom(c *Config) {
+	c.Policy = checkpoint.Policy{Interval: 5 * time.Minute, FirstAfter: 5 * time.Minute, TouchEvery: 5 * time.Minute}
+}
+
+// announce lists an event for vm_0 and returns its id.
+func (b *bench) announce(kind string, change ...func(*imds.Event)) string {
+	e := imds.Event{Type: kind, Resources: []string{"vm_0"}, Duration: -time.Second}
+	for _, f := range change {
+		f(&e)
+	}
+	return b.metadata.Schedule(e)
+}
+
+func in(d time.Duration) func(*imds.Event) {
+	return func(e *imds.Event) { e.NotBefore = time.Now().Add(d) }
+}
+
+func lasting(d time.Duration) func(*imds.Event) { return func(e *imds.Event) { e.Duration = d } }
+
+func byUser(e *imds.Event) { e.Source = "User" }
+
+// started reports whether the event has started, as after an acknowledgement.
+func (b *bench) started(id string) bool {
+	e, ok := b.metadata.Event(id)
+	return ok && e.Status == "Started"
+}
+
+// onAcknowledge calls f for every acknowledgement before it is obeyed.
+func (b *bench) onAcknowledge(f func()) {
+	b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+		if r.Method == http.MethodPost {
+			f()
+		}
+		return imds.Fault{}
+	})
+}
+
+// putSteps enqueues n jobs, job-0 and so on.
+func (b *bench) putSteps(n int) (ids []string) {
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("job-%d", i))
+		b.put(ids[i], "steps", "")
+	}
+	return ids
+}
+
+// states counts how many records hold a state.
+func (b *bench) states(ids []string) (n int) {
+	for _, id := range ids {
+		if b.record(id).HasState() {
+			n++
+		}
+	}
+	return n
+}
+
+// atLeast returns a condition: every job has done so many steps.
+func (s *steps) atLeast(ids []string, n int) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(ids, func(id string) bool { return s.done(id) < n })
+	}
+}
+
+// TestShortFreeze: a pause of a few seconds costs nothing but a word.
+func TestShortFreeze(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: time.Second}
+		ids := b.putSteps(2)
+		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		b.waitFor("some work", 20*time.Second, work.atLeast(ids, 3))
+		id := b.announce("Freeze", lasting(7*time.Second))
+		b.waitFor("acknowledged", 2*time.Second, func() bool { return b.started(id) })
+		if got := b.states(ids); got != 0 {
+			t.Errorf("jobs saved for a short freeze = %d, want 0", got)
+		}
+		b.waitDone(ids[0], 3*time.Minute)
+		if r := b.record(ids[0]); r.Interruptions != 0 || r.Generation != 1 {
+			t.Errorf("record = %d interruptions, generation %d, want 0, 1", r.Interruptions, r.Generation)
+		}
+		if s := p.machine.State(); s != lifecycle.Process {
+			t.Errorf("state = %s, want process", s)
+		}
+	})
+}
+
+// TestLongFreeze: every job saves at once, once, a bounded number at a time; the
+// event is let go ahead when all have, and nothing is interrupted.
+func TestLongFreeze(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const jobs = 200
+		work := &steps{n: 90, each: time.Second}
+		ids := b.putSteps(jobs)
+		p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.Concurrency = jobs })
+		b.waitFor("some work", time.Minute, work.atLeast(ids, 3))
+		if got := b.states(ids); got != 0 {
+			t.Fatalf("jobs saved before the event = %d, want 0", got)
+		}
+		var mu sync.Mutex
+		saves, now, most := 0, 0, 0
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
+				mu.Lock()
+				saves, now = saves+1, now+1
+				most = max(most, now)
+				mu.Unlock()
+				time.Sleep(20 * time.Millisecond)
+				mu.Lock()
+				now--
+				mu.Unlock()
+			}
+			return storage.Fault{}
+		})
+		var savedAtAck atomic.Int64
+		b.onAcknowledge(func() { savedAtAck.Store(int64(b.states(ids))) })
+		id := b.announce("Freeze")
+		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
+		if got := savedAtAck.Load(); got != jobs {
+			t.Errorf("jobs saved when the freeze was acknowledged = %d, want all %d", got, jobs)
+		}
+		mu.Lock()
+		if saves != jobs {
+			t.Errorf("saves = %d, want one for each of %d jobs", saves, jobs)
+		}
+		if most > drainParallel || most < drainParallel/2 {
+			t.Errorf("saves at once = %d, want up to %d", most, drainParallel)
+		}
+		mu.Unlock()
+		if s := p.machine.State(); s != lifecycle.Process || b.record(ids[0]).Status != checkpoint.Running {
+			t.Errorf("state = %s, record %s, want to go on working", s, b.record(ids[0]).Status)
+		}
+		// Started is one more impact of the same event, and one more save.
+		b.waitFor("saved again when it starts", 3*time.Second, func() bool {
+			return len(p.log.find("all jobs asked to save")) == 2
+		})
+		for _, line := range p.log.find("all jobs asked to save") {
+			if line["jobs"] != float64(jobs) || line["not_saved"] != 0.0 {
+				t.Errorf("log = %v, want %d jobs, all saved", line, jobs)
+			}
+		}
+	})
+}
+
+// TestFreezeThatCannotBeSavedFor is not hurried.
+func TestFreezeThatCannotBeSavedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 1000, each: time.Second}
+		ids := b.putSteps(3)
+		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		b.waitFor("some work", 30*time.Second, work.atLeast(ids, 3))
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		id := b.announce("Freeze")
+		b.waitFor("the saves fail", 2*time.Minute, func() bool { return len(p.log.find("all jobs asked to save")) == 1 })
+		time.Sleep(time.Minute)
+		if b.started(id) {
+			t.Error("a freeze was acknowledged although no job could be saved")
+		}
+	})
+}
+
+// TestUnknownEventAndAdvice: the jobs are saved, work goes on, and while an
+// eviction is likely no message waits in a buffer.
+func TestUnknownEventAndAdvice(t *testing.T) {
+	const slots = 2
+	for kind, advice := range map[string]bool{"Hibernate": false, "SpotRebalanceRecommendation": true} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			b.metadata = imds.New(imds.Options{PreviewEvents: true})
+			work := &steps{n: 60, each: time.Second}
+			b.put("job-0", "steps", "")
+			b.start("vm_0", job.Kinds{"steps": work, "echo": echo}, seldom, func(c *Config) { c.Concurrency = slots })
+			b.waitFor("some work", 20*time.Second, work.atLeast([]string{"job-0"}, 3))
+			id := b.announce(kind, func(e *imds.Event) {
+				e.NotBefore = time.Now().Add(time.Hour)
+				if advice {
+					e.Status = "Advisory"
+				}
+			})
+			b.waitFor("saved", 2*time.Second, func() bool { return b.record("job-0").HasState() })
+			for i := range 20 { // short jobs, of which a buffer is held otherwise
+				b.put(fmt.Sprint("short-", i), "echo", "1")
+			}
+			var mu sync.Mutex
+			claimed := 0 // at once, at most
+			b.server.OnCall(func(c storage.Call) storage.Fault {
+				mu.Lock()
+				defer mu.Unlock()
+				if c.Operation == storage.OpDeleteMessage {
+					claimed = max(claimed, b.invisible())
+				}
+				return storage.Fault{}
+			})
+			b.waitDone("short-19", time.Minute)
+			b.waitDone("job-0", 2*time.Minute)
+			if b.started(id) {
+				t.Errorf("%s was acknowledged", kind)
+			}
+			mu.Lock()
+			if buffered := claimed > slots; buffered == advice {
+				t.Errorf("%s: %d messages claimed at once with %d slots, want more only without advice", kind, claimed, slots)
+			}
+			mu.Unlock()
+			if r := b.record("job-0"); r.Interruptions != 0 {
+				t.Errorf("%s: interruptions = %d, want 0", kind, r.Interruptions)
+			}
+		})
+	}
+}
+
+// invisible returns how many messages are in somebody's hands.
+func (b *bench) invisible() (n int) {
+	for _, m := range b.server.Messages(b.names.Queue) {
+		if !m.Visible {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRebootByAPerson: everything is handed over at once, and only then the
+// event is let go ahead.
+func TestRebootByAPerson(t *testing.T) {
+	for _, kind := range []string{"Reboot", "Redeploy", "Terminate"} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			work := &steps{n: 100, each: 300 * time.Millisecond}
+			ids := b.putSteps(4)
+			p := b.start("vm_0", job.Kinds{"steps": work})
+			b.waitFor("some work", 20*time.Second, work.atLeast(ids, 3))
+			var released atomic.Int64
+			b.onAcknowledge(func() {
+				released.Store(int64(len(p.log.find("job released"))))
+				if b.invisible() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
+					t.Errorf("%s acknowledged before everything was handed over", kind)
+				}
+			})
+			announced := time.Now()
+			id := b.announce(kind, byUser)
+			b.waitFor("acknowledged", 5*time.Second, func() bool { return b.started(id) })
+			if took := time.Since(announced); took > 2*time.Second || released.Load() != 4 {
+				t.Errorf("%s: acknowledged after %s with %d jobs released, want within 2s, 4", kind, took, released.Load())
+			}
+			b.waitFor("seen as started", 3*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) == 2 })
+			b.put("late", "steps", "")
+			time.Sleep(5 * time.Second)
+			if got := b.record("late").Status; got != "" {
+				t.Errorf("%s: job taken while it goes on: status %s", kind, got)
+			}
+			b.metadata.Complete(id)
+			b.waitDone("late", 5*time.Minute)
+			for _, id := range ids {
+				b.waitDone(id, time.Minute)
+				if got := work.repeated(id); got != 0 {
+					t.Errorf("%s: steps of %s repeated = %d, want 0", kind, id, got)
+				}
+			}
+		})
+	}
+}
+
+// TestHardwareFailure: what has started leaves no time and needs no word.
+func TestHardwareFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: 300 * time.Millisecond}
+		ids := b.putSteps(4)
+		p := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("some work", 20*time.Second, work.atLeast(ids, 3))
+		b.onAcknowledge(func() { t.Error("a started event was acknowledged") })
+		b.announce("Reboot", func(e *imds.Event) { e.Status = "Started" })
+		b.waitFor("drained", 2*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+		if d := p.log.find("drained")[0]; d["budget"] != float64(time.Second) || len(p.log.find("job released")) != 4 {
+			t.Errorf("drained = %v, want 4 jobs released within a budget of 1s", d)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+// TestWhoAcknowledges: an event that names others is not ours to let go ahead,
+// and a refusal changes nothing but a line in the log.
+func TestWhoAcknowledges(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		change  func(*Config)
+		event   func(*imds.Event)
+		fault   imds.Fault
+		asked   bool
+		allowed bool
+	}{
+		{"alone", func(*Config) {}, func(*imds.Event) {}, imds.Fault{}, true, true},
+		{"alone, in another case and twice", func(*Config) {}, func(e *imds.Event) { e.Resources = []string{"VM_0", "vm_0"} }, imds.Fault{}, true, true},
+		{"with another VM", func(*Config) {}, func(e *imds.Event) { e.Resources = []string{"vm_0", "vm_1"} }, imds.Fault{}, false, false},
+		{"never", func(c *Config) { c.Acknowledge = AcknowledgeNever }, func(*imds.Event) {}, imds.Fault{}, false, false},
+		{"refused", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Status: 400}, true, false},
+		{"no answer", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Cut: true}, true, false},
+	} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			p := b.start("vm_0", job.Kinds{"echo": echo}, tt.change)
+			b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+			var posts atomic.Int64
+			b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+				if r.Method != http.MethodPost {
+					return imds.Fault{}
+				}
+				posts.Add(1)
+				return tt.fault
+			})
+			id := b.announce("Reboot", byUser, tt.event)
+			time.Sleep(time.Minute)
+			if got := posts.Load() > 0; got != tt.asked || posts.Load() > 8 {
+				t.Errorf("%s: acknowledgements sent = %d, want some %t, at most 8", tt.name, posts.Load(), tt.asked)
+			}
+			if got := b.started(id); got != tt.allowed {
+				t.Errorf("%s: started = %t, want %t", tt.name, got, tt.allowed)
+			}
+			if got := len(p.log.find("event not acknowledged; it starts at its own time")) == 1; got != (tt.asked && !tt.allowed) {
+				t.Errorf("%s: refusal logged once = %t, want %t", tt.name, got, tt.asked && !tt.allowed)
+			}
+			if s := p.machine.State(); s != lifecycle.Shutdown {
+				t.Errorf("%s: state = %s, want shutdown until the event is over", tt.name, s)
+			}
+			if busiest := p.guest.Stats().BusiestSecond; busiest > 4 {
+				t.Errorf("%s: %d metadata requests in one second, want at most 4", tt.name, busiest)
+			}
+			b.metadata.Complete(id)
+			b.put("a", "echo", "1")
+			b.waitDone("a", time.Minute)
+		})
+	}
+}
+
+// silent is a job that does not say how far it is.
+func silent(takes time.Duration) job.Handler {
+	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{State: []byte("on my way")})
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(takes):
+			return nil, nil
+		}
+	})
+}
+
+// TestRebootInAQuarter is the whole of a notice that leaves time: claiming goes
+// on until five minutes before, then what can be finished is, the rest is handed
+// over, and only when nothing is in hand the event is let go ahead.
+func TestRebootInAQuarter(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		quick := &steps{n: 120, each: time.Second}     // 2 min: done in time
+		slow := &steps{n: 120, each: 10 * time.Second} // 20 min: not
+		kinds := job.Kinds{"quick": quick, "slow": slow, "echo": echo, "silent": silent(time.Hour)}
+		b.put("slow", "slow", "")
+		b.put("silent", "silent", "")
+		p := b.start("vm_0", kinds)
+		b.waitFor("some work", time.Minute, func() bool { return slow.done("slow") >= 2 })
+
+		announced := time.Now()
+		id := b.announce("Reboot")
+		b.onAcknowledge(func() {
+			if b.invisible() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
+				t.Error("acknowledged before everything was handed over")
+			}
+		})
+		time.Sleep(9 * time.Minute)
+		b.put("early", "echo", "1")
+		b.waitDone("early", 10*time.Second)
+		b.put("quick", "quick", "")
+		time.Sleep(time.Until(announced.Add(10*time.Minute + 2*time.Second)))
+		synctest.Wait()
+
+		if r := b.record("slow"); r.Status != checkpoint.Open || r.Interruptions != 1 || !r.HasState() {
+			t.Errorf("slow job 5 min before = %s, %d interruptions, state %t, want handed over with its state", r.Status, r.Interruptions, r.HasState())
+		}
+		if r := b.record("silent"); r.Status != checkpoint.Open || r.Failures != 0 {
+			t.Errorf("silent job 5 min before = %s, %d failures, want handed over", r.Status, r.Failures)
+		}
+		if r := b.record("quick"); r.Status != checkpoint.Running {
+			t.Errorf("quick job 5 min before = %s, want still running", r.Status)
+		}
+		b.put("late", "echo", "1")
+		b.waitDone("quick", 3*time.Minute)
+		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
+		if r := b.record("quick"); r.Interruptions != 0 || quick.repeated("quick") != 0 {
+			t.Errorf("quick job = %d interruptions, want 0", r.Interruptions)
+		}
+		time.Sleep(time.Minute)
+		if got := b.record("late").Status; got != "" {
+			t.Errorf("job taken after claiming ended: status %s", got)
+		}
+		b.metadata.Complete(id)
+		b.waitDone("late", time.Minute)
+		b.waitDone("slow", time.Hour)
+		if got := slow.repeated("slow"); got != 0 {
+			t.Errorf("steps repeated = %d, want 0", got)
+		}
+	})
+}
+
+// TestEstimateThatFails: a job that was expected to be done in time and is not
+// is handed over before the VM goes, and the drain begins 30 s before at the
+// latest.
+func TestEstimateThatFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		slowing := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			for i := 1; ctx.Err() == nil; i++ { // at 90 % after 90 s, and then no further
+				j.Report(job.Progress{State: []byte{byte(i)}, Fraction: min(float64(i)/100, 0.9)})
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+			return nil, context.Cause(ctx)
+		})
+		announced := time.Now()
+		id := b.announce("Redeploy", in(6*time.Minute))
+		b.put("slowing", "slowing", "")
+		p := b.start("vm_0", job.Kinds{"slowing": slowing})
+		b.waitFor("claiming ended", 2*time.Minute, func() bool {
+			return len(p.log.find("claiming ended; jobs that will not be done in time are handed over")) == 1
+		})
+		if r := b.record("slowing"); r.Status != checkpoint.Running {
+			t.Errorf("job that seems to be done in time = %s, want running", r.Status)
+		}
+		b.waitFor("handed over", 5*time.Minute, func() bool { return b.record("slowing").Status == checkpoint.Open })
+		if left := time.Until(announced.Add(6 * time.Minute)); left < 25*time.Second {
+			t.Errorf("handed over %s before the VM goes, want about 30s at the latest", left)
+		}
+		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
+	})
+}
+
+// TestStubbornJobIsLeftBehind: nothing of a job that does not stop keeps the
+// worker from leaving in time.
+func TestStubbornJobIsLeftBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stubborn := newStubborn()
+		defer stubborn.giveUp()
+		b.put("stubborn", "stubborn", "")
+		p := b.start("vm_0", job.Kinds{"stubborn": stubborn})
+		b.waitFor("some work", time.Minute, func() bool { return len(p.log.find("job started")) == 1 })
+		b.announce("Reboot", in(5*time.Minute+10*time.Second))
+		b.waitFor("released", 30*time.Second, func() bool { return b.record("stubborn").Status == checkpoint.Open })
+		b.waitFor("drained", 10*time.Second, func() bool { return p.machine.Position().Facts.Has(lifecycle.WorkReleased) })
+	})
+}
+
+// TestNoticeWithdrawn: whenever an event that leaves time is withdrawn, the
+// worker takes work again without a restart.
+func TestNoticeWithdrawn(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after time.Duration // of a notice of 15 min
+		state lifecycle.State
+		open  bool // whether jobs are taken just before
+	}{
+		{"while claiming goes on", 5 * time.Minute, lifecycle.Process, true},
+		{"while jobs come to their ends", 11 * time.Minute, lifecycle.Process, false},
+		{"after the drain", 14*time.Minute + 50*time.Second, lifecycle.Shutdown, false},
+	} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			work := &steps{n: 14 * 60, each: time.Second}
+			b.put("long", "steps", "")
+			// With another VM named, the event is not ours to let go ahead.
+			id := b.announce("Reboot", in(15*time.Minute), func(e *imds.Event) { e.Resources = []string{"vm_0", "vm_1"} })
+			if tt.state == lifecycle.Shutdown {
+				work.n = 20 * 60
+			}
+			p := b.start("vm_0", job.Kinds{"steps": work, "echo": echo})
+			time.Sleep(tt.after)
+			b.put("a", "echo", "1")
+			time.Sleep(9 * time.Second)
+			if s := p.machine.State(); s != tt.state {
+				t.Errorf("%s: state = %s, want %s", tt.name, s, tt.state)
+			}
+			if got := b.record("a").Status == checkpoint.Done; got != tt.open {
+				t.Errorf("%s: job taken = %t, want %t", tt.name, got, tt.open)
+			}
+			if !b.metadata.Withdraw(id) {
+				t.Fatalf("%s: the event had started", tt.name)
+			}
+			b.waitDone("a", 20*time.Second)
+			b.waitDone("long", 2*time.Hour)
+			interruptions := 0
+			if tt.state == lifecycle.Shutdown {
+				interruptions = 1
+			}
+			if r := b.record("long"); r.Interruptions != interruptions || work.repeated("long") != 0 {
+				t.Errorf("%s: %d interruptions, %d steps repeated, want %d, 0", tt.name, r.Interruptions, work.repeated("long"), interruptions)
+			}
+		})
+	}
+}
+
+// TestPutOff: an event that is moved to a later time gives the time won back.
+func TestPutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		both := func(e *imds.Event) { e.ID, e.Resources = "E", []string{"vm_0", "vm_1"} }
+		b.announce("Redeploy", in(3*time.Minute), both)
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("drained", 5*time.Second, func() bool { return p.machine.Position().Facts.Has(lifecycle.WorkReleased) })
+		b.metadata.Withdraw("E")
+		b.announce("Redeploy", in(time.Hour), both) // within one poll: seen as one event with a new time
+		b.put("a", "echo", "1")
+		b.waitDone("a", 20*time.Second)
+	})
+}
+
+// TestPreemptDuringANotice: an eviction is acted on at once, whatever else is
+// announced, and when it is withdrawn the other event still stands.
+func TestPreemptDuringANotice(t *testing.T) {
+	for _, after := range []time.Duration{5 * time.Minute, 11 * time.Minute} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			work := &steps{n: 13 * 60, each: time.Second}
+			b.put("long", "steps", "")
+			reboot := b.announce("Reboot", in(15*time.Minute))
+			p := b.start("vm_0", job.Kinds{"steps": work})
+			time.Sleep(after)
+			if r := b.record("long"); r.Status != checkpoint.Running {
+				t.Fatalf("after %s: job = %s, want running", after, r.Status)
+			}
+			id, err := b.metadata.SimulateEviction("vm_0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			evicted := time.Now()
+			b.waitFor("released", 3*time.Second, func() bool { return b.record("long").Status == checkpoint.Open })
+			if took := time.Since(evicted); took > 1500*time.Millisecond {
+				t.Errorf("after %s: eviction to release = %s, want one poll and a little", after, took)
+			}
+			b.waitFor("the reboot is let go ahead after the drain", 3*time.Second, func() bool { return b.started(reboot) })
+			if !b.metadata.Withdraw(id) {
+				t.Fatalf("after %s: the eviction had started", after)
+			}
+			b.put("short", "steps", "")
+			time.Sleep(10 * time.Second)
+			if s := p.machine.State(); s != lifecycle.Shutdown {
+				t.Errorf("after %s: state = %s, want shutdown while the reboot goes on", after, s)
+			}
+			b.metadata.Complete(reboot)
+			b.waitDone("long", time.Hour)
+			if got := work.repeated("long"); got != 0 {
+				t.Errorf("after %s: steps repeated = %d, want 0", after, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+// close ends claiming because the VM will go. Messages that wait for a slot are
+// released, and every job finds out whether it may go on.
+func (c *claimer) close(ctx context.Context, p prospect) {
+	c.Log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "type", p.departure.Event.Type,
+		"event_id", p.departure.Event.ID, "gone_in", time.Until(p.gone), "usual_job", c.usual.mean)
+	c.releaseAll(c.last, c.buffer)
+	c.buffer = nil
+	c.atWork.wake()
+}
+
+// windUp waits while the jobs in hand come to their ends. When there is none
+// left, or no time, it leaves, which ends ctx. It returns as soon as there may be
+// something else to do.
+func (c *claimer) windUp(ctx context.Context, p prospect) {
+	if c.free == c.Concurrency || !time.Now().Before(p.leavesAt()) {
+		c.outlook.leave()
+	}
+	timer := time.NewTimer(time.Until(p.leavesAt()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-p.changed:
+	case <-timer.C:
+	case <-c.ended:
+		c.free++
+	}
+}
