@@ -85,7 +85,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	end := d.process(ctx, handler)
 	d.claim.CloseReaders() // the handler is done, or given up
 	if end.err != nil && end.stop == nil {
-		d.saveStream()
+		end = d.saveStream(ctx, end)
 	}
 	return decide(end, d.claim.FailuresAfter(d.snapshot()))
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -15,12 +16,19 @@ const (
 	longestInsist = 15 * time.Second
 )
 
+// unmendable are the errors that a repeat cannot change.
+var unmendable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable}
+
+func isUnmendable(err error) bool {
+	return slices.ContainsFunc(unmendable, func(target error) bool { return errors.Is(err, target) })
+}
+
 // insist repeats what storage trouble kept from working: that is no failure of
 // the job. It gives up when ctx ends, and on answers that a repeat cannot change.
 func (d *delivery) insist(ctx context.Context, what string, try func() error) error {
 	for delay := firstInsist; ; delay = min(delay*2, longestInsist) {
 		err := try()
-		if err == nil || asConflict(err) != nil || errors.Is(err, queue.ErrPayload) || errors.Is(err, checkpoint.ErrDamaged) {
+		if err == nil || asConflict(err) != nil || isUnmendable(err) {
 			return err
 		}
 		if ctx.Err() != nil {

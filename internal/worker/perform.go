@@ -56,6 +56,14 @@ func (d *delivery) unsaved() checkpoint.Snapshot {
 	return s
 }
 
+// recordedSize is how much state the record holds, in bytes.
+func (d *delivery) recordedSize() int64 {
+	if d.claim == nil {
+		return 0
+	}
+	return d.claim.Record().StateSize
+}
+
 // unsavedSize is how much a release has to send, in bytes. How much of a stream
 // must be sent is not known before: those come last.
 func (d *delivery) unsavedSize() int {
@@ -74,9 +82,9 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 	case interrupted:
 		return d.release(ctx, out)
 	case retry:
-		return d.retry(out)
+		return d.retry(ctx, out)
 	case poison:
-		return d.poison(out)
+		return d.poison(ctx, out)
 	case reject:
 		return d.reject(out)
 	case finish:
@@ -122,8 +130,7 @@ func (d *delivery) release(ctx context.Context, out outcome) error {
 	if err := d.lease.Release(d.last, 0); err != nil {
 		return err
 	}
-	s := d.snapshot()
-	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", s.Fraction, "state_bytes", len(s.State), "state_left_out", d.leftOut)
+	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction, "state_bytes", d.recordedSize(), "state_left_out", d.leftOut)
 	d.tally.released.Add(1)
 	if d.leftOut {
 		d.tally.leftOut.Add(1)
@@ -137,47 +144,45 @@ func (d *delivery) keep(ctx context.Context) error {
 	if d.claim == nil || d.recorded {
 		return nil // not even claimed, or a repeat
 	}
-	s := d.unsaved()
-	statesCtx, cancel := context.WithDeadline(d.last, statesEnd(ctx))
-	defer cancel()
-	err := d.withState(s, func(s checkpoint.Snapshot) error { return d.claim.Release(statesCtx, s) })
-	if err != nil && asConflict(err) == nil && s.HasState() {
-		d.log.WarnContext(ctx, "state not sent in time; the checkpoint before stands", "error", err)
-		d.leftOut = true
-		err = d.claim.Release(d.last, s.WithoutState())
-	}
+	err := d.withState(ctx, d.claim.Release)
 	d.recorded = err == nil
 	return err
 }
 
-// withState writes a snapshot, and if its state is one that cannot be recorded
-// at all, the snapshot without it: that must not keep the job from ending.
-func (d *delivery) withState(s checkpoint.Snapshot, write func(checkpoint.Snapshot) error) error {
-	fault := tooLarge(d.latest())
+// withState writes the last report. If its state is one that cannot be recorded,
+// or cannot be sent in time, it writes the report without it: that must not keep
+// the job from ending.
+func (d *delivery) withState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
+	s, fault := d.unsaved(), tooLarge(d.latest())
 	if fault == nil {
-		err := write(s)
-		if !errors.Is(err, checkpoint.ErrTooLarge) && !errors.Is(err, checkpoint.ErrUnreadable) {
+		statesCtx, cancel := outlive(ctx, statesEnd)
+		defer cancel()
+		err := write(statesCtx, s)
+		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
 			return err
 		}
 		fault = err
 	}
-	d.log.Error("state left out; the checkpoint before stands", "error", fault)
-	d.leftOut = true
-	return write(s.WithoutState())
+	if s.HasState() {
+		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
+		d.leftOut = true
+	}
+	return write(d.last, s.WithoutState())
 }
 
-// statesEnd is the time up to which a state may be sent.
-func statesEnd(ctx context.Context) time.Time {
-	if drain := drainOf(ctx); drain != nil {
+// statesEnd is the time up to which the state of a job that was stopped may be
+// sent. Of one that ended by itself it may be sent as long as nothing stops it.
+func statesEnd(cause error) time.Time {
+	if drain, ok := errors.AsType[*drain](cause); ok {
 		return drain.states
 	}
 	return time.Now().Add(time.Minute)
 }
 
 // retry counts a failure and lets the job come back later.
-func (d *delivery) retry(out outcome) error {
+func (d *delivery) retry(ctx context.Context, out outcome) error {
 	if !d.recorded {
-		err := d.withState(d.unsaved(), func(s checkpoint.Snapshot) error { return d.claim.Fail(d.last, s, out.reason) })
+		err := d.withState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
 		if err != nil {
 			return err
 		}
@@ -187,14 +192,14 @@ func (d *delivery) retry(out outcome) error {
 	if err := d.lease.Release(d.last, out.delay); err != nil {
 		return err
 	}
-	d.log.Warn("job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)
+	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)
 	d.tally.failed.Add(1)
 	return nil
 }
 
 // poison ends a job that cannot be done: record, poison message, message.
-func (d *delivery) poison(out outcome) error {
-	err := d.withState(d.unsaved(), func(s checkpoint.Snapshot) error { return d.claim.Poison(d.last, s, out.reason) })
+func (d *delivery) poison(ctx context.Context, out outcome) error {
+	err := d.withState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
 	if err != nil {
 		return err
 	}

@@ -151,11 +151,12 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 		return ended{fault: err}, true
 	case errors.Is(err, checkpoint.ErrReading):
 		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
+		return d.record(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
 	case err != nil:
 		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
-		d.log.DebugContext(ctx, "checkpoint saved", "bytes", len(latest.State), "fraction", latest.Fraction)
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction)
 	}
 	return ended{}, false
 }
@@ -168,13 +169,27 @@ func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Pr
 }
 
 // saveStream saves a streamed state of a job that failed before its failure is
-// counted: only then it is known whether the job made progress.
-func (d *delivery) saveStream() {
-	if s := d.snapshot(); s.Stream != nil && d.changed() {
-		if err := d.claim.Save(d.last, s); err != nil {
-			d.log.WarnContext(d.last, "state of a failed job not saved; the one before stands", "error", err)
-		}
+// counted: only then it is known whether the job made progress. What it learns
+// of state and record goes into end.
+func (d *delivery) saveStream(ctx context.Context, end ended) ended {
+	latest, s := d.job.Latest(), d.unsaved()
+	if s.Stream == nil {
+		return end
 	}
+	ctx, cancel := outlive(ctx, stopDeadline)
+	defer cancel()
+	err := d.insist(ctx, "save the state of a failed job", func() error { return d.claim.Save(ctx, s) })
+	switch conflict := asConflict(err); {
+	case err == nil:
+		d.saved = latest
+	case conflict != nil:
+		end.conflict = conflict
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		end.fault = err
+	default:
+		d.log.WarnContext(ctx, "state of a failed job not saved; the one before stands", "error", err)
+	}
+	return end
 }
 
 // tooLarge reports a state that cannot be kept.

@@ -1,0 +1,449 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// largeSize is the length of the states in this file, in bytes: several blocks,
+// and more than one call to read.
+const largeSize = 5<<20 + 5
+
+// largeState returns a state that says n at its start. Its rest is always the same.
+func largeState(n int) []byte {
+	state := make([]byte, largeSize)
+	for i := range state {
+		state[i] = byte(i >> 12)
+	}
+	binary.BigEndian.PutUint32(state, uint32(n))
+	return state
+}
+
+func largeProgress(n int) job.Progress {
+	return job.Progress{Fraction: float64(n) / 1000, Version: 3, Stream: func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(largeState(n))), nil
+	}}
+}
+
+// savedLarge returns what the state recorded last says, 0 on a fresh start.
+func savedLarge(j *job.Job) (int, error) {
+	r, version, err := j.OpenSaved()
+	if r == nil || err != nil {
+		return 0, err
+	}
+	defer func() { _ = r.Close() }()
+	state, err := io.ReadAll(r)
+	if err != nil {
+		return 0, err
+	}
+	n := int(binary.BigEndian.Uint32(state))
+	if !bytes.Equal(state, largeState(n)) || version != 3 {
+		return 0, job.Permanent(fmt.Errorf("restored %d bytes of version %d that were never saved", len(state), version))
+	}
+	return n, nil
+}
+
+// largeSteps is steps with a large state.
+type largeSteps struct{ steps }
+
+func (s *largeSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	next, err := savedLarge(j)
+	if err != nil {
+		return nil, err
+	}
+	for ; next < s.n; next++ {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(s.each):
+		}
+		s.ran(j.ID, next)
+		j.Report(largeProgress(next + 1))
+	}
+	return []byte("finished"), nil
+}
+
+// TestLargeStateIsHandedOver: a job with a large state is evicted and goes on
+// elsewhere without repeating anything, and only what changed is sent.
+func TestLargeStateIsHandedOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &largeSteps{steps{n: 60, each: 300 * time.Millisecond}}
+		b.put("large", "large", "")
+		first := b.start("vm_0", job.Kinds{"large": work})
+		b.waitFor("a checkpoint and more", 20*time.Second, func() bool {
+			return b.record("large").StateBlocks > 0 && work.done("large") >= 30
+		})
+		b.server.ResetCounts()
+		id, err := b.metadata.SimulateEviction("vm_0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.waitFor("release", 3*time.Second, func() bool { return first.machine.Position().Facts.Has(lifecycle.WorkReleased) })
+		if sent := b.server.Counts()[storage.OpPutBlock]; sent != 1 {
+			t.Errorf("blocks sent in the drain = %d, want the one that had changed", sent)
+		}
+		if r := b.record("large"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateSize != largeSize || r.StateBlocks != 6 {
+			t.Errorf("record = %s, %d interruptions, %d bytes in %d blocks, want open, 1, the state in 6", r.Status, r.Interruptions, r.StateSize, r.StateBlocks)
+		}
+		if lines := first.log.find("job released"); len(lines) != 1 || lines[0]["state_bytes"] != float64(largeSize) {
+			t.Errorf("log = %v, want a release with the size of the state", lines)
+		}
+		b.metadata.Complete(id)
+		first.kill()
+		b.start("vm_1", job.Kinds{"large": work})
+		b.waitDone("large", time.Minute)
+		if got := work.repeated("large"); got != 0 {
+			t.Errorf("steps repeated after a notice = %d, want 0", got)
+		}
+	})
+}
+
+// TestLargeDrainWithoutBandwidth: a large state that cannot be sent in time is
+// left out. The checkpoint before stands, and log and record say so.
+func TestLargeDrainWithoutBandwidth(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &largeSteps{steps{n: 100, each: 300 * time.Millisecond}}
+		b.put("large", "large", "")
+		p := b.start("vm_0", job.Kinds{"large": work})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("large").StateBlocks > 0 })
+		saved := b.record("large")
+		time.Sleep(2 * time.Second) // so that there is more to save
+		b.server.SetBandwidth(storage.Bandwidth{Up: 4 << 10})
+		asked := time.Now()
+		p.stop()
+		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
+		}
+		r := b.record("large")
+		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.StateHash != saved.StateHash || r.StateBlocks != saved.StateBlocks {
+			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions, r.StateHash == saved.StateHash)
+		}
+		if lines := p.log.find("job released"); len(lines) != 1 || lines[0]["state_left_out"] != true {
+			t.Errorf("log = %v, want a release that says that a state was left out", lines)
+		}
+		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
+			t.Errorf("messages = %+v, want one that is visible", m)
+		}
+		before := work.done("large")
+		b.server.SetBandwidth(storage.Bandwidth{})
+		b.start("vm_1", job.Kinds{"large": work})
+		b.waitDone("large", time.Minute)
+		if got := work.repeated("large"); got == 0 || got > before {
+			t.Errorf("steps repeated = %d of %d, want those since the checkpoint before", got, before)
+		}
+	})
+}
+
+// TestFailuresAfterLargeProgress: a large state that was saved is progress like
+// any other, also when it can be saved only after the failure.
+func TestFailuresAfterLargeProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var attempts []int
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			attempts = append(attempts, j.Attempt)
+			n, err := savedLarge(j)
+			if err != nil {
+				return nil, err
+			}
+			if n == 7 {
+				return nil, nil
+			}
+			j.Report(largeProgress(n + 1))
+			return nil, errors.New("no luck")
+		})
+		b.put("a", "h", "")
+		b.start("vm_0", job.Kinds{"h": h})
+		b.waitDone("a", 10*time.Minute)
+		if want := "[1 2 2 2 2 2 2 2]"; fmt.Sprint(attempts) != want {
+			t.Errorf("attempts = %v, want %v: one failure in a row each time", attempts, want)
+		}
+	})
+}
+
+// TestLastFailureWithProgressInTrouble: whether the fifth failure was one without
+// progress is not decided by storage trouble.
+func TestLastFailureWithProgressInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var runs atomic.Int64
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			run := runs.Add(1)
+			if run > maxFailures {
+				return nil, nil
+			}
+			if run == maxFailures {
+				b.server.OnCall(func(c storage.Call) storage.Fault {
+					return storage.Fault{DropRequest: c.Operation == storage.OpPutBlock}
+				})
+				time.AfterFunc(3*time.Minute, func() { b.server.OnCall(nil) })
+				j.Report(largeProgress(1))
+			}
+			return nil, errors.New("no luck")
+		})
+		b.put("a", "h", "")
+		b.start("vm_0", job.Kinds{"h": h})
+		b.waitFor("the fifth failure", 10*time.Minute, func() bool { return runs.Load() == maxFailures && b.record("a").Status == checkpoint.Open })
+		b.waitFor("an outcome", 10*time.Minute, func() bool { return b.record("a").Status.Final() })
+		if r := b.record("a"); r.Status != checkpoint.Done || runs.Load() != maxFailures+1 {
+			t.Errorf("record after %d runs = %s %q, want done at the next attempt", runs.Load(), r.Status, r.Reason)
+		}
+	})
+}
+
+// TestFailedJobInADrain: a job that failed is released within the budget like
+// any other, and its failure is recorded when its state cannot be sent.
+func TestFailedJobInADrain(t *testing.T) {
+	small := job.Progress{State: largeState(1)[:job.MaxState/2]}
+	for name, last := range map[string]job.Progress{"large": largeProgress(1), "in one piece": small} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				failing := make(chan struct{})
+				h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+					j.Report(last)
+					close(failing)
+					return nil, errors.New("no luck")
+				})
+				b.put("a", "h", "")
+				b.server.OnCall(func(c storage.Call) storage.Fault {
+					if c.Container == b.names.Records {
+						return storage.Fault{Bandwidth: storage.Bandwidth{Up: 4 << 10}}
+					}
+					return storage.Fault{}
+				})
+				p := b.start("vm_0", job.Kinds{"h": h})
+				<-failing
+				time.Sleep(time.Second)
+				asked := time.Now()
+				p.stop()
+				if took := time.Since(asked); took > 10*time.Second+lastBeat {
+					t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
+				}
+				if r := b.record("a"); r.Status != checkpoint.Open || r.Failures != 1 || r.HasState() {
+					t.Errorf("record = %s, %d failures, %d bytes of state, want open, 1, none", r.Status, r.Failures, r.StateSize)
+				}
+				if got := len(p.log.find("state left out; the checkpoint before stands")); got != 1 {
+					t.Errorf("the log says %d times that the state was left out, want once", got)
+				}
+			})
+		})
+	}
+}
+
+// TestTooLargeStream: a state over the limit ends its job in the poison queue,
+// with the reason, whenever it is found out.
+func TestTooLargeStream(t *testing.T) {
+	if job.MaxStream != checkpoint.MaxStream {
+		t.Errorf("job.MaxStream = %d, checkpoint.MaxStream = %d, want the same", job.MaxStream, checkpoint.MaxStream)
+	}
+	// Stands for a stream of more than 32 GiB, which takes too long to read here.
+	tooLarge := job.Progress{Stream: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(largeState(1)), iotest.ErrReader(checkpoint.ErrTooLarge))), nil
+	}}
+	for name, h := range map[string]job.HandlerFunc{
+		"while it works": func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(tooLarge)
+			<-ctx.Done()
+			if stop := job.StopOf(ctx); stop == nil || stop.Reason != job.Faulty {
+				t.Errorf("stopped because of %v, want an unusable state", stop)
+			}
+			return nil, ctx.Err()
+		},
+		"after it failed": func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(tooLarge)
+			return nil, errors.New("no luck")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.put("a", "h", "")
+				p := b.start("vm_0", job.Kinds{"h": h})
+				b.waitFor("poison", time.Minute, func() bool { return len(b.poisoned()) == 1 && b.left() == 0 })
+				r := b.record("a")
+				if r.Status != checkpoint.Poison || r.HasState() || !strings.Contains(r.Reason, "too large") {
+					t.Errorf("record = %s %q, with a state: %t, want poison with its reason, without", r.Status, r.Reason, r.HasState())
+				}
+				if m := b.poisoned()[0]; !strings.Contains(m.Reason, "too large") || m.ID != "a" {
+					t.Errorf("poison message = %+v, want the reason", m)
+				}
+				time.Sleep(time.Second)
+				if jobs := p.engine.inHand.list(); len(jobs) != 0 {
+					t.Errorf("jobs in hand = %v, want none", jobs)
+				}
+			})
+		})
+	}
+}
+
+// open has a job with a large state waiting for the next worker.
+func (b *bench) open(id string) {
+	b.t.Helper()
+	b.put(id, "h", "")
+	p := b.start("vm_0", job.Kinds{"h": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		j.Report(largeProgress(1))
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})})
+	b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record(id).StateBlocks > 0 })
+	p.stop()
+}
+
+// TestSlowRestore: while a handler takes its time to read the recorded state, it
+// can report the next; the record shows that the job is alive.
+func TestSlowRestore(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.open("a")
+		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			r, _, err := j.OpenSaved()
+			if err != nil {
+				return nil, err
+			}
+			j.Report(job.Progress{State: []byte("next"), Text: "reading"})
+			if !sleepFor(ctx, 70*time.Minute) {
+				return nil, ctx.Err()
+			}
+			state, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(state, largeState(1)) {
+				return nil, job.Permanent(fmt.Errorf("read %d bytes, %w, want the state", len(state), err))
+			}
+			time.Sleep(time.Minute)
+			return nil, nil
+		})
+		p := b.start("vm_1", job.Kinds{"h": h})
+		for range 69 {
+			time.Sleep(time.Minute)
+			if r := b.record("a"); r.Status != checkpoint.Running || r.StateBlocks == 0 || time.Since(r.ModifiedAt) > 10*time.Minute {
+				t.Fatalf("record = %s, %d blocks, written %s ago, want it alive and as restored", r.Status, r.StateBlocks, time.Since(r.ModifiedAt))
+			}
+		}
+		if r := b.record("a"); r.Text != "reading" {
+			t.Errorf("record says %q, want what was reported", r.Text)
+		}
+		b.waitFor("the next state", 2*time.Minute, func() bool { return b.record("a").StateSize == 4 })
+		b.waitDone("a", 2*time.Minute)
+		if n := len(p.log.find("job failed; it will be tried again")); n != 0 {
+			t.Errorf("failures = %d, want none", n)
+		}
+	})
+}
+
+// TestRestoreInTrouble: storage that is away while a state is read is no failure.
+func TestRestoreInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.open("a")
+		work := &largeSteps{steps{n: 3, each: time.Second}}
+		b.start("vm_1", job.Kinds{"h": work})
+		var refused atomic.Bool
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpGetBlob && c.Range != nil && c.Range.Offset > 0 {
+				refused.Store(true)
+			}
+			return storage.Fault{DropRequest: refused.Load()}
+		})
+		time.Sleep(5 * time.Minute)
+		if !refused.Load() {
+			t.Fatal("the state was not being read; the trouble did not happen")
+		}
+		b.server.OnCall(nil)
+		b.waitDone("a", time.Minute)
+		if r := b.record("a"); r.Failures != 0 || r.Generation != 2 {
+			t.Errorf("record = %d failures, generation %d, want 0, 2", r.Failures, r.Generation)
+		}
+	})
+}
+
+// TestFencedWhileReading: a handler that reads the state of a job that went to
+// another worker gets an error, and its worker touches nothing.
+func TestFencedWhileReading(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.open("a")
+		reading, goOn := make(chan struct{}), make(chan struct{})
+		var readErr error
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			r, _, err := j.OpenSaved()
+			if err != nil {
+				return nil, err
+			}
+			close(reading)
+			<-goOn
+			_, readErr = io.ReadAll(r)
+			return nil, readErr
+		})
+		p := b.start("vm_1", job.Kinds{"h": h})
+		<-reading
+		found := b.record("a")
+		d := checkpoint.Delivery{ID: "a", Kind: "h", PayloadHash: found.PayloadHash, MessageID: found.MessageID}
+		if _, err := b.records.Take(t.Context(), d, found, "vm_2"); err != nil {
+			t.Fatal(err)
+		}
+		taken := b.record("a")
+		close(goOn)
+		b.waitFor("the worker finds out", 10*time.Second, func() bool { return len(p.log.find("delivery dropped")) == 1 })
+		if asConflict(readErr) == nil || errors.Is(readErr, checkpoint.ErrDamaged) {
+			t.Errorf("the handler's read = %v, want a conflict", readErr)
+		}
+		if r := b.record("a"); r.ETag != taken.ETag || b.left() != 1 {
+			t.Errorf("record = %+v with %d messages, want it as its new owner left it, and the message", r, b.left())
+		}
+	})
+}
+
+// TestAbandonedReaderIsReleased: a handler that neither closes what it reads nor
+// returns does not keep its last report from being saved.
+func TestAbandonedReaderIsReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.open("a")
+		goOn := make(chan struct{})
+		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			r, _, err := j.OpenSaved()
+			if err != nil {
+				return nil, err
+			}
+			j.Report(job.Progress{State: []byte("next")})
+			<-goOn
+			if _, err := io.ReadAll(r); err == nil {
+				return nil, errors.New("read on after the job was given up")
+			}
+			return nil, nil
+		})
+		p := b.start("vm_1", job.Kinds{"h": h})
+		time.Sleep(10 * time.Second)
+		p.stop()
+		close(goOn)
+		if r := b.record("a"); r.Status != checkpoint.Open || r.StateSize != 4 || r.StateBlocks != 0 {
+			t.Errorf("record = %s, %d bytes of state in %d blocks, want open with the last report", r.Status, r.StateSize, r.StateBlocks)
+		}
+	})
+}
+
+// TestPanickingStream: a stream is the handler's code, and its panic harms
+// nobody but the job.
+func TestPanickingStream(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { panic("no file") }})
+			time.Sleep(20 * time.Second)
+			return nil, job.Permanent(errors.New("no luck"))
+		})
+		b.put("a", "h", "")
+		b.put("good", "echo", "1")
+		p := b.start("vm_0", job.Kinds{"h": h, "echo": echo})
+		b.waitDone("good", time.Minute)
+		b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.left() == 0 })
+		if got := len(p.log.find("checkpoint not saved; the one before stands")); got == 0 {
+			t.Error("the log says nothing of the state that was not saved")
+		}
+	})
+}
