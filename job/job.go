@@ -122,8 +122,8 @@ func New(spec Spec, saved *Progress) *Job {
 }
 
 // Saved returns the state recorded last and the version the handler gave it.
-// ok is false on a fresh start. It panics if the state was a stream of more than
-// a MiB: what was reported as a stream is read with [Job.OpenSaved].
+// ok is false on a fresh start. It panics if the state was a stream of a MiB or
+// more: what was reported as a stream is read with [Job.OpenSaved].
 func (j *Job) Saved() (state []byte, version int, ok bool) {
 	switch {
 	case !j.saved.HasState():
