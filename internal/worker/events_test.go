@@ -562,3 +562,51 @@ func TestPreemptDuringANotice(t *testing.T) {
 		})
 	}
 }
+
+// TestForeverAlmostDone: a job that says at any moment that it is done, and is
+// not, is drained 30 s before the VM goes.
+func TestForeverAlmostDone(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		almost := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("all of it"), Fraction: 1})
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		gone := time.Now().Add(6 * time.Minute)
+		b.put("almost", "almost", "")
+		b.announce("Terminate", in(6*time.Minute))
+		b.start("vm_0", job.Kinds{"almost": almost})
+		b.waitFor("handed over", 6*time.Minute, func() bool { return b.record("almost").Status == checkpoint.Open })
+		if left := time.Until(gone); left < 25*time.Second || left > 31*time.Second {
+			t.Errorf("handed over %s before the VM goes, want about 30s", left)
+		}
+	})
+}
+
+// TestAcknowledgedStands: no work is taken under an event that was acknowledged,
+// though the service takes its time to start it.
+func TestAcknowledgedStands(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+			if r.Method == http.MethodPost {
+				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // agreed, and nothing happens yet
+			}
+			return imds.Fault{}
+		})
+		later := b.announce("Redeploy", in(72*time.Hour))
+		restart := b.announce("Reboot", byUser)
+		b.waitFor("both acknowledged", 5*time.Second, func() bool {
+			return len(p.log.find("event acknowledged; it may start at any moment")) == 2
+		})
+		b.metadata.Complete(restart)
+		b.put("a", "echo", "1")
+		time.Sleep(10 * time.Second)
+		if s, got := p.machine.State(), b.record("a").Status; s != lifecycle.Shutdown || got != "" {
+			t.Errorf("state = %s, job %q, want shutdown until the acknowledged event is over, job untouched", s, got)
+		}
+		b.metadata.Complete(later)
+		b.waitDone("a", 20*time.Second)
+	})
+}
