@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/screen"
 )
 
 // version is set by the linker.
@@ -30,13 +31,15 @@ type command struct {
 
 // demo are the flags of lab demo.
 type demo struct {
-	Workers            int           `help:"VMs that work at a time." default:"3"`
+	Workers            int           `help:"VMs that work at a time." default:"4"`
 	JobsAtOnce         int           `help:"Jobs that each of them runs at a time." default:"2"`
-	Files              int           `help:"Files of this machine that are hashed, one job each." default:"24"`
+	Files              int           `help:"Blobs of about 32 MiB, made of files of this machine, that are hashed, one job each." default:"16"`
+	JobTime            time.Duration `help:"About how long a job takes: downloads are slowed down to that." default:"12s"`
 	CheckpointInterval time.Duration `help:"Time between two saves of a job's state." default:"2s"`
 	TimeLimit          time.Duration `help:"The demo fails if it takes longer." default:"2m"`
 	Bin                string        `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
 	Keep               bool          `help:"Keep the workers' logs even if all goes well."`
+	Plain              bool          `help:"Print lines only, also on a terminal."`
 }
 
 func main() {
@@ -55,13 +58,19 @@ func run(args []string, stdout io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	if out, ok := stdout.(*os.File); ok && !c.Demo.Plain && screen.Fits(os.Stdin, out) {
+		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, stage *screen.Stage) error {
+			config.Stage = stage
+			return lab.Demo(ctx, config, stage)
+		})
+	}
 	return lab.Demo(ctx, config, stdout)
 }
 
 func (d *demo) config() lab.Config {
 	c := lab.DefaultConfig()
 	c.Workers, c.JobsAtOnce, c.Files = d.Workers, d.JobsAtOnce, d.Files
-	c.CheckpointInterval, c.TimeLimit = d.CheckpointInterval, d.TimeLimit
+	c.JobTime, c.CheckpointInterval, c.TimeLimit = d.JobTime, d.CheckpointInterval, d.TimeLimit
 	c.Binaries, c.Keep = d.Bin, d.Keep
 	return c
 }

@@ -15,12 +15,15 @@ type End struct {
 	// or in the poison queue, and Messages is how many messages the former holds.
 	Waiting  map[string]bool
 	Messages int
+
+	// Poison are the messages in the poison queue.
+	Poison []poisonFact
 }
 
 // Findings are what came of the jobs, measured against the promises.
 type Findings struct {
-	Jobs    int
-	Bytes   int64 // of all input files
+	Jobs    int   // that are to be committed
+	Bytes   int64 // of all input
 	Workers int   // that were started, replacements included
 
 	Committed      int
@@ -30,10 +33,19 @@ type Findings struct {
 	Messages       int // left on the queue
 	Unseen         int // writes and messages that the ledger could not read
 
+	Duplicates, Absorbed int // jobs that were put twice, and committed once with no message left
+
+	Odd    []OddEnd
+	Poison []poisonFact
+
+	StaleWrites int // that took effect although the job was claimed anew before
+	Frozen      Frozen
+
 	Evictions, Kills int
-	TwiceAfterNotice int64 // bytes
-	TwiceAfterKill   int64 // bytes
-	UnsavedAtKill    int64 // bytes that killed workers had hashed after their last saves
+	TwiceAfterNotice Redone
+	TwiceAfterKill   Redone
+	TwiceAfterFreeze Redone
+	TwiceByDuplicate int64
 	TwiceOtherwise   int64 // bytes hashed twice though nobody took the first worker away
 
 	// OldestUnsaved is how long before a kill the oldest of the unsaved bytes
@@ -41,30 +53,66 @@ type Findings struct {
 	// before it took effect. The promise is one checkpoint interval and one save.
 	OldestUnsaved, SlowestSave time.Duration
 
+	// LongestDuplicate is the longest that a worker worked on a duplicate before
+	// its first write told it so.
+	LongestDuplicate Measured
+
 	// Of the evictions with notice the slowest: from the announcement at the
 	// metadata endpoint and from its first delivery to the VM until the contexts
 	// were cancelled, and from the delivery until the last message was released.
 	AnnouncedToStopped, ServedToStopped, ServedToReleased Measured
 
+	// Of the jobs of lost VMs the slowest: from the announcement, death or freeze
+	// until another worker went on.
+	NoticeToResumed, KillToResumed, FreezeToResumed Measured
+
 	// Missing says of every job that is not committed where it is.
 	Missing []string
 }
 
-// Measured is a time that may not have been observed.
+// OddEnd is what came of a message that no worker can do anything with.
+type OddEnd struct {
+	Label string
+	Kept  bool // in the poison queue, with the right reason, and nowhere else
+}
+
+// Frozen is what came of workers that were stopped and went on later.
+type Frozen struct {
+	VMs     int
+	Held    int // jobs that they had in hand and others took over
+	Fenced  int // of these: that they let go by their own log
+	Refused int // their writes that the storage refused for that
+
+	// ThawedToFenced is the longest from going on to letting a job go.
+	ThawedToFenced Measured
+}
+
+// Redone is work that was done twice, in bytes, and how much may have been: what
+// was hashed and not saved.
+type Redone struct{ Bytes, Limit int64 }
+
+// Measured is the longest of several times, of which some may not have been
+// observed.
 type Measured struct {
 	time.Duration
-	Known bool
+	Seen, Missed int
 }
+
+// Known reports whether all of the times were observed.
+func (m Measured) Known() bool { return m.Seen > 0 && m.Missed == 0 }
 
 // audit derives the findings. It is a pure function of what was seen.
 func audit(f *facts, end End) Findings {
 	found := Findings{
-		Jobs: len(f.jobs), Messages: end.Messages, Unseen: f.blind + f.foreign,
+		Jobs: len(f.good()), Messages: end.Messages, Unseen: f.blind + f.foreign, Poison: end.Poison,
+		StaleWrites: f.staleWrites(), SlowestSave: f.slowestSave(),
 	}
 	for _, file := range f.files {
 		found.Bytes += file.Size
 	}
 	found.outcomes(f, end)
+	found.oddities(f, end)
+	found.duplicates(f, end)
 	found.redone(f)
 	for _, vm := range slices.Sorted(maps.Keys(f.fates)) {
 		switch f.fates[vm].kind {
@@ -72,6 +120,8 @@ func audit(f *facts, end End) Findings {
 			found.notice(f, vm)
 		case killed:
 			found.kill(f, vm)
+		case frozen:
+			found.freeze(f, vm)
 		case spared:
 		}
 	}
@@ -81,7 +131,7 @@ func audit(f *facts, end End) Findings {
 // outcomes counts how the jobs ended.
 func (r *Findings) outcomes(f *facts, end End) {
 	gone := deletedTooEarly(f)
-	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
+	for _, id := range f.good() {
 		commits := f.commits(id)
 		if commits > 0 {
 			r.Committed++
@@ -115,91 +165,28 @@ func deletedTooEarly(f *facts) map[string]bool {
 	return gone
 }
 
-// statusAt returns the status of a job's record at a time.
-func (f *facts) statusAt(job string, at time.Time) (status string) {
-	for _, w := range f.writes {
-		if w.job == job && !w.ended.After(at) {
-			status = w.status
-		}
-	}
-	return status
-}
-
-// redone attributes what was hashed twice to what was done to the first VM.
-func (r *Findings) redone(f *facts) {
-	for vm, bytes := range hashedTwice(f.spans) {
-		switch f.fates[vm].kind {
-		case evicted:
-			r.TwiceAfterNotice += bytes
-		case killed:
-			r.TwiceAfterKill += bytes
-		case spared:
-			r.TwiceOtherwise += bytes
-		}
+// oddities looks for the messages that were to become poison.
+func (r *Findings) oddities(f *facts, end End) {
+	for _, odd := range f.odd {
+		kept := slices.ContainsFunc(end.Poison, func(p poisonFact) bool { return p.is(odd) && p.gives(odd.Reason) })
+		r.Odd = append(r.Odd, OddEnd{Label: odd.Label, Kept: kept && f.commits(odd.Job) == 0})
 	}
 }
 
-// kill adds what a killed VM's worker had done since its last saves.
-func (r *Findings) kill(f *facts, vm string) {
-	r.Kills++
-	for _, s := range f.spans {
-		if s.vm != vm || f.committedBy(s.job, vm) {
+// duplicates counts what came of jobs that were put more than once.
+func (r *Findings) duplicates(f *facts, end End) {
+	for _, id := range f.good() {
+		if !f.duplicated(id) {
 			continue
 		}
-		if w, ok := f.savedBy(s.job, vm); ok && s.end() <= w.offset {
-			continue
+		r.Duplicates++
+		if f.commits(id) == 1 && !end.Waiting[id] {
+			r.Absorbed++
 		}
-		r.UnsavedAtKill += s.bytes
-		r.OldestUnsaved = max(r.OldestUnsaved, f.fates[vm].at.Sub(s.at))
-	}
-	for _, w := range f.writes {
-		if w.offset >= 0 {
-			r.SlowestSave = max(r.SlowestSave, w.ended.Sub(w.began))
+		for _, s := range f.starts {
+			if c, ok := f.closed(s, s.at); ok && s.job == id {
+				r.LongestDuplicate.add(s.at, c.at)
+			}
 		}
 	}
-}
-
-// committedBy reports whether that VM's worker ended the job.
-func (f *facts) committedBy(job, vm string) bool {
-	return slices.ContainsFunc(f.writes, func(w write) bool {
-		return w.job == job && w.vm == vm && w.status == statusDone
-	})
-}
-
-// notice adds how an evicted VM's worker kept its times.
-func (r *Findings) notice(f *facts, vm string) {
-	r.Evictions++
-	fate, halt := f.fates[vm], f.halts[vm]
-	r.AnnouncedToStopped.worst(fate.at, halt.stopped, r.Evictions)
-	r.ServedToStopped.worst(fate.served, halt.stopped, r.Evictions)
-	last := halt.stopped // nothing in hand is released as soon as work has stopped
-	for _, s := range f.starts {
-		if s.vm != vm {
-			continue
-		}
-		at, over := f.end(s)
-		if !over {
-			last = time.Time{}
-			break
-		}
-		last = latest(last, at)
-	}
-	r.ServedToReleased.worst(fate.served, last, r.Evictions)
-}
-
-// worst keeps the longest of several times, and forgets all if one is not known.
-// n counts them from 1.
-func (m *Measured) worst(from, to time.Time, n int) {
-	known := !from.IsZero() && !to.IsZero() && (n == 1 || m.Known)
-	*m = Measured{max(m.Duration, to.Sub(from)), known}
-	if !known {
-		m.Duration = 0
-	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

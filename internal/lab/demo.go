@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
@@ -39,9 +40,10 @@ type demo struct {
 	ledger *Ledger
 	fleet  *Fleet
 	files  []File
-	number int             // of the last VM
-	fail   func(error)     // ends the run
-	owed   map[string]debt // by job id: what a lost VM had in hand
+	pace   pace
+	number int         // of the last VM
+	fail   func(error) // ends the run
+	director
 }
 
 // Demo runs the script of `lab demo`: real files become digest jobs, real worker
@@ -58,7 +60,10 @@ func Demo(ctx context.Context, c Config, out io.Writer) (err error) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	d := &demo{Config: c, teller: newTeller(out), out: out, fail: cancel, owed: map[string]debt{}}
+	d := &demo{
+		Config: c, teller: newTeller(out), out: out, fail: cancel,
+		director: director{pending: slices.Clone(c.Incidents), owed: map[string]debt{}},
+	}
 	if d.folder, err = os.MkdirTemp("", "spotworker-lab-"); err != nil {
 		return err
 	}
@@ -101,11 +106,13 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	d.ledger = NewLedger(d.local.Storage, names)
 	d.fleet = NewFleet(d.fleetConfig(worker))
-	if err := d.fill(ctx, producer); err != nil {
+	if err := d.fill(ctx, &Producer{Path: producer, ConnectionString: d.local.ConnectionString}); err != nil {
 		return err
 	}
+	unwatch := d.watch(ctx)
 	played := d.play(ctx)
 	closed := d.close(ctx, played)
+	unwatch()
 	if errors.Is(played, context.Canceled) {
 		return played
 	}
@@ -162,41 +169,41 @@ func (d *demo) fleetConfig(worker string) FleetConfig {
 	}
 }
 
-// fill uploads the files and has the producer make a job of each.
-func (d *demo) fill(ctx context.Context, producer string) error {
+// fill uploads the input and puts a job for each on the queue, and what else is
+// to be there.
+func (d *demo) fill(ctx context.Context, p *Producer) error {
 	roots := d.Roots
 	if len(roots) == 0 {
 		roots = Roots(GoRoot(ctx))
 	}
 	var err error
-	if d.files, err = Choose(roots, d.Files); err != nil {
+	if d.files, err = Choose(roots, d.Files, d.FileSize); err != nil {
 		return err
 	}
 	account, err := d.local.Account()
 	if err != nil {
 		return err
 	}
+	intoBatches(d.files)
 	if err := Upload(ctx, account.Container(inputContainer), d.files); err != nil {
 		return err
 	}
-	d.say("%s of this machine uploaded, %s (%s). Hashing one of them is one job.",
-		plural(len(d.files), "real file"), size(totalSize(d.files)), listFolders(d.files, roots))
+	d.say("%s of real files uploaded, %s in all (%s). Hashing one of them is one job.",
+		plural(len(d.files), "blob"), size(totalSize(d.files)), listFolders(d.files, roots))
+	d.listen()
+	return d.enqueue(ctx, p, account)
+}
+
+// listen lets the ledger see all that happens from here on, and limits the
+// downloads.
+func (d *demo) listen() {
 	d.ledger.Expect(d.files)
-	pace := paceFor(inputContainer, d.files, d.Workers*d.JobsAtOnce, d.WorkTime)
+	d.pace = paceFor(inputContainer, d.files, d.JobTime)
 	d.local.Storage.OnResult(d.ledger.OnResult)
 	d.local.Storage.OnCall(func(c storage.Call) storage.Fault {
 		d.ledger.OnCall(c)
-		return pace.fault(c)
+		return d.pace.fault(c)
 	})
-	jobs, err := enqueue(ctx, producer, d.local.ConnectionString, inputContainer)
-	if err != nil {
-		return err
-	}
-	if jobs != len(d.files) {
-		return fmt.Errorf("producer confirmed %s for %s", plural(jobs, "job"), plural(len(d.files), "file"))
-	}
-	d.say("`producer digests` put %s on the queue.%s", plural(jobs, "job"), pace.told())
-	return nil
 }
 
 // report counts, prints the table and says whether the demo failed.
@@ -204,7 +211,7 @@ func (d *demo) report(names azure.Names, played error) error {
 	facts := d.ledger.snapshot()
 	findings := audit(&facts, endOf(d.local.Storage, names, &facts))
 	findings.Workers = d.number
-	report := NewReport(findings, d.CheckpointInterval)
+	report := NewReport(findings, d.settings())
 	fmt.Fprintln(d.out)
 	report.Write(d.out)
 	switch n := report.Broken(); {
@@ -217,4 +224,12 @@ func (d *demo) report(names azure.Names, played error) error {
 	}
 	fmt.Fprintf(d.out, "every promise was kept, in %.1f s\n", time.Since(d.start).Seconds())
 	return nil
+}
+
+func (d *demo) settings() Settings {
+	s := Settings{Workers: d.Workers, JobsAtOnce: d.JobsAtOnce, Interval: d.CheckpointInterval, Bandwidth: d.pace.String()}
+	for _, f := range d.files {
+		s.Files += len(f.Parts)
+	}
+	return s
 }

@@ -32,8 +32,8 @@ func removePrograms() {
 	}
 }
 
-// smallDemo is a demo of three files without a kill: a killed worker's messages
-// take half a minute to return.
+// smallDemo is a demo of three files without a kill, a freeze or a duplicate:
+// their messages take half a minute to return.
 func smallDemo(t *testing.T) Config {
 	t.Helper()
 	if testing.Short() {
@@ -44,16 +44,16 @@ func smallDemo(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	for name, size := range map[string]int{"a": 17 * mib, "b": 13*mib + 1, "c": 9*mib - 1} {
+	for name, size := range map[string]int{"a": 15 * mib, "b": 13*mib + 1, "c": 12*mib - 1} {
 		if err := os.WriteFile(filepath.Join(root, name), content(name, size), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // where the demo keeps its logs
 	c := DefaultConfig()
-	c.Binaries, c.Roots, c.Files, c.Workers = folder, []string{root}, 3, 2
-	c.WorkTime, c.TimeLimit, c.CheckpointInterval = 4*time.Second, 30*time.Second, 300*time.Millisecond
-	c.Incidents = []Incident{Evict}
+	c.Binaries, c.Roots, c.Files, c.FileSize, c.Workers = folder, []string{root}, 3, 13*mib, 2
+	c.JobTime, c.TimeLimit, c.CheckpointInterval = 4*time.Second, 30*time.Second, 300*time.Millisecond
+	c.Duplicate, c.Incidents = false, []Incident{Evict}
 	return c
 }
 
@@ -76,10 +76,15 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("Demo = %v\n%s", err, out.String())
 	}
 	for _, want := range []string{
-		`3 jobs, 39\.0 MiB, on 3 VMs; 1 eviction with notice, 0 kills`,
+		`3 jobs, 40\.0 MiB of 3 real files, on 3 VMs; 1 eviction with notice, 0 kills,`,
 		`Eviction notice: spot_\d is to be taken away`,
 		`spot_\d goes on with \w of spot_\d at `,
+		`spot_\d put archive.tar into the poison queue`,
 		`jobs committed +3  3 +ok`,
+		`job whose blob is missing +kept  kept +ok`,
+		`envelope of an unknown version +kept  kept +ok`,
+		`plain text, no envelope +kept  kept +ok`,
+		`stale writes that took effect +0  0 +ok`,
 		`hashed twice after a notice +0 B  0 B +ok`,
 		`every promise was kept`,
 	} {
@@ -94,7 +99,7 @@ func TestDemo(t *testing.T) {
 
 func TestDemoOverItsTimeLimit(t *testing.T) {
 	c := smallDemo(t)
-	c.WorkTime, c.TimeLimit = time.Hour, 3*time.Second
+	c.JobTime, c.TimeLimit = time.Hour, 3*time.Second
 	var out bytes.Buffer
 	err := Demo(t.Context(), c, &out)
 	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "time limit") {
@@ -132,6 +137,7 @@ func TestDemoChecksItsConfiguration(t *testing.T) {
 		"--jobs-at-once":        func(c *Config) { c.JobsAtOnce = 0 },
 		"--files":               func(c *Config) { c.Files = MaxFiles + 1 },
 		"--checkpoint-interval": func(c *Config) { c.CheckpointInterval = 0 },
+		"--job-time":            func(c *Config) { c.JobTime = c.CheckpointInterval },
 		"--time-limit":          func(c *Config) { c.TimeLimit = -1 },
 	} {
 		c := DefaultConfig()

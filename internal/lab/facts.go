@@ -12,27 +12,40 @@ import (
 type facts struct {
 	jobs   map[string]jobFact  // by job id
 	files  map[string]File     // by blob name
+	odd    []Odd               // what is to be poison
 	fates  map[string]fate     // by VM
 	halts  map[string]halt     // by VM
+	states map[string]string   // of the workers' lifecycles, by VM
 	owners map[string][]string // ids of messages put for a job, by job id
 
-	writes  []write
-	moves   []move
-	starts  []start
-	spans   []span
-	blind   int // effective writes of records whose content was not seen
-	foreign int // messages that are no job of ours
+	writes   []write
+	refusals []refusal
+	moves    []move
+	starts   []start
+	spans    []span
+	closings []closing
+	blind    int // effective writes of records whose content was not seen
+	foreign  int // messages that are neither a job of ours nor expected
 }
 
 // jobFact is a job as its message describes it.
 type jobFact struct{ id, blob string }
 
 // write is a write of a job's record that took effect: the storage emulator's
-// word.
+// word. Its token names the claim that wrote, its ETag what it left.
 type write struct {
 	job, vm, status string
+	token, etag     string
 	offset          int64 // in the state that it stored; -1 where it stored none
 	began, ended    time.Time
+}
+
+// refusal is a write of a job's record that was refused because the record was
+// not what it was to replace: the storage emulator's word. VM is the one whose
+// write had left what it was to replace, empty for a create.
+type refusal struct {
+	job, vm string
+	at      time.Time
 }
 
 // move is a message that went from hand to hand: the storage emulator's word.
@@ -64,6 +77,23 @@ type span struct {
 	at            time.Time
 }
 
+// closing is a worker's word on how a delivery ended that it did not complete.
+type closing struct {
+	job, message, vm string
+	kind             closingKind
+	reason           string
+	at               time.Time
+}
+
+type closingKind int
+
+const (
+	putBack  closingKind = iota + 1 // for later: another message has the job
+	overdone                        // deleted: the job was over already
+	dropped                         // left alone: another delivery has the job
+	poisoned                        // moved to the poison queue
+)
+
 // halt is a worker's word on its own drain.
 type halt struct {
 	stopped, drained time.Time
@@ -73,8 +103,10 @@ type halt struct {
 // fate is what the script did to a VM.
 type fate struct {
 	kind   fateKind
-	at     time.Time // announced, or killed
+	at     time.Time // announced, killed or frozen
 	served time.Time // when the notice was first handed to the VM
+	thawed time.Time // when a frozen worker went on
+	gone   bool      // the VM was taken away
 }
 
 type fateKind int
@@ -83,12 +115,13 @@ const (
 	spared  fateKind = iota
 	evicted          // with notice
 	killed           // without
+	frozen           // stopped for a while
 )
 
 func newFacts() facts {
 	return facts{
 		jobs: map[string]jobFact{}, files: map[string]File{}, fates: map[string]fate{},
-		halts: map[string]halt{}, owners: map[string][]string{},
+		halts: map[string]halt{}, states: map[string]string{}, owners: map[string][]string{},
 	}
 }
 
@@ -96,16 +129,37 @@ func newFacts() facts {
 func (f *facts) clone() facts {
 	c := *f
 	c.jobs, c.files, c.fates = maps.Clone(f.jobs), maps.Clone(f.files), maps.Clone(f.fates)
-	c.halts, c.owners = maps.Clone(f.halts), maps.Clone(f.owners)
-	c.writes, c.moves = slices.Clone(f.writes), slices.Clone(f.moves)
-	c.starts, c.spans = slices.Clone(f.starts), slices.Clone(f.spans)
+	c.halts, c.states, c.owners = maps.Clone(f.halts), maps.Clone(f.states), maps.Clone(f.owners)
+	c.writes, c.moves, c.refusals = slices.Clone(f.writes), slices.Clone(f.moves), slices.Clone(f.refusals)
+	c.starts, c.spans, c.closings = slices.Clone(f.starts), slices.Clone(f.spans), slices.Clone(f.closings)
 	return c
 }
+
+// good returns the ids of the jobs that are to be committed, in order.
+func (f *facts) good() []string {
+	ids := slices.Sorted(maps.Keys(f.jobs))
+	return slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(f.odd, func(o Odd) bool { return o.Job == id })
+	})
+}
+
+// duplicated reports whether a job has more than one message.
+func (f *facts) duplicated(job string) bool { return len(f.owners[job]) > 1 }
 
 // commits counts the writes that ended the job with a result.
 func (f *facts) commits(job string) (n int) {
 	for _, w := range f.writes {
 		if w.job == job && w.status == statusDone {
+			n++
+		}
+	}
+	return n
+}
+
+// committed counts the good jobs that have a result.
+func (f *facts) committed() (n int) {
+	for _, id := range f.good() {
+		if f.commits(id) > 0 {
 			n++
 		}
 	}
@@ -122,34 +176,30 @@ func (f *facts) status(job string) (status string) {
 	return status
 }
 
-// lastStart returns the newest start of a job.
-func (f *facts) lastStart(job string) (last start, ok bool) {
-	for _, s := range f.starts {
-		if s.job == job && (!ok || s.at.After(last.at)) {
-			last, ok = s, true
-		}
-	}
-	return last, ok
-}
-
-// end returns when the delivery that began with s was over for the storage: its
-// message was handed to somebody again, released or deleted.
-func (f *facts) end(s start) (time.Time, bool) {
-	var first time.Time
-	for _, m := range f.moves {
-		if m.message == s.message && m.at.After(s.at) && (first.IsZero() || m.at.Before(first)) {
-			first = m.at
-		}
-	}
-	return first, !first.IsZero()
-}
-
-// savedBy returns the last state of a job that a VM's worker stored.
-func (f *facts) savedBy(job, vm string) (last write, ok bool) {
+// statusAt returns the status of a job's record at a time.
+func (f *facts) statusAt(job string, at time.Time) (status string) {
 	for _, w := range f.writes {
-		if w.job == job && w.vm == vm && w.offset >= 0 {
-			last, ok = w, true
+		if w.job == job && !w.ended.After(at) {
+			status = w.status
 		}
 	}
-	return last, ok
+	return status
+}
+
+// staleWrites counts the writes that took effect although another claim had
+// written the record since theirs did.
+func (f *facts) staleWrites() (n int) {
+	type claim struct{ job, token string }
+	last := map[string]string{} // token, by job
+	displaced := map[claim]bool{}
+	for _, w := range f.writes {
+		if displaced[claim{w.job, w.token}] {
+			n++
+		}
+		if before := last[w.job]; before != w.token {
+			displaced[claim{w.job, before}] = true
+		}
+		last[w.job] = w.token
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,83 +31,132 @@ func makeFiles(t *testing.T, sizes map[string]int64) string {
 	return root
 }
 
-// choose returns the names that Choose chose, relative to their folders.
-func choose(t *testing.T, n int, roots ...string) []string {
+// choose returns the inputs that Choose chose, as the names of their parts
+// relative to their folders.
+func choose(t *testing.T, n int, size int64, roots ...string) []string {
 	t.Helper()
-	files, err := Choose(roots, n)
+	files, err := Choose(roots, n, size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	var inputs []string
 	for _, f := range files {
-		for _, root := range roots {
-			if name, ok := strings.CutPrefix(f.Path, root+"/"); ok {
-				names = append(names, name)
+		var names []string
+		for _, path := range f.Parts {
+			for _, root := range roots {
+				if name, ok := strings.CutPrefix(path, root+"/"); ok {
+					names = append(names, name)
+				}
 			}
 		}
+		inputs = append(inputs, strings.Join(names, " "))
 	}
-	return names
+	return inputs
 }
 
-func TestChooseTakesTheLargestThatFit(t *testing.T) {
+func TestChoose(t *testing.T) {
 	first := makeFiles(t, map[string]int64{
-		"huge": largestFile + 1, "large": largestFile, "b/equal": 9 * mib, "a/equal": 9 * mib,
-		"fit": smallestFile, "small": smallestFile - 1, "empty": 0,
+		"huge": 41 * mib, "large": 40 * mib, "fit": 28 * mib, "b/half": 20 * mib, "a/half": 20 * mib, "empty": 0, "rest": 5 * mib,
 	})
-	second := makeFiles(t, map[string]int64{"other": 8 * mib, "another": 12 * mib, "tiny": 3})
+	second := makeFiles(t, map[string]int64{"other": 30 * mib, "bit": 9 * mib, "tiny": 3})
 	for _, test := range []struct {
 		name string
 		n    int
 		want []string
 	}{
-		{"fewer than there are", 2, []string{"large", "a/equal"}},
-		{"all of the first folder", 4, []string{"large", "a/equal", "b/equal", "fit"}},
-		{"some of the second", 5, []string{"large", "another", "a/equal", "b/equal", "fit"}},
-		{"small ones when nothing else is left", 7, []string{"large", "another", "a/equal", "b/equal", "other", "fit", "small"}},
-		{"no more than there are", 99, []string{"large", "another", "a/equal", "b/equal", "other", "fit", "small", "tiny"}},
+		{"one file each, where they are large enough", 2, []string{"large", "fit"}},
+		{"several files in one", 3, []string{"large", "fit", "a/half b/half"}},
+		{"from the second folder", 4, []string{"large", "other", "fit", "a/half b/half"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, choose(t, test.n, first, second)); diff != "" {
+			if diff := cmp.Diff(test.want, choose(t, test.n, 32*mib, first, second)); diff != "" {
 				t.Errorf("chosen (-want +got):\n%s", diff)
 			}
 		})
+	}
+	if got := choose(t, 5, 32*mib, first, second); len(got) != 5 {
+		t.Errorf("%d inputs where there is too little for five large ones, want five smaller ones: %q", len(got), got)
+	}
+	if got := choose(t, 99, 32*mib, first, second); len(got) < 5 || len(got) > 20 {
+		t.Errorf("%d inputs where there is too little for 99, want as many as there are of the least size: %q", len(got), got)
+	}
+}
+
+func TestChosenSizesAreInBounds(t *testing.T) {
+	sizes := map[string]int64{}
+	for i := range 60 {
+		sizes[strings.Repeat("x", i+1)] = int64(i+1) * mib / 2
+	}
+	root := makeFiles(t, sizes)
+	files, err := Choose([]string{root}, 25, 32*mib)
+	if err != nil || len(files) != 25 {
+		t.Fatalf("Choose = %d inputs, %v, want 25", len(files), err)
+	}
+	var used, blobs []string
+	for _, f := range files {
+		if f.Size < 28*mib || f.Size > 40*mib {
+			t.Errorf("%s has %s, want 28 to 40 MiB", f.Blob, size(f.Size))
+		}
+		used, blobs = append(used, f.Parts...), append(blobs, f.Blob)
+	}
+	for _, names := range [][]string{used, blobs} {
+		slices.Sort(names)
+		if n := len(names); len(slices.Compact(names)) != n {
+			t.Errorf("used twice: %q", names)
+		}
+	}
+}
+
+func TestBlobName(t *testing.T) {
+	for want, parts := range map[string][]string{
+		"":            nil,
+		"usr/lib/a":   {"/usr/lib/a"},
+		"usr/lib/a+2": {"/usr/lib/a", "/usr/lib/b", "/bin/c"},
+	} {
+		if got := blobName(parts); got != want {
+			t.Errorf("blobName(%q) = %q, want %q", parts, got, want)
+		}
 	}
 }
 
 func TestChoosePassesOverWhatCannotBeInput(t *testing.T) {
 	root := makeFiles(t, map[string]int64{
-		"good": 5 * mib, "with space": 6 * mib, "per%cent": 6 * mib, "que?stion": 6 * mib, `back\slash`: 6 * mib, "é": 6 * mib,
+		"good": 30 * mib, "with space": 31 * mib, "per%cent": 31 * mib, "que?stion": 31 * mib, `back\slash`: 31 * mib, "é": 31 * mib,
 	})
 	if err := os.Symlink(filepath.Join(root, "good"), filepath.Join(root, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"good"}, choose(t, 9, root, "/does/not/exist")); diff != "" {
+	if diff := cmp.Diff([]string{"good"}, choose(t, 1, 32*mib, root, "/does/not/exist")); diff != "" {
 		t.Errorf("chosen (-want +got):\n%s", diff)
 	}
 }
 
 func TestChooseWithoutFiles(t *testing.T) {
-	root := t.TempDir()
-	_, err := Choose([]string{root}, 3)
+	root := makeFiles(t, map[string]int64{"small": smallestInput / 2})
+	_, err := Choose([]string{root}, 3, 32*mib)
 	if err == nil || !strings.Contains(err.Error(), root) {
-		t.Errorf("Choose in an empty folder = %v, want an error that names it", err)
+		t.Errorf("Choose in a folder without enough = %v, want an error that names it", err)
 	}
 }
 
 func TestFoldersAreNamed(t *testing.T) {
-	files := []File{{Path: "/go/bin/go"}, {Path: "/go/pkg/x"}, {Path: "/gopher/y"}, {Path: "/usr/lib/z"}}
+	files := []File{{Parts: []string{"/go/bin/go", "/go/pkg/x"}}, {Parts: []string{"/gopher/y"}}, {Parts: []string{"/usr/lib/z"}}}
 	got := listFolders(files, []string{"/go", "/usr/lib", "/usr/bin"})
-	if want := "2 from /go, 1 from /usr/lib"; got != want {
+	if want := "4 files: 2 from /go, 1 from /usr/lib"; got != want {
 		t.Errorf("listFolders = %q, want %q", got, want)
 	}
 }
 
 func TestUploadHashesWhatItSends(t *testing.T) {
 	root := t.TempDir()
-	path := filepath.Join(root, "abc")
-	if err := os.WriteFile(path, []byte("abc"), 0o644); err != nil {
-		t.Fatal(err)
+	var parts []string
+	for name, text := range map[string]string{"1": "a", "2": "", "3": "bc"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, filepath.Join(root, name))
 	}
+	slices.Sort(parts)
 	local, err := StartLocal()
 	if err != nil {
 		t.Fatal(err)
@@ -116,16 +166,20 @@ func TestUploadHashesWhatItSends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := []File{{Path: path, Blob: "x/abc", Size: 99}} // it has changed since it was chosen
+	files := []File{{Parts: parts, Blob: "x/abc", Size: 99}} // it has changed since it was chosen
 	if err := Upload(t.Context(), account.Container("input"), files); err != nil {
 		t.Fatal(err)
 	}
 	// FIPS 180-2, appendix B.1.
-	want := File{Path: path, Blob: "x/abc", Size: 3, SHA256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}
+	want := File{Parts: parts, Blob: "x/abc", Size: 3, SHA256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}
 	if diff := cmp.Diff(want, files[0]); diff != "" {
 		t.Errorf("file after the upload (-want +got):\n%s", diff)
 	}
 	if _, body, ok := local.Storage.ReadBlob("input", "x/abc"); !ok || string(body) != "abc" {
 		t.Errorf("blob after the upload = %q, %t, want abc", body, ok)
+	}
+	files[0].Parts = []string{filepath.Join(root, "gone")}
+	if err := Upload(t.Context(), account.Container("again"), files); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("Upload of a file that is gone = %v, want an error that names it", err)
 	}
 }

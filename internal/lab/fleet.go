@@ -81,6 +81,17 @@ func (f *Fleet) Running() []*VM {
 	return slices.DeleteFunc(slices.Clone(f.vms), (*VM).over)
 }
 
+// All returns the names of all VMs that were started, in the order of starting.
+func (f *Fleet) All() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for _, vm := range f.vms {
+		names = append(names, vm.Name)
+	}
+	return names
+}
+
 // Close asks all workers to hand over (SIGTERM), kills those that have not
 // ended when ctx does, and returns when all have ended and all they logged was
 // passed on. The error names workers that did not end well by themselves.

@@ -239,7 +239,8 @@ func TestNoWorkerThatCouldReachOut(t *testing.T) {
 }
 
 func TestNoProducerThatCouldReachOut(t *testing.T) {
-	_, err := enqueue(t.Context(), "/does/not/exist", "AccountName=a;AccountKey=aw==", "c")
+	p := &Producer{Path: "/does/not/exist", ConnectionString: "AccountName=a;AccountKey=aw=="}
+	_, err := p.Run(t.Context(), "digests", "--container=c")
 	if !errors.Is(err, ErrNotLocal) {
 		t.Errorf("enqueue to the cloud = %v, want ErrNotLocal", err)
 	}

@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +11,8 @@ import (
 
 // Ledger writes down what happens to jobs, from witnesses and not from what the
 // product claims: the storage emulator about records and messages, the lab's own
-// hashing about digests. Only when a worker began a job, hashed a range and
-// stopped is the worker's word. It is safe for concurrent use.
+// hashing about digests. Only when a worker began a job, hashed a range, let a
+// delivery go and stopped is the worker's word. It is safe for concurrent use.
 type Ledger struct {
 	storage *storage.Server
 	names   azure.Names
@@ -43,21 +41,42 @@ func (l *Ledger) Expect(files []File) {
 	})
 }
 
+// ExpectPoison says which messages are to end in the poison queue. It must be
+// told before they are put.
+func (l *Ledger) ExpectPoison(odd []Odd) {
+	l.add(func(f *facts) { f.odd = slices.Clone(odd) })
+}
+
 // Killed notes that a VM was killed at that time.
 func (l *Ledger) Killed(vm string, at time.Time) {
-	l.add(func(f *facts) { f.fates[vm] = fate{kind: killed, at: at} })
+	l.fate(vm, func(f *fate) { *f = fate{kind: killed, at: at, gone: true} })
 }
 
 // Evicted notes that the eviction of a VM was announced at that time.
 func (l *Ledger) Evicted(vm string, announced time.Time) {
-	l.add(func(f *facts) { f.fates[vm] = fate{kind: evicted, at: announced} })
+	l.fate(vm, func(f *fate) { *f = fate{kind: evicted, at: announced} })
 }
 
-// Served notes when the notice of a VM's eviction was first handed to it.
-func (l *Ledger) Served(vm string, at time.Time) {
+// TakenAway notes that an evicted VM is gone, and when its notice was first
+// handed to it; zero if it never was.
+func (l *Ledger) TakenAway(vm string, served time.Time) {
+	l.fate(vm, func(f *fate) { f.served, f.gone = served, true })
+}
+
+// Frozen notes that a VM's worker was stopped at that time.
+func (l *Ledger) Frozen(vm string, at time.Time) {
+	l.fate(vm, func(f *fate) { *f = fate{kind: frozen, at: at} })
+}
+
+// Thawed notes that a frozen worker went on at that time.
+func (l *Ledger) Thawed(vm string, at time.Time) {
+	l.fate(vm, func(f *fate) { f.thawed = at })
+}
+
+func (l *Ledger) fate(vm string, note func(*fate)) {
 	l.add(func(f *facts) {
 		fate := f.fates[vm]
-		fate.served = at
+		note(&fate)
 		f.fates[vm] = fate
 	})
 }
@@ -82,85 +101,4 @@ func (l *Ledger) look(see func(*facts)) (changed <-chan struct{}) {
 func (l *Ledger) snapshot() (f facts) {
 	l.look(func(now *facts) { f = now.clone() })
 	return f
-}
-
-// never is for await: facts alone can fulfil the condition.
-const never time.Duration = 0
-
-// await returns when condition holds for the facts, or the cause of ctx's end.
-// It asks whenever there is a new fact, and again and again after that time,
-// for a condition that time alone can fulfil.
-func (l *Ledger) await(ctx context.Context, again time.Duration, condition func(*facts) bool) error {
-	var tick <-chan time.Time
-	if again > 0 {
-		ticker := time.NewTicker(again)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	for {
-		holds := false
-		changed := l.look(func(f *facts) { holds = condition(f) })
-		if holds {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-tick:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// InHand is a job that a VM's worker is working on, in bytes of its blob.
-type InHand struct {
-	Job, Blob string
-	Size      int64
-	Hashed    int64 // up to where this worker hashed it
-	Saved     int64 // up to where this worker's last effective save says; 0 without one
-
-	// UnsavedSince is when the oldest of the bytes between Saved and Hashed were
-	// hashed; zero if there are none.
-	UnsavedSince time.Time
-}
-
-// middle reports whether a job is begun and not nearly over, with work that was
-// not saved for that long.
-func (h InHand) middle(unsavedFor time.Duration, now time.Time) bool {
-	return h.Hashed < h.Size && !h.UnsavedSince.IsZero() && now.Sub(h.UnsavedSince) >= unsavedFor
-}
-
-// inHand returns the jobs that a VM's worker has begun and not ended, by id.
-func (f *facts) inHand(vm string) []InHand {
-	var jobs []InHand
-	for id, j := range f.jobs {
-		s, ok := f.lastStart(id)
-		if !ok || s.vm != vm || f.commits(id) > 0 {
-			continue
-		}
-		if _, over := f.end(s); over {
-			continue
-		}
-		jobs = append(jobs, f.progress(j, vm))
-	}
-	slices.SortFunc(jobs, func(a, b InHand) int { return strings.Compare(a.Job, b.Job) })
-	return jobs
-}
-
-// progress returns how far a VM's worker is with a job.
-func (f *facts) progress(j jobFact, vm string) InHand {
-	h := InHand{Job: j.id, Blob: j.blob, Size: f.files[j.blob].Size}
-	if w, ok := f.savedBy(j.id, vm); ok {
-		h.Saved = w.offset
-	}
-	for _, s := range f.spans {
-		if s.job != j.id || s.vm != vm {
-			continue
-		}
-		h.Hashed = max(h.Hashed, s.end())
-		if s.end() > h.Saved && (h.UnsavedSince.IsZero() || s.at.Before(h.UnsavedSince)) {
-			h.UnsavedSince = s.at
-		}
-	}
-	return h
 }

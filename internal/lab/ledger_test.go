@@ -2,8 +2,6 @@ package lab
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,46 +196,63 @@ func TestLedgerCountsEffectiveCommitsOnly(t *testing.T) {
 
 func TestLedgerSeesForeignMessages(t *testing.T) {
 	w := watch(t)
-	if _, err := w.Account.Queue(w.Names.Queue).EnqueueMessage(t.Context(), "plain text", nil); err != nil {
-		t.Fatal(err)
+	w.ledger.ExpectPoison([]Odd{{Label: "expected", Text: "expected text", Reason: "no envelope"}})
+	for _, text := range []string{"plain text", "expected text"} {
+		if _, err := w.Account.Queue(w.Names.Queue).EnqueueMessage(t.Context(), text, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got := w.audit(); got.Unseen != 1 || got.Jobs != 0 {
-		t.Errorf("unseen %d, jobs %d, want 1 and 0", got.Unseen, got.Jobs)
+	got := w.audit()
+	if got.Unseen != 1 || got.Jobs != 0 {
+		t.Errorf("unseen %d, jobs %d, want 1 and 0: one message was not expected", got.Unseen, got.Jobs)
+	}
+	if len(got.Odd) != 1 || got.Odd[0].Kept {
+		t.Errorf("odd messages %+v, want one that is not kept", got.Odd)
+	}
+	p := queue.Poison{Reason: "this is no envelope", PoisonedAt: time.Now(), Body: "expected text"}
+	must(t, w.Poison.PutPoison(t.Context(), p, w.Payloads))
+	if got = w.audit(); !got.Odd[0].Kept || len(got.Poison) != 1 {
+		t.Errorf("odd messages %+v, poison %+v, want one that is kept", got.Odd, got.Poison)
 	}
 }
 
-func TestAwait(t *testing.T) {
+// TestLedgerSeesAStaleOwner takes a job over while its first owner stands still.
+func TestLedgerSeesAStaleOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLedger(storage.New(storage.Options{}), azure.Names{})
-		done := make(chan error)
-		go func() {
-			done <- l.await(t.Context(), never, func(f *facts) bool { return !f.halts["spot_1"].drained.IsZero() })
-		}()
-		synctest.Wait()
-		l.OnLine("spot_2", []byte(`{"time":"2026-01-02T03:04:05Z","msg":"drained"}`))
-		l.OnLine("spot_1", []byte(`panic: not a line of the log`))
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("await = %v before the fact", err)
-		default:
+		w := watch(t)
+		lease, delivery := w.put(t)
+		stale := w.Records.Fresh(delivery, "spot_1-12345678-0")
+		must(t, stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":40}`), Version: 1}))
+		w.ledger.Frozen("spot_1", time.Now())
+		time.Sleep(31 * time.Second)
+		lease, delivery = w.claimMessage(t)
+		record, _, err := w.Records.Look(t.Context(), delivery)
+		must(t, err)
+		claim, err := w.Records.Take(t.Context(), delivery, record, "spot_2-12345678-0")
+		must(t, err)
+
+		if err := stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":60}`), Version: 1}); err == nil {
+			t.Fatal("a stale owner's save succeeded")
 		}
-		l.OnLine("spot_1", []byte(`{"time":"2026-01-02T03:04:05Z","msg":"drained","since_notice":"3ms"}`))
-		if err := <-done; err != nil {
-			t.Errorf("await = %v, want nil", err)
+		f := w.ledger.snapshot()
+		if len(f.refusals) != 1 || f.refusals[0].vm != "spot_1" || f.refusals[0].job != "j" {
+			t.Errorf("refusals %+v, want one of spot_1 for job j", f.refusals)
+		}
+		if got := w.audit(); got.StaleWrites != 0 || got.Frozen.Refused != 1 {
+			t.Errorf("%d stale writes, %d refused, want 0 and 1", got.StaleWrites, got.Frozen.Refused)
+		}
+		must(t, claim.Commit(t.Context(), []byte(`{}`)))
+		must(t, lease.Complete(t.Context()))
+		if got := w.audit(); got.StaleWrites != 0 || got.Committed != 1 {
+			t.Errorf("%d stale writes, %d committed, want 0 and 1", got.StaleWrites, got.Committed)
 		}
 
-		begun := time.Now()
-		late := func(*facts) bool { return time.Since(begun) >= 250*time.Millisecond }
-		if err := l.await(t.Context(), 100*time.Millisecond, late); err != nil || time.Since(begun) != 300*time.Millisecond {
-			t.Errorf("await of a condition that time fulfils = %v after %s, want nil after 300ms", err, time.Since(begun))
-		}
-
-		why := errors.New("why")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(why)
-		if err := l.await(ctx, never, func(*facts) bool { return false }); !errors.Is(err, why) {
-			t.Errorf("await after the end of its context = %v, want the cause", err)
+		// What must never happen, done by hand: the old token on the record.
+		blob := w.Account.Container(w.Names.Records).NewBlockBlobClient(jobid.Path("j"))
+		_, err = blob.SetMetadata(t.Context(), map[string]*string{"status": new("open"), "token": new(f.writes[0].token)}, nil)
+		must(t, err)
+		if got := w.audit(); got.StaleWrites != 1 {
+			t.Errorf("%d stale writes, want 1", got.StaleWrites)
 		}
 	})
 }

@@ -15,6 +15,17 @@ type logLine struct {
 	Bytes       int64   `json:"bytes"`
 	ResumedAt   float64 `json:"resumed_at"`
 	SinceNotice string  `json:"since_notice"`
+	Reason      string  `json:"reason"`
+	To          string  `json:"to"` // of a change of state
+}
+
+// closingKinds are the log's words for how a delivery ended that its worker did
+// not complete.
+var closingKinds = map[string]closingKind{
+	"message put back":                         putBack,
+	"message deleted: its job is over already": overdone,
+	"delivery dropped":                         dropped,
+	"message moved to the poison queue":        poisoned,
 }
 
 // OnLine is the fleet's hook of that name: what a worker says of itself. Lines
@@ -39,6 +50,15 @@ func (l *Ledger) OnLine(vm string, raw []byte) {
 		l.halted(vm, func(h *halt) { h.stopped = line.Time })
 	case "drained":
 		l.halted(vm, func(h *halt) { h.drained, h.sinceNotice = line.Time, line.SinceNotice })
+	case "state changed":
+		l.add(func(f *facts) { f.states[vm] = line.To })
+	}
+	if kind := closingKinds[line.Msg]; kind != 0 {
+		l.add(func(f *facts) {
+			f.closings = append(f.closings, closing{
+				job: line.JobID, message: line.MessageID, vm: vm, kind: kind, reason: line.Reason, at: line.Time,
+			})
+		})
 	}
 }
 

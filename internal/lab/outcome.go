@@ -26,6 +26,9 @@ func endOf(s *storage.Server, names azure.Names, f *facts) End {
 			if job, ok := readMessage(m.Text); ok {
 				end.Waiting[job.id] = true
 			}
+			if p, ok := readPoison(m); ok && queue == names.Poison {
+				end.Poison = append(end.Poison, p)
+			}
 		}
 	}
 	return end

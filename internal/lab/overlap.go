@@ -2,17 +2,26 @@ package lab
 
 import "slices"
 
-// hashedTwice returns, by VM, how many bytes it hashed that had to be hashed
-// again later. Bytes that were hashed three times count for the first two.
-func hashedTwice(spans []span) map[string]int64 {
+// again is work that was done twice: bytes of a job's blob that second hashed
+// after first.
+type again struct {
+	first, second span
+	bytes         int64
+}
+
+// hashedAgain returns what was hashed more than once, each time against the
+// last time before: bytes that were hashed three times come twice.
+func hashedAgain(spans []span) []again {
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b span) int { return a.at.Compare(b.at) })
-	twice := map[string]int64{}
+	var twice []again
 	byJob := map[string][]span{} // disjoint: for every byte, who hashed it last
 	for _, s := range spans {
 		var kept []span
 		for _, old := range byJob[s.job] {
-			twice[old.vm] += overlap(old, s)
+			if n := overlap(old, s); n > 0 {
+				twice = append(twice, again{first: old, second: s, bytes: n})
+			}
 			kept = append(kept, without(old, s)...)
 		}
 		byJob[s.job] = append(kept, s)

@@ -14,11 +14,11 @@ func at(d time.Duration) time.Time {
 
 const second = time.Second
 
-func TestHashedTwice(t *testing.T) {
+func TestHashedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		spans []span
-		want  map[string]int64 // by VM; those with 0 left out
+		want  map[string]int64 // by the VM that hashed them first
 	}{
 		{"one after the other", []span{
 			{"j", "a", 0, 4, at(1)}, {"j", "b", 4, 4, at(2)},
@@ -43,11 +43,12 @@ func TestHashedTwice(t *testing.T) {
 		}, map[string]int64{"a": 4}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := hashedTwice(test.spans)
-			for vm, n := range got {
-				if n == 0 {
-					delete(got, vm)
+			got := map[string]int64{}
+			for _, a := range hashedAgain(test.spans) {
+				if !a.first.at.Before(a.second.at) || a.first.job != a.second.job {
+					t.Errorf("%+v hashed after %+v", a.second, a.first)
 				}
+				got[a.first.vm] += a.bytes
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("hashed twice (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -8,114 +9,25 @@ import (
 	"time"
 )
 
-// Bounds on the times that are promised.
-const (
-	pollEvery   = time.Second           // how often a worker asks for events
-	atOnce      = 50 * time.Millisecond // what a process needs to act
-	releaseTime = 2 * time.Second       // for small states on a fast storage
-	noise       = time.Second           // on a machine that is busy with other things
-)
-
-// verdict says whether a promise was kept.
-type verdict int
-
-const (
-	kept   verdict = iota + 1
-	late           // a time by less than noise: shown, no failure
-	broken         // the demo fails
-)
-
-var verdictNames = [...]string{"", "ok", "late", "BROKEN"}
-
-func (v verdict) String() string { return verdictNames[v] }
-
-// row is one promise and what was measured. A row without a verdict is a heading.
-type row struct {
-	label, measured, promised string
-	verdict                   verdict
-}
-
 // Report is the findings as a table.
 type Report struct {
 	findings Findings
+	settings Settings
 	rows     []row
 }
 
-// NewReport judges the findings. Interval is the workers' checkpoint interval.
-func NewReport(f Findings, interval time.Duration) Report {
-	rows := slices.Concat(f.jobRows(), f.redoneRows(interval), f.timeRows())
-	return Report{findings: f, rows: rows}
+// Settings are what a demo ran with, for people.
+type Settings struct {
+	Workers, JobsAtOnce int
+	Interval            time.Duration // between two checkpoints of a job
+	Files               int           // real ones that the input is made of
+	Bandwidth           string        // of each download
 }
 
-func (r Findings) jobRows() []row {
-	return []row{
-		{label: "No job is lost"},
-		exactly("jobs committed", r.Committed, r.Jobs),
-		exactly("jobs lost", r.Lost, 0),
-		exactly("messages left on the queue", r.Messages, 0),
-		{label: "One outcome per job"},
-		exactly("jobs committed twice", r.CommittedTwice, 0),
-		exactly("digests that are not the file's", r.WrongDigests, 0),
-	}
-}
-
-func (r Findings) redoneRows(interval time.Duration) []row {
-	rows := []row{{label: "Work is redone within bounds"}}
-	if r.Evictions > 0 {
-		rows = append(rows, atMost("hashed twice after a notice", r.TwiceAfterNotice, 0))
-	}
-	if r.Kills > 0 {
-		rows = append(rows,
-			atMost("hashed twice after a kill (unsaved then)", r.TwiceAfterKill, r.UnsavedAtKill),
-			within("oldest work unsaved at a kill", Measured{r.OldestUnsaved, true}, interval+r.SlowestSave+atOnce))
-	}
-	return append(rows, atMost("hashed twice without cause", r.TwiceOtherwise, 0))
-}
-
-func (r Findings) timeRows() []row {
-	if r.Evictions == 0 {
-		return nil
-	}
-	return []row{
-		{label: "A notice is acted on at once"},
-		within("announced -> work stopped (1 poll)", r.AnnouncedToStopped, pollEvery+atOnce),
-		within("seen by the VM -> work stopped", r.ServedToStopped, atOnce),
-		within("seen by the VM -> all jobs released", r.ServedToReleased, releaseTime),
-	}
-}
-
-func exactly(label string, got, want int) row {
-	return row{label, fmt.Sprint(got), fmt.Sprint(want), verdictOf(got == want)}
-}
-
-func atMost(label string, got, limit int64) row {
-	promised := size(limit)
-	if limit > 0 {
-		promised = "<= " + promised
-	}
-	return row{label, size(got), promised, verdictOf(got <= limit)}
-}
-
-func within(label string, got Measured, limit time.Duration) row {
-	r := row{label, "not seen", "<= " + rounded(limit), broken}
-	if !got.Known {
-		return r
-	}
-	r.measured = rounded(got.Duration)
-	switch {
-	case got.Duration <= limit:
-		r.verdict = kept
-	case got.Duration <= limit+noise:
-		r.verdict = late
-	}
-	return r
-}
-
-func verdictOf(ok bool) verdict {
-	if ok {
-		return kept
-	}
-	return broken
+// NewReport judges the findings.
+func NewReport(f Findings, s Settings) Report {
+	rows := slices.Concat(f.jobRows(), f.oddRows(), f.staleRows(s.Interval), f.redoneRows(s.Interval), f.timeRows(), f.resumedRows())
+	return Report{findings: f, settings: s, rows: rows}
 }
 
 // Broken reports how many promises were broken. What the ledger could not see
@@ -132,13 +44,14 @@ func (r Report) Broken() (n int) {
 	return n
 }
 
-// Write prints the table, at most 78 columns wide.
+// tableWidth is how wide the table is, in columns.
+const tableWidth = 78
+
+// Write prints the table.
 func (r Report) Write(out io.Writer) {
-	f := r.findings
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, on %s; %s with notice, %s\n", plural(f.Jobs, "job"), size(f.Bytes),
-		plural(f.Workers, "VM"), plural(f.Evictions, "eviction"), plural(f.Kills, "kill"))
-	fmt.Fprintf(&b, "\n%-44s%12s  %s\n%s\n", "promise", "measured", "promised", strings.Repeat("-", 78))
+	r.writeSettings(&b)
+	fmt.Fprintf(&b, "\n%-44s%12s  %s\n%s\n", "promise", "measured", "promised", strings.Repeat("-", tableWidth))
 	isLate := false
 	for _, row := range r.rows {
 		if row.verdict == 0 {
@@ -148,9 +61,18 @@ func (r Report) Write(out io.Writer) {
 		fmt.Fprintf(&b, "  %-42s%12s  %-13s %s\n", row.label, row.measured, row.promised, row.verdict)
 		isLate = isLate || row.verdict == late
 	}
-	b.WriteString(strings.Repeat("-", 78) + "\n")
+	b.WriteString(strings.Repeat("-", tableWidth) + "\n")
 	r.writeNotes(&b, isLate)
 	_, _ = io.WriteString(out, b.String()) // a terminal that is gone has nobody left to tell
+}
+
+func (r Report) writeSettings(b *strings.Builder) {
+	f, s := r.findings, r.settings
+	summary := fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at once, a checkpoint every %s, events polled every %s, downloads %s",
+		plural(f.Jobs, "job"), size(f.Bytes), plural(s.Files, "real file"), plural(f.Workers, "VM"),
+		plural(f.Evictions, "eviction"), plural(f.Kills, "kill"), plural(f.Frozen.VMs, "freeze"),
+		plural(s.Workers, "worker"), plural(s.JobsAtOnce, "job"), s.Interval, pollEvery, s.Bandwidth)
+	b.WriteString(strings.Join(wrap(summary, tableWidth), "\n") + "\n")
 }
 
 func (r Report) writeNotes(b *strings.Builder, isLate bool) {
@@ -162,6 +84,10 @@ func (r Report) writeNotes(b *strings.Builder, isLate bool) {
 	}
 	for _, missing := range r.findings.Missing {
 		fmt.Fprintf(b, "not committed: %s\n", missing)
+	}
+	for _, p := range r.findings.Poison {
+		lines := wrap(fmt.Sprintf("poison queue: %s: %s", cmp.Or(p.ID, "(no job)"), p.Reason), tellWidth)
+		b.WriteString(strings.Join(lines, "\n    ") + "\n")
 	}
 }
 

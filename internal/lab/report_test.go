@@ -19,15 +19,20 @@ func TestReport(t *testing.T) {
 	lateOnce.ServedToStopped.Duration = 62 * time.Millisecond
 	bad := Findings{
 		Jobs: 24, Bytes: 293 << 20, Workers: 5, Committed: 22, CommittedTwice: 1, Lost: 1, WrongDigests: 1, Messages: 1, Unseen: 2,
-		Evictions: 2, Kills: 1, TwiceAfterNotice: 4 << 20, TwiceAfterKill: 8 << 20, UnsavedAtKill: 4 << 20, TwiceOtherwise: 1536,
-		OldestUnsaved: 4 * second, SlowestSave: 3 * time.Millisecond,
-		AnnouncedToStopped: Measured{2345 * time.Millisecond, true},
+		Duplicates: 1, Odd: []OddEnd{{"job whose blob is missing", false}}, StaleWrites: 3,
+		Frozen:    Frozen{VMs: 1, Held: 2, Fenced: 1, ThawedToFenced: Measured{5 * second, 1, 1}},
+		Evictions: 2, Kills: 1, TwiceAfterNotice: Redone{4 << 20, 0}, TwiceAfterKill: Redone{8 << 20, 4 << 20},
+		TwiceAfterFreeze: Redone{8 << 20, 0}, TwiceOtherwise: 1536,
+		OldestUnsaved: 4 * second, SlowestSave: 3 * ms, LongestDuplicate: Measured{9 * second, 1, 0},
+		AnnouncedToStopped: Measured{2345 * ms, 1, 0},
 		Missing:            []string{"usr/lib/a: lost, there is no message of it", "usr/lib/b: running, last in the hands of spot_3"},
 	}
-	for name, findings := range map[string]Findings{"kept": good, "late": lateOnce, "broken": bad, "calm": {Jobs: 1, Committed: 1, Workers: 1}} {
+	calm := Findings{Jobs: 1, Committed: 1, Workers: 1}
+	settings := Settings{Workers: 4, JobsAtOnce: 2, Interval: 2 * second, Files: 12, Bandwidth: "at 2.7 MiB/s each"}
+	for name, findings := range map[string]Findings{"kept": good, "late": lateOnce, "broken": bad, "calm": calm} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			NewReport(findings, 2*second).Write(&out)
+			NewReport(findings, settings).Write(&out)
 			golden := filepath.Join("testdata", "report_"+name+".golden")
 			if *update {
 				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
@@ -55,11 +60,16 @@ func TestOnlyTimesHaveAMargin(t *testing.T) {
 		row  row
 		want verdict
 	}{
-		{within("", Measured{2 * second, true}, 2*second), kept},
-		{within("", Measured{2*second + 1, true}, 2*second), late},
-		{within("", Measured{3 * second, true}, 2*second), late},
-		{within("", Measured{3*second + 1, true}, 2*second), broken},
+		{within("", Measured{2 * second, 1, 0}, 2*second), kept},
+		{within("", Measured{2*second + 1, 1, 0}, 2*second), late},
+		{within("", Measured{3 * second, 1, 0}, 2*second), late},
+		{within("", Measured{3*second + 1, 2, 0}, 2*second), broken},
 		{within("", Measured{}, 2*second), broken},
+		{within("", Measured{second, 1, 1}, 2*second), broken},
+		{inTurn("", Measured{second, 1, 0}, ""), kept},
+		{inTurn("", Measured{second, 1, 1}, ""), broken},
+		{atLeast("", 1, 1), kept},
+		{atLeast("", 0, 1), broken},
 		{atMost("", 4, 4), kept},
 		{atMost("", 5, 4), broken},
 		{exactly("", 4, 4), kept},

@@ -2,9 +2,7 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,16 +12,77 @@ import (
 // scaleSet is the name of the pretended scale set; its VMs are spot_1, spot_2 ….
 const scaleSet = "spot"
 
+// observeEvery is how often it is looked whether it is time for something.
+const observeEvery = 20 * time.Millisecond
+
+// director is what the script still has to do. All of it belongs to the
+// goroutine of play.
+type director struct {
+	pending   []Incident
+	last      time.Time       // the last incident
+	evictions []eviction      // announced, and not over
+	ice       []*VM           // that are frozen
+	owed      map[string]debt // by job id: what a lost VM had in hand
+	told      int             // closings that were told already
+}
+
 // debt is a job that a lost VM had in hand, until another goes on with it.
 type debt struct {
 	vm    string
-	since time.Time // the death, or the announcement of the eviction
+	since time.Time // the death, the freeze, or the announcement of the eviction
 	what  string    // which of them, for people
 	InHand
 }
 
-// play starts the fleet, lets the incidents happen and waits for the jobs.
+// play starts the fleet, lets the incidents happen and waits until all jobs have
+// come to their ends. It tells what happens on the way.
 func (d *demo) play(ctx context.Context) error {
+	if err := d.startFleet(); err != nil {
+		return err
+	}
+	ticker := time.NewTicker(observeEvery)
+	defer ticker.Stop()
+	progress := progressTeller{demo: d}
+	for {
+		var news []string
+		var next func() error
+		var over bool
+		changed := d.ledger.look(func(f *facts) {
+			news, next, over = d.news(f), d.next(f), d.over(f)
+			news = append(news, progress.due(f)...)
+		})
+		for _, line := range news {
+			d.say("%s", line)
+		}
+		switch {
+		case next != nil:
+			if err := next(); err != nil {
+				return err
+			}
+			continue
+		case over:
+			d.say("All %s are committed, and the queue is empty.", plural(len(d.files), "job"))
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+		case <-ctx.Done():
+			return d.waitingFor(ctx)
+		}
+	}
+}
+
+// waitingFor says what the script was waiting for when its time was over.
+func (d *demo) waitingFor(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if len(d.pending) == 0 {
+		return cause
+	}
+	return fmt.Errorf("no worker got to the middle of a job for %s: %w", d.pending[0], cause)
+}
+
+func (d *demo) startFleet() error {
 	var started []string
 	for range d.Workers {
 		vm, err := d.newVM()
@@ -32,23 +91,9 @@ func (d *demo) play(ctx context.Context) error {
 		}
 		started = append(started, vm.Name)
 	}
-	d.say("%s: one worker process each, %s at once, a checkpoint every %s.",
-		strings.Join(started, ", ")+" started", plural(d.JobsAtOnce, "job"), d.CheckpointInterval)
-	for _, incident := range d.Incidents {
-		var err error
-		switch incident {
-		case Kill:
-			err = d.kill(ctx)
-		case Evict:
-			err = d.evict(ctx)
-		default:
-			err = fmt.Errorf("there is no incident %d", incident)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return d.finish(ctx)
+	d.say("%s started: one worker process each, %s at once, a checkpoint every %s.",
+		strings.Join(started, ", "), plural(d.JobsAtOnce, "job"), d.CheckpointInterval)
+	return nil
 }
 
 func (d *demo) newVM() (*VM, error) {
@@ -58,110 +103,62 @@ func (d *demo) newVM() (*VM, error) {
 	return d.fleet.Start(name)
 }
 
-// observeEvery is how often it is looked whether a VM is ready to be a victim.
-const observeEvery = 20 * time.Millisecond
+// next returns what is to be done now, nil if nothing. What it returns is to be
+// called without the ledger's lock.
+func (d *demo) next(f *facts) func() error {
+	for i, e := range d.evictions {
+		if halt := f.halts[e.vm.Name]; !halt.drained.IsZero() || !time.Now().Before(e.notBefore) {
+			return func() error { return d.takeAway(i, halt) }
+		}
+	}
+	for i, vm := range d.ice {
+		if !d.owes(vm.Name) {
+			return func() error { return d.thaw(i) }
+		}
+	}
+	if len(d.pending) == 0 {
+		return nil
+	}
+	vm, jobs := d.victim(f, d.pending[0])
+	if vm == nil {
+		return nil
+	}
+	return func() error { return d.strike(vm, jobs) }
+}
 
-// victim waits until a VM is in the middle of a job, and returns it.
-func (d *demo) victim(ctx context.Context, middle func(InHand) bool) (*VM, []InHand, error) {
-	var victim *VM
-	var jobs []InHand
-	err := d.ledger.await(ctx, observeEvery, func(f *facts) bool {
-		for _, vm := range d.fleet.Running() {
-			if jobs = f.inHand(vm.Name); slices.ContainsFunc(jobs, middle) {
-				victim = vm
-				return true
+// owes reports whether jobs of a lost VM wait for another to go on with them.
+func (d *demo) owes(vm string) bool {
+	for _, debt := range d.owed {
+		if debt.vm == vm {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether nothing is left to wait for: every job has its end, the
+// script is played, and workers that were frozen have let their jobs go.
+func (d *demo) over(f *facts) bool {
+	if len(d.pending)+len(d.evictions)+len(d.ice) > 0 || f.committed() < len(f.good()) || !f.fenced() {
+		return false
+	}
+	store, names := d.local.Storage, d.ledger.names
+	return len(store.Messages(names.Queue)) == 0 && len(store.Messages(names.Poison)) >= len(f.odd)
+}
+
+// fenced reports whether every worker that was frozen has let go of the jobs
+// that others took over.
+func (f *facts) fenced() bool {
+	for vm, fate := range f.fates {
+		if fate.kind != frozen {
+			continue
+		}
+		for _, s := range f.held(vm, fate.at) {
+			_, taken := f.resumed(s.job, vm, fate.at)
+			if _, closed := f.closed(s, fate.thawed); taken && !closed {
+				return false
 			}
 		}
-		return false
-	})
-	return victim, jobs, err
-}
-
-// kill takes a VM away without a word, when one of its jobs has a checkpoint
-// and about half an interval's work beyond it.
-func (d *demo) kill(ctx context.Context) error {
-	vm, jobs, err := d.victim(ctx, func(h InHand) bool {
-		return h.Saved > 0 && h.middle(d.CheckpointInterval/2, time.Now())
-	})
-	if err != nil {
-		return fmt.Errorf("no worker got to the middle of a job with a checkpoint: %w", err)
 	}
-	vm.Kill()
-	d.local.Metadata.RemoveVM(vm.Name)
-	now := time.Now()
-	d.ledger.Killed(vm.Name, now)
-	d.say("Sudden death: %s is gone without a word (SIGKILL), with %s in hand: %s.", vm.Name, plural(len(jobs), "job"), listJobs(jobs))
-	d.say("Nobody was told. Its messages become visible again 30 s after it claimed or last renewed them; until then the others work on.")
-	return d.replace(jobs, debt{vm: vm.Name, since: now, what: "death"})
-}
-
-// evict announces an eviction and takes the VM away when its worker has
-// drained, or when the notice's time is up.
-func (d *demo) evict(ctx context.Context) error {
-	vm, jobs, err := d.victim(ctx, func(h InHand) bool { return h.middle(0, time.Now()) })
-	if err != nil {
-		return fmt.Errorf("no worker got to the middle of a job: %w", err)
-	}
-	id, err := d.local.Metadata.SimulateEviction(vm.Name)
-	if err != nil {
-		return err
-	}
-	event, _ := d.local.Metadata.Event(id)
-	d.ledger.Evicted(vm.Name, event.ScheduledAt)
-	d.say("Eviction notice: %s is to be taken away (Preempt at its metadata endpoint), with %s in hand: %s.",
-		vm.Name, plural(len(jobs), "job"), listJobs(jobs))
-	if err := d.drained(ctx, vm, event.NotBefore); err != nil {
-		return err
-	}
-	if at, ok := d.local.Metadata.VM(vm.Name).FirstServed(id); ok {
-		d.ledger.Served(vm.Name, at)
-	}
-	vm.Kill()
-	d.local.Metadata.RemoveVM(vm.Name)
-	d.local.Metadata.Complete(id)
-	return d.replace(jobs, debt{vm: vm.Name, since: event.ScheduledAt, what: "notice"})
-}
-
-// drained waits until the worker says that it has nothing in hand any more, but
-// not past notBefore.
-func (d *demo) drained(ctx context.Context, vm *VM, notBefore time.Time) error {
-	errOver := errors.New("notice is over")
-	ctx, cancel := context.WithDeadlineCause(ctx, notBefore, errOver)
-	defer cancel()
-	var halt halt
-	err := d.ledger.await(ctx, never, func(f *facts) bool { halt = f.halts[vm.Name]; return !halt.drained.IsZero() })
-	switch {
-	case errors.Is(err, errOver):
-		d.say("%s did not say that it had handed over; its time is up.", vm.Name)
-		return nil
-	case err != nil:
-		return fmt.Errorf("%s did not hand over: %w", vm.Name, err)
-	}
-	d.say("%s saw the notice, stopped, saved and released its jobs, in %s by its own log. Now the VM is taken away; the jobs wait their turn in the queue.", vm.Name, halt.sinceNotice)
-	return nil
-}
-
-// replace starts a new VM in the place of the one that left a debt, which is
-// owed for each of the jobs.
-func (d *demo) replace(jobs []InHand, owed debt) error {
-	for _, job := range jobs {
-		owed.InHand = job
-		d.owed[job.Job] = owed
-	}
-	vm, err := d.newVM()
-	if err != nil {
-		return err
-	}
-	d.say("%s takes the place of %s.", vm.Name, owed.vm)
-	return nil
-}
-
-// listJobs names the jobs and how far they are.
-func listJobs(jobs []InHand) string {
-	var names []string
-	for _, h := range jobs {
-		names = append(names, fmt.Sprintf("%s (%s of %s hashed, %s of it saved)",
-			baseName(h.Blob), size(h.Hashed), size(h.Size), size(h.Saved)))
-	}
-	return strings.Join(names, ", ")
+	return true
 }

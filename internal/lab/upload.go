@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// uploadBlock is how much of a file is sent at once, in bytes.
+// uploadBlock is how much of an input is sent at once, in bytes.
 const uploadBlock = 8 << 20
 
-// uploadParallel is how many files are read at once.
+// uploadParallel is how many inputs are read at once.
 const uploadParallel = 2
 
 // Upload makes the container and copies the files into it. It sets SHA256 and
@@ -31,7 +31,7 @@ func Upload(ctx context.Context, to *container.Client, files []File) error {
 	for i := range files {
 		group.Go(func() error {
 			if err := upload(ctx, to, &files[i]); err != nil {
-				return fmt.Errorf("upload %s: %w", files[i].Path, err)
+				return fmt.Errorf("upload %s: %w", files[i].Blob, err)
 			}
 			return nil
 		})
@@ -40,29 +40,51 @@ func Upload(ctx context.Context, to *container.Client, files []File) error {
 }
 
 func upload(ctx context.Context, to *container.Client, f *File) error {
-	file, err := os.Open(f.Path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
+	parts := &partsReader{left: f.Parts}
+	defer parts.close()
 	sum := sha256.New()
-	counted := &counter{reader: io.TeeReader(file, sum)}
 	options := blockblob.UploadStreamOptions{BlockSize: uploadBlock, Concurrency: 1}
-	if _, err := to.NewBlockBlobClient(f.Blob).UploadStream(ctx, counted, &options); err != nil {
+	if _, err := to.NewBlockBlobClient(f.Blob).UploadStream(ctx, io.TeeReader(parts, sum), &options); err != nil {
 		return err
 	}
-	f.SHA256, f.Size = hex.EncodeToString(sum.Sum(nil)), counted.bytes
+	f.SHA256, f.Size = hex.EncodeToString(sum.Sum(nil)), parts.bytes
 	return nil
 }
 
-// counter counts the bytes that are read through it.
-type counter struct {
-	reader io.Reader
-	bytes  int64
+// partsReader reads files one after another, each opened when its turn comes.
+type partsReader struct {
+	left  []string
+	open  *os.File
+	bytes int64 // read so far
 }
 
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.reader.Read(p)
-	c.bytes += int64(n)
-	return n, err
+func (r *partsReader) Read(p []byte) (int, error) {
+	for {
+		if r.open == nil {
+			if len(r.left) == 0 {
+				return 0, io.EOF
+			}
+			file, err := os.Open(r.left[0])
+			if err != nil {
+				return 0, err
+			}
+			r.open, r.left = file, r.left[1:]
+		}
+		n, err := r.open.Read(p)
+		r.bytes += int64(n)
+		if err == io.EOF { //nolint:errorlint // an io.Reader returns it bare
+			r.close()
+			err = nil
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+func (r *partsReader) close() {
+	if r.open != nil {
+		_ = r.open.Close() // it was only read
+		r.open = nil
+	}
 }

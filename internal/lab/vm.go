@@ -70,10 +70,20 @@ func (vm *VM) Kill() {
 	<-vm.ended
 }
 
-// terminate asks the worker to hand over and end. It does not wait.
+// Freeze stops the worker in the middle of whatever it does (SIGSTOP), as when
+// a host pauses its VM. The error is [errors.ErrUnsupported] where a system
+// cannot do that.
+func (vm *VM) Freeze() error { return suspend(vm.process) }
+
+// Thaw lets a frozen worker go on (SIGCONT), as if no time had passed.
+func (vm *VM) Thaw() error { return proceed(vm.process) }
+
+// terminate asks the worker to hand over and end, a frozen one too. It does not
+// wait.
 func (vm *VM) terminate() {
 	vm.asked.Store(true)
 	_ = vm.process.Signal(syscall.SIGTERM) // fails only if the process has ended
+	_ = vm.Thaw()
 }
 
 // over reports whether the worker has ended.

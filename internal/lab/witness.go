@@ -3,7 +3,9 @@ package lab
 import (
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +85,8 @@ func (l *Ledger) recordWritten(r storage.Result, effective bool, now time.Time) 
 		began := l.arrived[r.N]
 		delete(l.arrived, r.N)
 		switch {
+		case r.Status == http.StatusPreconditionFailed || r.Status == http.StatusConflict:
+			f.refusals = append(f.refusals, refusal{job: jobOf(r.Blob), vm: f.writerOf(r.IfMatch), at: now})
 		case !effective:
 		case !seen:
 			f.blind++
@@ -92,9 +96,27 @@ func (l *Ledger) recordWritten(r storage.Result, effective bool, now time.Time) 
 	})
 }
 
+// writerOf returns the VM whose write left that ETag.
+func (f *facts) writerOf(etag string) string {
+	for _, w := range f.writes {
+		if etag != "" && w.etag == etag {
+			return w.vm
+		}
+	}
+	return ""
+}
+
+// jobOf takes the job's id out of a record's name, <hhh>/<job id>.
+func jobOf(blob string) string {
+	_, job, _ := strings.Cut(blob, "/")
+	return job
+}
+
 func readRecord(blob storage.BlobState, body []byte, operation string, began, ended time.Time) write {
-	_, job, _ := strings.Cut(blob.Name, "/")
-	w := write{job: job, status: blob.Metadata["status"], vm: vmOf(blob.Metadata["owner"]), offset: -1, began: began, ended: ended}
+	w := write{
+		job: jobOf(blob.Name), status: blob.Metadata["status"], vm: vmOf(blob.Metadata["owner"]),
+		token: blob.Metadata["token"], etag: blob.ETag, offset: -1, began: began, ended: ended,
+	}
 	var state struct{ Offset *int64 }
 	stored := operation != storage.OpSetBlobMetadata && blob.Metadata["statehash"] != ""
 	if stored && json.Unmarshal(body, &state) == nil && state.Offset != nil {
@@ -122,24 +144,26 @@ func (l *Ledger) messagesPut(ids []string) {
 		m, _ := l.message(id)
 		job, ok := readMessage(m.Text)
 		l.add(func(f *facts) {
-			if !ok {
+			switch {
+			case ok:
+				f.jobs[job.id] = job
+				f.owners[job.id] = append(f.owners[job.id], id)
+			case !slices.ContainsFunc(f.odd, func(o Odd) bool { return o.Text == m.Text }):
 				f.foreign++
-				return
 			}
-			f.jobs[job.id] = job
-			f.owners[job.id] = append(f.owners[job.id], id)
 		})
 	}
 }
 
-// readMessage reads base64 of {"id":…,"payload":{"blob":…}}.
+// readMessage reads base64 of {"v":1,"id":…,"payload":{"blob":…}}.
 func readMessage(text string) (jobFact, bool) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	var message struct {
+		V       int
 		ID      string
 		Payload struct{ Blob string }
 	}
-	if err != nil || json.Unmarshal(raw, &message) != nil || message.ID == "" {
+	if err != nil || json.Unmarshal(raw, &message) != nil || message.V != 1 || message.ID == "" {
 		return jobFact{}, false
 	}
 	return jobFact{id: message.ID, blob: message.Payload.Blob}, true

@@ -1,0 +1,14 @@
+// Package screen shows a fleet at work in a terminal: a few lines that change
+// below, and above them what happens, which stays in the scrollback.
+//
+//	 11.0 s  Sudden death: spot_3 is gone without a word …
+//	 11.0 s  spot_5 takes the place of spot_3.
+//
+//	4 of 16 jobs done   queue: 6 visible, 8 hidden   poison: 0            14.2 s
+//	spot_1  process   libpython3.11.a+2          ██████████▓▓░░░░░░░░░░░░   52%
+//	                  gopls+1                    ████████▓▓▓▓░░░░░░░░░░░░   48%
+//	spot_3  killed    3 s ago; 2 jobs wait for another worker
+//
+// [Draw] is the picture, a pure function of a [Scene] and the terminal's size.
+// [Play] puts it on the terminal with Bubble Tea while something runs.
+package screen
