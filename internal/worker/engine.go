@@ -45,11 +45,19 @@ func newEngine(w *Worker, owner string) *engine {
 // returns when everything is released or the drain's time is over.
 func (e *engine) run(ctx context.Context) {
 	var running sync.WaitGroup
+	var before counts
+	stopped := make(chan struct{})
+	// Not after the claim loop: that may take a second to see the stop, and
+	// jobs are released meanwhile.
+	context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		before = e.counts()
+		e.logStop(ctx, before.inHand)
+	})
 	e.claimLoop(ctx, &running)
-	atStop, before := len(e.inHand.list()), e.counts()
-	e.logStop(ctx, atStop)
+	<-stopped
 	running.Wait()
-	e.logDrained(ctx, atStop, before)
+	e.logDrained(ctx, before)
 }
 
 func (e *engine) logStop(ctx context.Context, jobs int) {
@@ -59,23 +67,29 @@ func (e *engine) logStop(ctx context.Context, jobs int) {
 	}
 }
 
-func (e *engine) logDrained(ctx context.Context, jobs int, before counts) {
+func (e *engine) logDrained(ctx context.Context, before counts) {
 	d := drainOf(ctx)
 	if d == nil {
 		return
 	}
 	now := e.counts()
-	e.Log.InfoContext(ctx, "drained", "jobs", jobs,
+	e.Log.InfoContext(ctx, "drained", "jobs", before.inHand,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
-		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", len(e.inHand.list()),
+		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", now.inHand,
 		"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
 }
 
 // counts is a tally at one moment.
-type counts struct{ committed, released, leftOut int64 }
+type counts struct {
+	inHand                       int
+	committed, released, leftOut int64
+}
 
 func (e *engine) counts() counts {
-	return counts{e.tally.committed.Load(), e.tally.released.Load(), e.tally.leftOut.Load()}
+	return counts{
+		inHand:    len(e.inHand.list()),
+		committed: e.tally.committed.Load(), released: e.tally.released.Load(), leftOut: e.tally.leftOut.Load(),
+	}
 }
 
 // releaseAll gives back messages whose jobs were not begun.
