@@ -60,7 +60,7 @@ func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) 
 		total, err = s.checkLines(ctx, in)
 	case ok && s.bars:
 		total, err = countLines(in)
-	case c.File == "-" && isTerminal(s.stdin):
+	case c.File == "-" && cli.IsTerminal(s.stdin):
 		return 0, nil
 	default:
 		return -1, nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/spotworker/spotworker/internal/cli"
 )
 
 // A bar appears when its work takes longer than barAfter, and is drawn anew
@@ -35,28 +37,13 @@ type screen struct {
 }
 
 func newScreen(out, err io.Writer, bars bool) *screen {
-	return &screen{out: out, err: err, bars: bars && canDraw(err), shared: isTerminal(out)}
+	return &screen{out: out, err: err, bars: bars && canDraw(err), shared: cli.IsTerminal(out)}
 }
 
 // canDraw reports whether a bar can be drawn on w.
 func canDraw(w io.Writer) bool {
 	kind := os.Getenv("TERM")
-	return kind != "" && kind != "dumb" && isTerminal(w)
-}
-
-// isTerminal reports whether stream is a terminal, as far as a character device
-// that is not the null device is one.
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return kind != "" && kind != "dumb" && cli.IsTerminal(w)
 }
 
 // printOut writes a text for scripts.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/spotworker/spotworker/internal/azure"
 )
 
@@ -20,7 +22,7 @@ func (l *Log) Logger(out io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
-	if l.LogFormat == "json" || l.LogFormat == "auto" && !isTerminal(out) {
+	if l.LogFormat == "json" || l.LogFormat == "auto" && !IsTerminal(out) {
 		return slog.New(slog.NewJSONHandler(out, options))
 	}
 	return slog.New(slog.NewTextHandler(out, options))
@@ -38,11 +40,8 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// IsTerminal reports whether a stream is a terminal. The null device is none.
+func IsTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is small
 }

@@ -9,17 +9,14 @@ import (
 	"sync"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/spotworker/spotworker/internal/cli"
 )
 
 // Fits reports whether a live picture can be shown: both ends are a terminal,
 // and one that can move its cursor.
 func Fits(in, out *os.File) bool {
-	return isTerminal(in) && isTerminal(out) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return cli.IsTerminal(in) && cli.IsTerminal(out) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }
 
 // Stage is where something is shown while it runs. Its methods may be called
