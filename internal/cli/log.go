@@ -43,5 +43,5 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 // IsTerminal reports whether a stream is a terminal. The null device is none.
 func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is small
+	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -220,12 +220,12 @@ func TestLedgerSeesForeignMessages(t *testing.T) {
 func TestLedgerSeesAStaleOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watch(t)
-		lease, delivery := w.put(t)
+		_, delivery := w.put(t)
 		stale := w.Records.Fresh(delivery, "spot_1-12345678-0")
 		must(t, stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":40}`), Version: 1}))
 		w.ledger.Frozen("spot_1", time.Now())
 		time.Sleep(31 * time.Second)
-		lease, delivery = w.claimMessage(t)
+		lease, delivery := w.claimMessage(t)
 		record, _, err := w.Records.Look(t.Context(), delivery)
 		must(t, err)
 		claim, err := w.Records.Take(t.Context(), delivery, record, "spot_2-12345678-0")

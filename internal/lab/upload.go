@@ -72,7 +72,7 @@ func (r *partsReader) Read(p []byte) (int, error) {
 		}
 		n, err := r.open.Read(p)
 		r.bytes += int64(n)
-		if err == io.EOF { //nolint:errorlint // an io.Reader returns it bare
+		if err == io.EOF {
 			r.close()
 			err = nil
 		}
