@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,8 @@ import (
 func TestHelpAndVersion(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--checkpoint-interval": {"demo", "--help"},
+		"--identity":            {"up", "--help"},
+		"--metadata-port":       {"withdraw", "--help"},
 		"lab devel":             {"--version"},
 	} {
 		var out bytes.Buffer
@@ -27,7 +31,11 @@ func TestHelpAndVersion(t *testing.T) {
 func TestWrongConfiguration(t *testing.T) {
 	for _, args := range [][]string{
 		{},
-		{"up"},
+		{"evict"},
+		{"evict", "spot_1", "--metadata-port=0"},
+		{"up", "--vms=0"},
+		{"up", "--files=-1"},
+		{"up", "--blob-port=70000"},
 		{"demo", "--workers=0"},
 		{"demo", "--workers=many"},
 		{"demo", "--time-limit=0s"},
@@ -44,29 +52,77 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 }
 
-func TestFlagsReachTheDemo(t *testing.T) {
-	var c command
-	args := []string{
-		"demo", "--workers=5", "--jobs-at-once=4", "--files=7", "--checkpoint-interval=3s", "--time-limit=1m", "--bin=b", "--keep",
-	}
-	if _, err := (cli.Program{Name: "lab"}).Parse(&c, args, &bytes.Buffer{}); err != nil {
+// parsed returns the flags of a command line.
+func parsed(t *testing.T, args ...string) *flags {
+	t.Helper()
+	var f flags
+	if _, err := (cli.Program{Name: "lab"}).Parse(&f, args, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
+	return &f
+}
+
+func TestFlagsReachTheDemo(t *testing.T) {
 	want := lab.DefaultConfig()
-	want.Workers, want.JobsAtOnce, want.Files = 5, 4, 7
+	want.Workers, want.JobsAtOnce, want.Files, want.JobTime = 5, 4, 7, 9*time.Second
 	want.CheckpointInterval, want.TimeLimit = 3*time.Second, time.Minute
 	want.Binaries, want.Keep = "b", true
-	if diff := cmp.Diff(want, c.Demo.config()); diff != "" {
+	f := parsed(t, "demo", "--workers=5", "--jobs-at-once=4", "--files=7", "--job-time=9s",
+		"--checkpoint-interval=3s", "--time-limit=1m", "--bin=b", "--keep", "--plain")
+	if diff := cmp.Diff(want, f.Demo.config()); diff != "" || !f.Demo.Plain {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagsReachUp(t *testing.T) {
+	want := lab.DefaultUpConfig()
+	want.VMs, want.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
+	want.BlobPort, want.QueuePort, want.MetadataPort = 1, 2, 3
+	f := parsed(t, "up", "--vms=5", "--identity", "--files=0", "--job-time=1s", "--blob-port=1", "--queue-port=2", "--metadata-port=3")
+	if diff := cmp.Diff(want, f.Up.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }
 
 func TestFlagDefaultsAreTheDefaultConfiguration(t *testing.T) {
-	var c command
-	if _, err := (cli.Program{Name: "lab"}).Parse(&c, []string{"demo"}, &bytes.Buffer{}); err != nil {
+	if diff := cmp.Diff(lab.DefaultConfig(), parsed(t, "demo").Demo.config()); diff != "" {
+		t.Errorf("configuration of lab demo without flags (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(lab.DefaultUpConfig(), parsed(t, "up").Up.config()); diff != "" {
+		t.Errorf("configuration of lab up without flags (-want +got):\n%s", diff)
+	}
+	if got := parsed(t, "evict", "spot_1").Evict.MetadataPort; got != lab.DefaultMetadataPort {
+		t.Errorf("lab evict asks port %d, want %d", got, lab.DefaultMetadataPort)
+	}
+}
+
+// TestTakenPort starts on a port that something else has: each of the three.
+func TestTakenPort(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(lab.DefaultConfig(), c.Demo.config()); diff != "" {
-		t.Errorf("configuration without flags (-want +got):\n%s", diff)
+	defer listener.Close()
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	for _, flag := range []string{"--blob-port", "--queue-port", "--metadata-port"} {
+		args := []string{"up", "--files=0", "--blob-port=0", "--queue-port=0", "--metadata-port=0", flag + "=" + port}
+		var out bytes.Buffer
+		err := run(args, &out)
+		if cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), flag) {
+			t.Errorf("lab up with a taken %s = %v with exit code %d, want %d and an error that names flag and port", flag, err, cli.Code(err), cli.ExitConfig)
+		}
+	}
+}
+
+func TestEvictWithoutLabUp(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	_ = listener.Close() // nobody listens there now
+	err = run([]string{"evict", "spot_1", "--metadata-port=" + port}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "start lab up") {
+		t.Errorf("lab evict without lab up = %v, want an error that says what to start", err)
 	}
 }

@@ -95,7 +95,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.TimeLimit, errTimeLimit)
 	defer cancel()
-	if d.local, err = StartLocal(); err != nil {
+	if d.local, err = StartLocal(LocalConfig{}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.local.Close()) }()

@@ -157,7 +157,7 @@ func TestUploadHashesWhatItSends(t *testing.T) {
 		parts = append(parts, filepath.Join(root, name))
 	}
 	slices.Sort(parts)
-	local, err := StartLocal()
+	local, err := StartLocal(LocalConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

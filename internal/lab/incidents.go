@@ -19,6 +19,7 @@ type eviction struct {
 	announced time.Time
 	notBefore time.Time
 	jobs      []InHand
+	seen      bool // by the VM, as was told
 }
 
 // String says what happens, for people.
@@ -143,7 +144,7 @@ func (d *demo) evict(vm *VM, jobs []InHand) error {
 	}
 	event, _ := d.local.Metadata.Event(id)
 	d.ledger.Evicted(vm.Name, event.ScheduledAt)
-	d.evictions = append(d.evictions, eviction{vm, id, event.ScheduledAt, event.NotBefore, jobs})
+	d.evictions = append(d.evictions, eviction{vm: vm, id: id, announced: event.ScheduledAt, notBefore: event.NotBefore, jobs: jobs})
 	d.say("Eviction notice: %s is to be taken away (Preempt at its metadata endpoint), with %s in hand: %s.",
 		vm.Name, plural(len(jobs), "job"), listJobs(jobs))
 	return nil

@@ -12,6 +12,9 @@ import (
 // scaleSet is the name of the pretended scale set; its VMs are spot_1, spot_2 ….
 const scaleSet = "spot"
 
+// vmName is the name of a VM of the scale set, counted from 1.
+func vmName(n int) string { return fmt.Sprintf("%s_%d", scaleSet, n) }
+
 // observeEvery is how often it is looked whether it is time for something.
 const observeEvery = 20 * time.Millisecond
 
@@ -98,8 +101,8 @@ func (d *demo) startFleet() error {
 
 func (d *demo) newVM() (*VM, error) {
 	d.number++
-	name := fmt.Sprintf("%s_%d", scaleSet, d.number)
-	d.local.Metadata.AddVM(imds.VM{Name: name, ScaleSet: scaleSet})
+	name := vmName(d.number)
+	d.local.AddVM(imds.VM{Name: name, ScaleSet: scaleSet})
 	return d.fleet.Start(name)
 }
 

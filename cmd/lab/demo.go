@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/screen"
+)
+
+// demoCommand are the flags of lab demo.
+type demoCommand struct {
+	Workers            int           `help:"VMs that work at a time." default:"4"`
+	JobsAtOnce         int           `help:"Jobs that each of them runs at a time." default:"2"`
+	Files              int           `help:"Blobs of about 32 MiB, made of files of this machine, that are hashed, one job each." default:"16"`
+	JobTime            time.Duration `help:"About how long a job takes: downloads are slowed down to that." default:"12s"`
+	CheckpointInterval time.Duration `help:"Time between two saves of a job's state." default:"2s"`
+	TimeLimit          time.Duration `help:"The demo fails if it takes longer." default:"2m"`
+	Bin                string        `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
+	Keep               bool          `help:"Keep the workers' logs even if all goes well."`
+	Plain              bool          `help:"Print lines only, also on a terminal."`
+}
+
+func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
+	config := d.config()
+	if err := config.Validate(); err != nil {
+		return configError(err)
+	}
+	if out, ok := stdout.(*os.File); ok && !d.Plain && screen.Fits(os.Stdin, out) {
+		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, stage *screen.Stage) error {
+			config.Stage = stage
+			return lab.Demo(ctx, config, stage)
+		})
+	}
+	return lab.Demo(ctx, config, stdout)
+}
+
+func (d *demoCommand) config() lab.Config {
+	c := lab.DefaultConfig()
+	c.Workers, c.JobsAtOnce, c.Files = d.Workers, d.JobsAtOnce, d.Files
+	c.JobTime, c.CheckpointInterval, c.TimeLimit = d.JobTime, d.CheckpointInterval, d.TimeLimit
+	c.Binaries, c.Keep = d.Bin, d.Keep
+	return c
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab"
+)
+
+// upCommand are the flags of lab up.
+type upCommand struct {
+	VMs          int           `name:"vms" help:"VMs that there are at first." default:"2"`
+	Identity     bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, in place of a key."`
+	BlobPort     int           `help:"Port of the blob service; 0 is one that is free." default:"10000"`
+	QueuePort    int           `help:"Port of the queue service; 0 is one that is free." default:"10001"`
+	MetadataPort int           `help:"Port of the metadata service, and of lab evict; 0 is one that is free." default:"10254"`
+	Files        int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
+	JobTime      time.Duration `help:"About how long a download of one takes; 0s limits nothing." default:"12s"`
+}
+
+func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
+	config := u.config()
+	if err := config.Validate(); err != nil {
+		return configError(err)
+	}
+	err := lab.Up(ctx, config, stdout)
+	if taken, ok := errors.AsType[*lab.PortTakenError](err); ok {
+		return configError(fmt.Errorf("%w with --%s-port", taken, u.portOf(taken.Port)))
+	}
+	return err
+}
+
+// portOf names what a port is for.
+func (u *upCommand) portOf(port int) string {
+	switch port {
+	case u.BlobPort:
+		return "blob"
+	case u.QueuePort:
+		return "queue"
+	default:
+		return "metadata"
+	}
+}
+
+func (u *upCommand) config() lab.UpConfig {
+	c := lab.DefaultUpConfig()
+	c.VMs, c.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
+	c.BlobPort, c.QueuePort, c.MetadataPort = u.BlobPort, u.QueuePort, u.MetadataPort
+	return c
+}
+
+// order is what lab evict and lab withdraw are told.
+type order struct {
+	VM           string `arg:"" name:"vm" help:"Name of the VM, as lab up prints it."`
+	MetadataPort int    `help:"That of lab up." default:"10254"`
+}
+
+// send has lab up do something, and prints what it says.
+func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error)) error {
+	if o.MetadataPort < 1 || o.MetadataPort > 65535 {
+		return configError(errNoPort)
+	}
+	said, err := do(ctx, o.MetadataPort, o.VM)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, said)
+	return err
+}
+
+// evictCommand is lab evict.
+type evictCommand struct{ order }
+
+func (c *evictCommand) run(ctx context.Context, stdout io.Writer) error {
+	return c.send(ctx, stdout, lab.EvictAt)
+}
+
+// withdrawCommand is lab withdraw.
+type withdrawCommand struct{ order }
+
+func (c *withdrawCommand) run(ctx context.Context, stdout io.Writer) error {
+	return c.send(ctx, stdout, lab.WithdrawAt)
+}

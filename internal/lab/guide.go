@@ -1,0 +1,98 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// producerVM is where the producer gets its tokens from. It is not in the scale
+// set and is never evicted.
+const producerVM = "producer"
+
+// connectionStringVariable names the variable that comes before an identity.
+const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
+
+// guide is what people paste into other terminals.
+type guide struct {
+	account  []string                 // variables that lead to the storage account
+	identity bool                     // they count only where no connection string is set
+	tokens   func(vm string) []string // variables that lead to a VM's tokens
+	base     func(vm string) string   // of a VM's metadata service
+	port     string                   // flag of lab evict, empty for the default
+	files    bool                     // there is something to hash
+}
+
+func (u *up) newGuide() (guide, error) {
+	g := guide{tokens: u.local.tokenEnvironment, base: u.local.Endpoint, files: u.Files > 0}
+	if u.MetadataPort != DefaultMetadataPort {
+		_, port, _ := strings.Cut(strings.TrimPrefix(u.local.base, "http://"), ":")
+		g.port = " --metadata-port " + port
+	}
+	if u.local.Identity == nil {
+		g.account = []string{connectionStringVariable + "=" + u.local.ConnectionString}
+		return g, nil
+	}
+	authority, err := u.local.Identity.writeAuthority(u.folder)
+	if err != nil {
+		return g, err
+	}
+	g.account, g.identity = u.local.Identity.environment(authority), true
+	return g, nil
+}
+
+// write prints everything, for VMs spot_1 up to that number.
+func (g guide) write(out io.Writer, vms int) {
+	var b strings.Builder
+	b.WriteString("\nA local Azure is up on 127.0.0.1, until Ctrl-C. Nothing leaves this machine.\n")
+	b.WriteString("make build makes the programs. First, in every terminal:\n\n")
+	if g.identity {
+		b.WriteString("    unset " + connectionStringVariable + "\n")
+	}
+	export(&b, g.account)
+	b.WriteString("\nIn one for the producer:\n\n")
+	export(&b, g.tokens(producerVM))
+	if g.files {
+		fmt.Fprintf(&b, "    bin/producer digests --container %s\n", inputContainer)
+	} else {
+		b.WriteString("    bin/producer put --kind KIND --payload JSON\n")
+	}
+	b.WriteString("\nIn one for each worker, which stands for a VM:\n")
+	for n := range vms {
+		g.writeWorker(&b, vmName(n+1))
+	}
+	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, and change your mind:\n\n    bin/lab evict%s %s\n    bin/lab withdraw%s %s\n\n",
+		g.port, vmName(1), g.port, vmName(1))
+	fmt.Fprint(out, b.String())
+}
+
+// writeWorker prints what starts a worker on a VM, in a terminal that has the
+// account's variables.
+func (g guide) writeWorker(out io.Writer, vm string) {
+	var b strings.Builder
+	b.WriteString("\n")
+	export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
+	b.WriteString("    bin/worker --data-container " + inputContainer + "\n")
+	fmt.Fprint(out, b.String())
+}
+
+// export prints shell commands that set variables.
+func export(b *strings.Builder, variables []string) {
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Fprintf(b, "    export %s=%s\n", name, quote(value))
+	}
+}
+
+// quote writes a value so that a shell takes it as it stands.
+func quote(value string) string {
+	if strings.ContainsFunc(value, func(c rune) bool { return !plainInShell(c) }) {
+		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+	}
+	return value
+}
+
+func plainInShell(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:-,@%+", c)
+}

@@ -1,0 +1,379 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// upOnAnyPorts is a local Azure without anything to wait for.
+func upOnAnyPorts() UpConfig {
+	c := DefaultUpConfig()
+	c.BlobPort, c.QueuePort, c.MetadataPort = 0, 0, 0
+	c.Files, c.JobTime = 0, 0
+	return c
+}
+
+// running is a `lab up` in this process, and what it printed.
+type running struct {
+	out  *syncBuffer
+	port int // of the metadata service
+}
+
+// syncBuffer is written to by one goroutine and read by another.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// until waits until the text holds a pattern, and returns what its first group
+// matched.
+func (b *syncBuffer) until(t *testing.T, pattern string) string {
+	t.Helper()
+	wanted := regexp.MustCompile(pattern + `()`)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if found := wanted.FindStringSubmatch(b.String()); found != nil {
+			return found[1]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q within 20s in:\n%s", pattern, b.String())
+		}
+	}
+}
+
+// startUp starts a `lab up`, waits until it is up, and ends it with the test.
+func startUp(t *testing.T, c UpConfig) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{out: &syncBuffer{}}
+	done := make(chan error, 1)
+	go func() { done <- Up(ctx, c, r.out) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Up = %v, want nil after its context's end", err)
+		}
+	})
+	var err error
+	if r.port, err = strconv.Atoi(r.out.until(t, `evict --metadata-port (\d+) spot_1\n`)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// paste returns the shell commands that people paste into every terminal and
+// into that of a program on a VM, with a program of ours. It refuses any that
+// could lead beyond this machine.
+func (r *running) paste(t *testing.T, section, vm, program string) string {
+	t.Helper()
+	text := r.out.String()
+	from := strings.Index(text, "First, in every terminal:")
+	to := strings.Index(text, "In one for the producer:")
+	common := text[from+len("First, in every terminal:") : to]
+	blocks := strings.Split(text[to:], "\n\n")
+	for _, block := range blocks {
+		if strings.Contains(block, "bin/"+section+" ") && (vm == "" || strings.Contains(block, "/vms/"+vm+"\n")) {
+			script := common + strings.ReplaceAll(block, "bin/"+section, "exec "+program)
+			for _, address := range regexp.MustCompile(`https?://[^/;'\s]+`).FindAllString(script, -1) {
+				if !regexp.MustCompile(`^https?://127\.0\.0\.1:\d+$`).MatchString(address) {
+					t.Fatalf("%s is not on loopback, in:\n%s", address, script)
+				}
+			}
+			return script
+		}
+	}
+	t.Fatalf("no commands for %s %s in:\n%s", section, vm, text)
+	return ""
+}
+
+// shell runs commands as a terminal with a bare environment would.
+func shell(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	if strings.Contains(script, "AZURE_CLIENT_ID") && !strings.Contains(script, "IDENTITY_ENDPOINT=http://127.0.0.1:") {
+		t.Fatalf("an identity without an endpoint would ask this machine's metadata service:\n%s", script)
+	}
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-eu", "-c", script)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	cmd.SysProcAttr = apart()
+	return cmd
+}
+
+// worker starts a real worker on a VM, and returns its log. It ends with the
+// test, in good order.
+func (r *running) worker(t *testing.T, vm string) *syncBuffer {
+	t.Helper()
+	folder, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &syncBuffer{}
+	cmd := shell(t, r.paste(t, "worker", vm, filepath.Join(folder, "worker")))
+	cmd.Stderr = log
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 15 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after t.Context has ended, which interrupts it
+		if err := cmd.Wait(); err != nil && !strings.Contains(log.String(), `"to":"stopped"`) {
+			t.Errorf("worker on %s ended with %v:\n%s", vm, err, log.String())
+		}
+	})
+	return log
+}
+
+// produce runs the real producer and returns the ids that it confirmed.
+func (r *running) produce(t *testing.T) []string {
+	t.Helper()
+	folder, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd := shell(t, r.paste(t, "producer", "", filepath.Join(folder, "producer")))
+	cmd.Stderr = &said
+	ids, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("producer: %v: %s", err, said.String())
+	}
+	return strings.Fields(string(ids))
+}
+
+// committed returns the ids of the jobs that a worker committed, by its log.
+func committed(log string) map[string]bool {
+	ids := map[string]bool{}
+	lines := bufio.NewScanner(strings.NewReader(log))
+	for lines.Scan() {
+		var line logLine
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "job committed" {
+			ids[line.JobID] = true
+		}
+	}
+	return ids
+}
+
+// TestUp pastes what lab up prints into shells, with a key and with a managed
+// identity, and evicts a worker.
+func TestUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	for _, identity := range []bool{false, true} {
+		t.Run(fmt.Sprintf("identity=%t", identity), func(t *testing.T) {
+			if runtime.GOOS != "linux" {
+				t.Skip("needs a POSIX shell, and for an identity a Go that reads SSL_CERT_FILE")
+			}
+			c := upOnAnyPorts()
+			root := makeFiles(t, map[string]int64{"a": 13 * mib, "b": 13 * mib})
+			c.Identity, c.Files, c.FileSize, c.Roots = identity, 2, 13*mib, []string{root}
+			r := startUp(t, c)
+			if got := strings.Contains(r.out.String(), "https://127.0.0.1:"); got != identity {
+				t.Errorf("storage over TLS: %t, want %t", got, identity)
+			}
+			ids := r.produce(t)
+			if len(ids) != 2 {
+				t.Fatalf("producer confirmed %q, want two jobs", ids)
+			}
+			log := r.worker(t, "spot_2")
+			log.until(t, `"msg":"job committed"(?s:.*)"msg":"job committed"`)
+			for _, id := range ids {
+				if !committed(log.String())[id] {
+					t.Errorf("job %s is not committed", id)
+				}
+			}
+
+			if _, err := EvictAt(t.Context(), r.port, "spot_2"); err != nil {
+				t.Fatalf("EvictAt = %v", err)
+			}
+			log.until(t, `"msg":"drained"`)
+			r.out.until(t, `spot_2 asked its metadata service and was told`)
+			if _, err := WithdrawAt(t.Context(), r.port, "spot_2"); err != nil {
+				t.Fatalf("WithdrawAt = %v", err)
+			}
+			log.until(t, `"msg":"drained"(?s:.*)"to":"process"`)
+		})
+	}
+}
+
+func TestUpLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	c := upOnAnyPorts()
+	c.Identity = true
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &onText{text: "spot_2", then: cancel}
+	if err := Up(ctx, c, out); err != nil {
+		t.Errorf("Up = %v, want nil after its context's end", err)
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("lab up left %q behind", left)
+	}
+}
+
+func TestOrders(t *testing.T) {
+	r := startUp(t, upOnAnyPorts())
+	for _, test := range []struct {
+		name string
+		send func(context.Context, int, string) (string, error)
+		vm   string
+		want string // in the answer, or with a "!" in the error
+	}{
+		{"of a VM that is not there", EvictAt, "spot_9", "!there are spot_1, spot_2"},
+		{"of the producer's VM", EvictAt, "producer", "!there is no VM"},
+		{"with a name that must be escaped", EvictAt, "a&vm=spot_1", `!there is no VM "a&vm=spot_1"`},
+		{"withdrawn before it was announced", WithdrawAt, "spot_1", "!not being evicted"},
+		{"announced", EvictAt, "spot_1", "spot_1 is to be evicted"},
+		{"announced twice", EvictAt, "spot_1", "!being evicted already"},
+		{"of another VM", EvictAt, "spot_2", "spot_2 is to be evicted"},
+		{"withdrawn", WithdrawAt, "spot_1", "withdrawn"},
+		{"withdrawn twice", WithdrawAt, "spot_1", "!not being evicted"},
+		{"announced anew", EvictAt, "spot_1", "spot_1 is to be evicted"},
+	} {
+		got, err := test.send(t.Context(), r.port, test.vm)
+		want, fails := strings.CutPrefix(test.want, "!")
+		switch {
+		case fails && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("eviction %s = %q, %v, want an error with %q", test.name, got, err, want)
+		case !fails && (err != nil || !strings.Contains(got, want)):
+			t.Errorf("eviction %s = %q, %v, want %q", test.name, got, err, want)
+		}
+	}
+}
+
+// TestOrdersAreNotForBrowsers sends what a web page of another origin could.
+func TestOrdersAreNotForBrowsers(t *testing.T) {
+	r := startUp(t, upOnAnyPorts())
+	for _, test := range []struct {
+		method, path, header string
+		want                 int
+	}{
+		{http.MethodPost, "/lab/evict?vm=spot_1", "", http.StatusBadRequest},
+		{http.MethodGet, "/lab/evict?vm=spot_1", controlHeader, http.StatusBadRequest},
+		{http.MethodPost, "/lab/burn?vm=spot_1", controlHeader, http.StatusNotFound},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), test.method, "http://"+loopback(r.port)+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.header != "" {
+			request.Header.Set(test.header, "1")
+		}
+		reply, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, reply.Body)
+		_ = reply.Body.Close()
+		if reply.StatusCode != test.want {
+			t.Errorf("%s %s with header %q = %d, want %d", test.method, test.path, test.header, reply.StatusCode, test.want)
+		}
+	}
+	if strings.Contains(r.out.String(), "Eviction notice") {
+		t.Error("a VM is evicted all the same")
+	}
+}
+
+func TestSomethingElseAnswers(t *testing.T) {
+	local, err := StartLocal(LocalConfig{}) // without a control door
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	port, err := strconv.Atoi(local.base[strings.LastIndexByte(local.base, ':')+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := EvictAt(t.Context(), port, "spot_1"); err == nil || !strings.Contains(err.Error(), "not lab up") {
+		t.Errorf("EvictAt something else = %q, %v, want an error that says so", said, err)
+	}
+}
+
+// TestTakenAway lets the notice of an eviction pass.
+func TestTakenAway(t *testing.T) {
+	var out bytes.Buffer
+	u := newUp(upOnAnyPorts(), &out)
+	if err := u.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	if err := u.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := u.obey(order{verb: verbEvict, vm: "spot_2"}); a.err != nil {
+		t.Fatal(a.err)
+	}
+	u.observe(time.Now().Add(29 * time.Second))
+	if got := strings.Join(u.present(), " "); got != "spot_1 spot_2" {
+		t.Errorf("VMs before the notice is over: %s, want spot_1 spot_2", got)
+	}
+	u.observe(time.Now().Add(30 * time.Second))
+	if got := strings.Join(u.present(), " "); got != "spot_1 spot_3" {
+		t.Errorf("VMs after it: %s, want spot_1 spot_3", got)
+	}
+	if !strings.Contains(out.String(), "spot_3 takes its place:\n\n    export SPOTWORKER_METADATA_ENDPOINT="+u.local.Endpoint("spot_3")+"\n") {
+		t.Errorf("the new VM's environment is not printed:\n%s", out.String())
+	}
+	if a := u.obey(order{verb: verbWithdraw, vm: "spot_2"}); a.err == nil {
+		t.Error("the eviction of a VM that is gone was withdrawn")
+	}
+	if _, err := u.local.Metadata.SimulateEviction("spot_2"); err == nil {
+		t.Error("the metadata service still has the VM")
+	}
+}
+
+func TestUpChecksItsConfiguration(t *testing.T) {
+	for want, spoil := range map[string]func(*UpConfig){
+		"--vms":           func(c *UpConfig) { c.VMs = 0 },
+		"--files":         func(c *UpConfig) { c.Files = -1 },
+		"--job-time":      func(c *UpConfig) { c.JobTime = -1 },
+		"--blob-port":     func(c *UpConfig) { c.BlobPort = 65536 },
+		"--queue-port":    func(c *UpConfig) { c.QueuePort = -1 },
+		"--metadata-port": func(c *UpConfig) { c.MetadataPort = -1 },
+	} {
+		c := DefaultUpConfig()
+		if err := c.Validate(); err != nil {
+			t.Fatalf("the default configuration is refused: %v", err)
+		}
+		spoil(&c)
+		if err := Up(t.Context(), c, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Up = %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestQuotedForAShell(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a POSIX shell")
+	}
+	for _, value := range []string{"plain", "a=b;c", "it's", "$HOME `id` \"x\"", "", "*", "~/x"} {
+		got, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "printf %s "+quote(value)).Output()
+		if err != nil || string(got) != value {
+			t.Errorf("a shell reads %s as %q, %v, want %q", quote(value), got, err, value)
+		}
+	}
+}
