@@ -31,6 +31,8 @@
 //     five failures in a row without progress end it in the poison queue.
 //   - Once the context is cancelled, any error is an interruption. It costs the
 //     job nothing. [StopOf] tells why, and by when the handler must be gone.
+//     The exceptions are [Overrun] and [Silent], the limits of [WithLimits]:
+//     exceeding one is a failure.
 //
 // Execution is at least once: a handler whose worker dies runs again from the
 // recorded state. The commit of the result is exactly once. For a side effect

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spotworker/spotworker/job"
 )
@@ -182,4 +183,18 @@ func ExampleStopOf() {
 		fmt.Println(stop.Reason, "-", stop)
 	}
 	// Output: evicted - stopped: evicted: this VM is being taken away
+}
+
+// A kind whose jobs may take six hours in all, must report every ten minutes,
+// and run one at a time on a worker, for instance because each fills the memory.
+func ExampleWithLimits() {
+	render := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		<-ctx.Done() // stuck: it reports nothing
+		return nil, context.Cause(ctx)
+	})
+	kinds := job.Kinds{"render": job.WithLimits(render, job.Limits{
+		MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute, Concurrency: 1,
+	})}
+	fmt.Printf("%+v\n", job.LimitsOf(kinds["render"]))
+	// Output: {MaxRun:6h0m0s MaxSilence:10m0s Concurrency:1}
 }

@@ -17,6 +17,8 @@ const (
 	Lost     Reason = "lease lost"     // the job's message went to another worker
 	Fenced   Reason = "fenced"         // the job's record belongs to another worker
 	Faulty   Reason = "unusable state" // a report that cannot be recorded
+	Overrun  Reason = "ran too long"   // more than MaxRun, see Limits
+	Silent   Reason = "no report"      // for more than MaxSilence, see Limits
 )
 
 // Stop is the cause of a handler's cancelled context: why it was stopped, and
