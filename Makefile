@@ -6,8 +6,8 @@ FUZZTIME ?= 10s
 # What the binaries print as their version.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Debian packages that integration tests need; none so far.
-DEBIAN_PACKAGES :=
+# Debian packages that integration tests need: iproute2 for a network of their own.
+DEBIAN_PACKAGES := iproute2
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -45,6 +45,11 @@ lint: ## gofmt, go vet and golangci-lint, which is installed into .tools/ if nee
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
 	@linter=$$(tools/golangci-lint.sh) && echo golangci-lint run && "$$linter" run
+
+.PHONY: windows
+windows: ## build and vet for Windows, amd64 and arm64
+	GOOS=windows GOARCH=amd64 go build ./... && GOOS=windows GOARCH=amd64 go vet ./...
+	GOOS=windows GOARCH=arm64 go build ./... && GOOS=windows GOARCH=arm64 go vet ./...
 
 .PHONY: bench
 bench: ## all benchmarks (BENCHFLAGS=...)

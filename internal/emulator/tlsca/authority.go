@@ -29,8 +29,10 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// New makes an authority with a fresh key.
-func New() (*Authority, error) {
+// New makes an authority with a fresh key. Its certificates count on loopback
+// addresses, for localhost, and under the domains that are named, which is for
+// tests in a network of their own.
+func New(domains ...string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the authority's key: %w", err)
@@ -40,7 +42,7 @@ func New() (*Authority, error) {
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	template.MaxPathLenZero = true
 	template.PermittedDNSDomainsCritical = true
-	template.PermittedDNSDomains = []string{"localhost"}
+	template.PermittedDNSDomains = append([]string{"localhost"}, domains...)
 	template.PermittedIPRanges = []*net.IPNet{
 		{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
 		{IP: net.IPv6loopback, Mask: net.CIDRMask(128, 128)},
@@ -57,8 +59,9 @@ func New() (*Authority, error) {
 }
 
 // ServerConfig returns the configuration of a server that answers as
-// localhost, 127.0.0.1 and ::1, with a certificate of its own.
-func (a *Authority) ServerConfig() (*tls.Config, error) {
+// localhost, 127.0.0.1, ::1 and under the given names, with a certificate of its
+// own.
+func (a *Authority) ServerConfig(names ...string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make a server's key: %w", err)
@@ -66,7 +69,7 @@ func (a *Authority) ServerConfig() (*tls.Config, error) {
 	template := newTemplate("localhost")
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{"localhost"}
+	template.DNSNames = append([]string{"localhost"}, names...)
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
@@ -96,6 +99,27 @@ func (a *Authority) PEM() []byte {
 func (a *Authority) WriteFile(name string) error {
 	if err := os.WriteFile(name, a.PEM(), 0o644); err != nil { //nolint:gosec // a certificate is public
 		return fmt.Errorf("write the authority's certificate: %w", err)
+	}
+	return nil
+}
+
+// WriteServer writes the certificate and the key of a server that answers as
+// with [Authority.ServerConfig] to two files, for a server in another process.
+func (a *Authority) WriteServer(certificate, key string, names ...string) error {
+	config, err := a.ServerConfig(names...)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		return fmt.Errorf("encode a server's key: %w", err)
+	}
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]})
+	if err := os.WriteFile(certificate, chain, 0o644); err != nil { //nolint:gosec // a certificate is public
+		return fmt.Errorf("write a server's certificate: %w", err)
+	}
+	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return fmt.Errorf("write a server's key: %w", err)
 	}
 	return nil
 }

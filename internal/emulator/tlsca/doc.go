@@ -3,7 +3,7 @@
 // talk to an emulator without being told to skip verification.
 //
 // The authority's key never leaves the process and its certificate is
-// constrained to loopback names, so that trusting its file endangers nothing
+// constrained to loopback names unless others are asked for, so that trusting its file endangers nothing
 // beyond this machine, and nothing at all once the process has ended:
 //
 //	SSL_CERT_FILE=ca.pem       Go programs

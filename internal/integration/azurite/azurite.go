@@ -15,11 +15,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/integration/parts"
 )
 
-// The account that Azurite has of its own; its key is public knowledge.
+// Account is the one that Azurite has of its own; its key is public knowledge.
 const (
-	account = "devstoreaccount1"
+	Account = "devstoreaccount1"
 	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
@@ -37,21 +39,42 @@ const (
 // Azurite is missing it skips the test, or fails it where CI=true.
 func Start(t testing.TB) (connectionString string) {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		missing(t, "node is not in PATH")
-	}
-	azurite := filepath.Join(repositoryRoot(t), script)
-	if _, err := os.Stat(azurite); err != nil {
-		missing(t, "Azurite is not installed in .tools/azurite")
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	//nolint:gosec // node and the script are found above
-	cmd := exec.CommandContext(ctx, node, azurite,
-		"--silent", "--inMemoryPersistence", "--disableTelemetry",
+	blob, queue := run(t,
 		"--blobHost", "127.0.0.1", "--blobPort", "0",
 		"--queueHost", "127.0.0.1", "--queuePort", "0",
 		"--tableHost", "127.0.0.1", "--tablePort", "0")
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%[1]s;AccountKey=%[2]s;BlobEndpoint=%[3]s/%[1]s;QueueEndpoint=%[4]s/%[1]s;",
+		Account, key, blob, queue)
+}
+
+// Cloud says where Azurite stands in for the storage of Azure: over TLS, with
+// tokens, each service on an address of its own and port 443.
+type Cloud struct {
+	Certificate, Key    string // files
+	BlobHost, QueueHost string // loopback addresses
+}
+
+// StartCloud is [Start] for a test in a network of its own, in which the names
+// of the account's services lead to these addresses.
+func StartCloud(t testing.TB, c Cloud) {
+	t.Helper()
+	run(t, "--oauth", "basic", "--cert", c.Certificate, "--key", c.Key,
+		"--blobHost", c.BlobHost, "--blobPort", "443",
+		"--queueHost", c.QueueHost, "--queuePort", "443",
+		"--tableHost", c.QueueHost, "--tablePort", "0")
+}
+
+// run starts Azurite and returns the addresses that it says it listens at.
+func run(t testing.TB, arguments ...string) (blob, queue string) {
+	t.Helper()
+	node := parts.Command(t, "node")
+	azurite := filepath.Join(parts.Repository(t), script)
+	if _, err := os.Stat(azurite); err != nil {
+		parts.Missing(t, "Azurite is not installed in .tools/azurite")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	arguments = append([]string{azurite, "--silent", "--inMemoryPersistence", "--disableTelemetry"}, arguments...)
+	cmd := exec.CommandContext(ctx, node, arguments...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
 	cmd.Dir = t.TempDir() // whatever it may write
@@ -71,36 +94,7 @@ func Start(t testing.TB) (connectionString string) {
 		stop()
 		<-ended
 	})
-	blob, queue := output.addresses(t)
-	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%[1]s;AccountKey=%[2]s;BlobEndpoint=%[3]s/%[1]s;QueueEndpoint=%[4]s/%[1]s;",
-		account, key, blob, queue)
-}
-
-// missing skips the test where the machine lacks a part, and fails it where
-// that must not be.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s: get it with \"make integration-tools\"; CI=true, so this is a failure", what)
-	}
-	t.Skipf("%s: get it with \"make integration-tools\"", what)
-}
-
-// repositoryRoot is the nearest folder upwards that has a go.mod.
-func repositoryRoot(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatalf("find the repository: %v", err)
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatalf("find the repository: no go.mod above the test")
-		}
-	}
+	return output.addresses(t)
 }
 
 // listener takes Azurite's output and waits in it for the addresses.
@@ -110,7 +104,7 @@ type listener struct {
 	said  chan string    // all that was printed, when the process has ended early
 }
 
-var listening = regexp.MustCompile(`Azurite (Blob|Queue) service is successfully listening at (http://127\.0\.0\.1:\d+)`)
+var listening = regexp.MustCompile(`Azurite (Blob|Queue) service is successfully listening at (https?://127\.0\.0\.\d+:\d+)`)
 
 func newListener() *listener {
 	r, w := io.Pipe()
