@@ -74,7 +74,7 @@ func run(t testing.TB, arguments ...string) (blob, queue string) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	arguments = append([]string{azurite, "--silent", "--inMemoryPersistence", "--disableTelemetry"}, arguments...)
-	cmd := exec.CommandContext(ctx, node, arguments...)
+	cmd := exec.CommandContext(ctx, node, arguments...) //nolint:gosec // node and the script are found above
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
 	cmd.Dir = t.TempDir() // whatever it may write

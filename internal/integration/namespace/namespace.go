@@ -65,6 +65,7 @@ func inside(t *testing.T, environment []string) (output string, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	//nolint:gosec // this very binary
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+timeout.String())
 	cmd.Env = append(os.Environ(), environment...)
 	cmd.Env = append(cmd.Env, insideVariable+"="+t.Name())
@@ -115,7 +116,8 @@ func enter(t *testing.T) {
 
 func ip(t *testing.T, arguments ...string) {
 	t.Helper()
-	if said, err := exec.CommandContext(t.Context(), "ip", arguments...).CombinedOutput(); err != nil {
+	said, err := exec.CommandContext(t.Context(), "ip", arguments...).CombinedOutput() //nolint:gosec // constants
+	if err != nil {
 		t.Fatalf("ip %s: %v: %s", strings.Join(arguments, " "), err, said)
 	}
 }
