@@ -68,51 +68,8 @@ type Job struct {
 	saved    *Progress
 	latest   atomic.Pointer[Progress]
 	reported int // states so far
+	onReport func(*Progress)
 	cleanups []func()
-}
-
-// Progress is one report of how far a job is.
-type Progress struct {
-	// State is what the handler needs in order to go on from here, at most
-	// [MaxState] bytes. Nil means "as reported before". Report keeps the
-	// slice: hand over a fresh one each time, or one that never changes.
-	State []byte
-
-	// Stream opens a state that is too large to hold in memory, in place of
-	// State. It may be called several times or never, from another goroutine,
-	// also after Run has returned, and must give the same bytes each time until
-	// a later state was reported and what it opened is closed: report a file
-	// that is not written any more, and remove it in [Job.Cleanup]. Only the
-	// parts that changed since the last save are sent; a part
-	// is a MiB, counted from the state's start.
-	Stream func() (io.ReadCloser, error)
-
-	// Version is the handler's own number for the format of State, handed back
-	// with it, so that a newer program can refuse or convert an old state.
-	Version int
-
-	// Fraction is the part done, 0 to 1, for humans and estimates. Optional.
-	Fraction float64
-
-	// Text is a short status for humans, cut to 200 bytes when recorded. Optional.
-	Text string
-
-	number int // of the state among those reported in this run; 0 for a saved one
-}
-
-// HasState reports whether p holds a state, in one piece or as a stream.
-func (p *Progress) HasState() bool { return p != nil && (p.State != nil || p.Stream != nil) }
-
-// SameState reports whether p holds the very state that other holds, rather than
-// one that was reported later.
-func (p *Progress) SameState(other *Progress) bool {
-	switch {
-	case !p.HasState() || !other.HasState():
-		return p.HasState() == other.HasState()
-	case p.Stream == nil && other.Stream == nil:
-		return p.Version == other.Version && bytes.Equal(p.State, other.State)
-	}
-	return p.number == other.number
 }
 
 // New returns a job as a handler sees it. saved is the progress recorded last,
@@ -149,8 +106,8 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 	return state, j.saved.Version, err
 }
 
-// Report tells the worker how far the job is. It stores a pointer and returns:
-// call it as often as there is something to tell. The worker decides when a
+// Report tells the worker how far the job is. It stores a pointer and returns,
+// within 100 ns: call it as often as there is something to tell. The worker decides when a
 // report is worth a write; after a notice the last one is always written.
 // Report is for the goroutine that runs the handler, or one at a time.
 func (j *Job) Report(p Progress) {
@@ -163,7 +120,16 @@ func (j *Job) Report(p Progress) {
 		p.State, p.Stream, p.Version, p.number = last.State, last.Stream, last.Version, last.number
 	}
 	j.latest.Store(&p)
+	if j.onReport != nil {
+		j.onReport(&p)
+	}
 }
+
+// OnReport has f called by every later [Job.Report], with what [Job.Latest]
+// returns from then on, in the goroutine that reports. It is for whoever calls a
+// handler and needs to see each report; package jobtest does. The worker looks
+// at the last one only.
+func (j *Job) OnReport(f func(*Progress)) { j.onReport = f }
 
 // Cleanup registers a function that is called when the worker is done with this
 // run of the job: after Run has returned and the last state was recorded, or was

@@ -42,6 +42,25 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// OnReport sees each report as Latest shows it, what it takes over from the one
+// before included.
+func TestOnReport(t *testing.T) {
+	j := New(Spec{ID: "a"}, nil)
+	j.Report(Progress{State: []byte("before")})
+	var seen []string
+	j.OnReport(func(p *Progress) {
+		if p != j.Latest() {
+			t.Errorf("OnReport got %+v, want what Latest returns: %+v", p, j.Latest())
+		}
+		seen = append(seen, fmt.Sprint(string(p.State), " at ", p.Fraction))
+	})
+	j.Report(Progress{State: []byte("one"), Fraction: 0.25})
+	j.Report(Progress{Fraction: 0.5})
+	if want := []string{"one at 0.25", "one at 0.5"}; !slices.Equal(seen, want) {
+		t.Errorf("reports seen = %q, want %q", seen, want)
+	}
+}
+
 // Report is cheap enough to be called as often as there is something to tell,
 // while the worker reads.
 func TestReportWhileTheWorkerReads(t *testing.T) {
