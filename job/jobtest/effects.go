@@ -1,0 +1,103 @@
+package jobtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Effects stands for the world outside, where an eviction must not make anything
+// happen twice: payments, mails, rows. A test's fake of such a service calls
+// [Effects.Apply]; [Case.Effects] has the outcome compared with that of an
+// uninterrupted job. The zero value is ready for use.
+type Effects struct {
+	mu        sync.Mutex
+	byKey     map[string]string
+	happened  map[string]int
+	conflicts []string
+}
+
+// Apply makes an effect happen as a service with idempotency keys does: once for
+// each key, whatever the number of calls. It reports whether this was the first.
+// An empty key protects nothing: the effect happens with every call. A handler
+// gets its keys from job.Job's method Key.
+func (e *Effects) Apply(key, effect string) (first bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if key != "" {
+		if before, again := e.byKey[key]; again {
+			if before != effect {
+				e.conflicts = append(e.conflicts, fmt.Sprintf("key %q stands for %q and for %q", key, before, effect))
+			}
+			return false
+		}
+		if e.byKey == nil {
+			e.byKey = map[string]string{}
+		}
+		e.byKey[key] = effect
+	}
+	if e.happened == nil {
+		e.happened = map[string]int{}
+	}
+	e.happened[effect]++
+	return true
+}
+
+// ledger is what happened up to a moment.
+type ledger struct {
+	byKey     map[string]string
+	happened  map[string]int
+	conflicts []string
+}
+
+func (e *Effects) reset() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.byKey, e.happened, e.conflicts = nil, nil, nil
+}
+
+func (e *Effects) ledger() ledger {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return ledger{maps.Clone(e.byKey), maps.Clone(e.happened), slices.Clone(e.conflicts)}
+}
+
+// differs says how what happened differs from what should have, or returns nil.
+func (got ledger) differs(want ledger) *fault {
+	if f := got.conflict(); f != nil {
+		return f
+	}
+	for _, effect := range slices.Sorted(maps.Keys(want.happened)) {
+		switch n := got.happened[effect]; {
+		case n == 0:
+			return &fault{what: "an effect did not happen", detail: fmt.Sprintf("effect %q never happened; an uninterrupted job has it", effect), hint: "Report a state only once what it stands for has happened."}
+		case n != want.happened[effect]:
+			return &fault{what: "an effect happened twice", detail: fmt.Sprintf("effect %q happened %d times, want %d", effect, n, want.happened[effect]), hint: "What was done since the recorded state is done again: pass j.Key(name) to the service as the idempotency key."}
+		}
+	}
+	for _, effect := range slices.Sorted(maps.Keys(got.happened)) {
+		if want.happened[effect] == 0 {
+			return &fault{what: "an effect happened that an uninterrupted job does not have", detail: fmt.Sprintf("effect %q", effect), hint: "The state does not hold everything that the effect depends on."}
+		}
+	}
+	return nil
+}
+
+// conflict returns a fault if one key was used for two effects of a job.
+func (got ledger) conflict() *fault {
+	if len(got.conflicts) == 0 {
+		return nil
+	}
+	return &fault{what: "one idempotency key stands for two effects", detail: got.conflicts[0], hint: "Give each effect of a job a name of its own: j.Key(\"mail 7\")."}
+}
+
+// sharesKey returns a fault if two different jobs used one key.
+func (got ledger) sharesKey(other ledger) *fault {
+	for _, key := range slices.Sorted(maps.Keys(got.byKey)) {
+		if _, shared := other.byKey[key]; shared {
+			return &fault{what: "two jobs use one idempotency key", detail: fmt.Sprintf("key %q stands for %q of every job", key, got.byKey[key]), hint: "Only one of all jobs would have its effect: use j.Key(name), which differs from job to job."}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestGoodHandlers lets Run look at handlers that are right, each in a way of its
+// own that must not be taken for a fault.
+func TestGoodHandlers(t *testing.T) {
+	for name, f := range map[string]job.HandlerFunc{
+		"a cursor":                  adder,
+		"no report":                 func(_ context.Context, j *job.Job) ([]byte, error) { return j.Payload, nil },
+		"a new file for each state": growing,
+		"steps at once":             parallel,
+		"states that come again":    toggling,
+		"a last report when stopped": func(ctx context.Context, j *job.Job) ([]byte, error) {
+			return lastWords(ctx, j)
+		},
+		"time-outs of its own": func(ctx context.Context, j *job.Job) ([]byte, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			return adder(ctx, j)
+		},
+		"a goroutine that reports": elsewhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			Run(t, always(f), Case{Payload: []byte("payload")})
+		})
+	}
+}
+
+// growing reports a new file each time.
+func growing(ctx context.Context, j *job.Job) ([]byte, error) {
+	return appendTo(ctx, j, func(name string, i int) string { return fmt.Sprint(name, i) })
+}
+
+// parallel does two items at once, under a context of its own.
+func parallel(ctx context.Context, j *job.Job) ([]byte, error) {
+	c, err := restore(j)
+	if err != nil {
+		return nil, err
+	}
+	for ; c.Next < steps; c.report(j) {
+		group, ctx := errgroup.WithContext(ctx)
+		var sums [2]int
+		for i := range sums {
+			group.Go(func() error {
+				sums[i] = c.Next + i
+				return ctx.Err()
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return nil, err
+		}
+		c.Sum += sums[0] + sums[1]
+		c.Next += 2
+	}
+	return c.result(), nil
+}
+
+// toggling has only two states, which come again and again.
+func toggling(ctx context.Context, j *job.Job) ([]byte, error) {
+	saved, _, _ := j.Saved()
+	on := string(saved) == "on"
+	for range steps {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		on = !on
+		j.Report(job.Progress{State: map[bool][]byte{true: []byte("on"), false: []byte("off")}[on]})
+	}
+	return nil, nil
+}
+
+// lastWords reports nothing but what it has come to when it is stopped.
+func lastWords(ctx context.Context, j *job.Job) ([]byte, error) {
+	c, err := restore(j)
+	if err != nil {
+		return nil, err
+	}
+	for c.Next < steps {
+		if ctx.Err() != nil {
+			c.report(j)
+			return nil, job.StopOf(ctx)
+		}
+		c.Sum += c.Next
+		c.Next++
+	}
+	return c.result(), nil
+}
+
+// elsewhere works and reports in another goroutine than the one it was called in.
+func elsewhere(ctx context.Context, j *job.Job) (result []byte, err error) {
+	var group errgroup.Group
+	group.Go(func() error {
+		result, err = adder(ctx, j)
+		return err
+	})
+	err = group.Wait()
+	return result, err
+}
+
+// TestKeyedEffects: effects under keys of the job happen once.
+func TestKeyedEffects(t *testing.T) {
+	c := Case{Effects: &Effects{}}
+	Run(t, effectful(func(j *job.Job, i int) string { return j.Key(fmt.Sprint("mail ", i)) })(t, &c), c)
+}
+
+// TestVirtualTime does a job of hours, over and over, in no time.
+func TestVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stops sync.Map
+		began := time.Now()
+		Run(t, always(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			c, err := restore(j)
+			if err != nil {
+				return nil, err
+			}
+			for ; c.Next < steps; c.report(j) {
+				select {
+				case <-ctx.Done():
+					stop := job.StopOf(ctx)
+					stops.Store(stop.Reason, time.Until(stop.Deadline))
+					return nil, stop
+				case <-time.After(time.Hour):
+				}
+				c.Sum += c.Next
+				c.Next++
+			}
+			return c.result(), nil
+		}), Case{})
+		if waited := time.Since(began); waited < 24*time.Hour {
+			t.Errorf("the runs took %s of virtual time, want many hours", waited)
+		}
+		if left, ok := stops.Load(job.Evicted); !ok || left != 5*time.Second {
+			t.Errorf("a stopped handler had %v left, want %s for the reason %q", left, 5*time.Second, job.Evicted)
+		}
+	})
+}
+
+// TestManyReports: the number of runs stays within bounds, which are the caller's.
+func TestManyReports(t *testing.T) {
+	calls := 0
+	long := func() job.Handler {
+		calls++
+		return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			next := uint64(0)
+			if saved, _, ok := j.Saved(); ok {
+				next = binary.BigEndian.Uint64(saved)
+			}
+			for ; next < 2000; next++ {
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				j.Report(job.Progress{State: binary.BigEndian.AppendUint64(nil, next+1)})
+			}
+			return nil, nil
+		})
+	}
+	for runs, most := range map[int]int{0: defaultRuns, 100: 100} {
+		calls = 0
+		summary, err := prove(t.Context(), long, Case{Runs: runs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if calls > most || calls < most*9/10 {
+			t.Errorf("calls of the handler with Runs %d = %d, want nearly %d and no more", runs, calls, most)
+		}
+		if !strings.Contains(summary, "a sample with seed 0") {
+			t.Errorf("summary %q does not say that it was a sample", summary)
+		}
+		t.Log(summary)
+	}
+}
+
+// TestRunFailsTheTest: the story is what people see.
+func TestRunFailsTheTest(t *testing.T) {
+	failed := &recorder{TB: t}
+	Run(failed, always(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no such image") }), Case{})
+	want := `jobtest: the handler fails without any interruption
+  no such image
+  run 1: fresh start; 0 reports; returned the error "no such image"`
+	if failed.fatal != want {
+		t.Errorf("Run told\n%s\nwant\n%s", failed.fatal, want)
+	}
+}
+
+// recorder keeps what a test that fails would say.
+type recorder struct {
+	testing.TB
+	fatal string
+}
+
+func (r *recorder) Helper()           {}
+func (r *recorder) Log(...any)        {}
+func (r *recorder) Fatal(args ...any) { r.fatal = fmt.Sprint(args...) }
+
+// TestLongStory: what happened in the middle of many runs is left out.
+func TestLongStory(t *testing.T) {
+	const n = 20
+	wrongAtLast := always(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		saved, _, _ := j.Saved() // the numbers of the runs that led here
+		if len(saved) == n-1 && saved[n-2] == n-2 {
+			return []byte("wrong"), nil
+		}
+		run := byte(0)
+		if len(saved) > 0 {
+			run = saved[len(saved)-1] + 1
+		}
+		for state := saved; len(state) < n; {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			state = append(bytes.Clone(state), run)
+			j.Report(job.Progress{State: state})
+		}
+		return []byte("right"), nil
+	})
+	_, err := prove(t.Context(), wrongAtLast, Case{})
+	if err == nil {
+		t.Fatal("a wrong result was not noticed")
+	}
+	told := err.Error()
+	for _, part := range []string{"  run 1: ", "  run 3: ", "  ... 14 more runs ...\n", "  run 18: ", "  run 20: ", `returned "wrong"`, `an uninterrupted run returns "right"`} {
+		if !strings.Contains(told, part) {
+			t.Errorf("the story lacks %q", part)
+		}
+	}
+	t.Log(told)
+}
+
+// TestEveryRunHasItsOwn: what the handler gets is a copy, and what it does to the
+// payload or to the state it was given reaches no other run.
+func TestEveryRunHasItsOwn(t *testing.T) {
+	Run(t, always(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if string(j.Payload) != "payload" || j.ID != "a" || j.Kind != "b" || j.Attempt != 1 {
+			return nil, fmt.Errorf("job = %+v, want that of the case", j.Spec)
+		}
+		clear(j.Payload)
+		result, err := adder(ctx, j)
+		if saved, _, ok := j.Saved(); ok {
+			clear(saved)
+		}
+		return result, err
+	}), Case{ID: "a", Kind: "b", Payload: []byte("payload")})
+}

@@ -1,0 +1,116 @@
+package jobtest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// state is a state as a worker would have recorded it: a copy.
+type state struct {
+	bytes    []byte
+	streamed bool
+	version  int
+	fraction float64
+	source   string // the report that it comes from, in words
+	rank     int    // its place among the states of an uninterrupted run; 0 if it has none
+}
+
+// capture copies what was reported. A stream is read to its end.
+func capture(p *job.Progress) (*state, error) {
+	s := &state{streamed: p.Stream != nil, version: p.Version, fraction: p.Fraction}
+	if !s.streamed {
+		s.bytes = bytes.Clone(p.State)
+		return s, nil
+	}
+	r, err := p.Stream()
+	if err != nil {
+		return nil, fmt.Errorf("its stream cannot be opened: %w", err)
+	}
+	defer func() { _ = r.Close() }()
+	if s.bytes, err = io.ReadAll(r); err != nil {
+		return nil, fmt.Errorf("its stream cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+// sum tells states apart.
+func (s *state) sum() [sha256.Size]byte {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%d %t ", s.version, s.streamed) // a hash never returns an error
+	_, _ = h.Write(s.bytes)
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// saved is what the next run gets: a copy of its own, as from storage. open
+// counts the streams that it has opened and not closed.
+func (s *state) saved(open *atomic.Int64) *job.Progress {
+	if s == nil {
+		return nil
+	}
+	p := &job.Progress{Version: s.version, Fraction: s.fraction}
+	if !s.streamed {
+		p.State = bytes.Clone(s.bytes)
+		return p
+	}
+	p.Stream = func() (io.ReadCloser, error) {
+		open.Add(1)
+		return &restored{Reader: bytes.NewReader(s.bytes), open: open}, nil
+	}
+	return p
+}
+
+// restored is a stream that was opened by a handler.
+type restored struct {
+	io.Reader
+	open   *atomic.Int64
+	closed bool
+}
+
+func (r *restored) Close() error {
+	if !r.closed {
+		r.closed = true
+		r.open.Add(-1)
+	}
+	return nil
+}
+
+// shownBytes is how much of a state or a result a story shows.
+const shownBytes = 120
+
+// show is a state or a result for people.
+func show(b []byte) string {
+	if len(b) > shownBytes {
+		return fmt.Sprintf("%q... (%d bytes)", b[:shownBytes], len(b))
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+func (s *state) String() string {
+	if s == nil {
+		return "nothing"
+	}
+	form := show(s.bytes)
+	if s.streamed {
+		form = "stream " + form
+	}
+	return fmt.Sprintf("%s of %s, version %d, at %.0f %%", form, s.source, s.version, s.fraction*100)
+}
+
+// ranks are the places of the states of an uninterrupted run, from 1. There are
+// none where a state comes again after another: it has no single place then.
+type ranks map[[sha256.Size]byte]int
+
+// add gives s its place.
+func (r ranks) add(s *state) (again bool) {
+	sum := s.sum()
+	if place, known := r[sum]; known {
+		return place != len(r)
+	}
+	r[sum] = len(r) + 1
+	return false
+}

@@ -1,0 +1,87 @@
+package jobtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// fault is what is wrong with a handler.
+type fault struct {
+	what   string // the rule that it breaks
+	detail string
+	hint   string // what usually mends it
+}
+
+// story is a job, run by run.
+type story struct{ runs []*run }
+
+// shownRuns is how many runs a story shows at its beginning and at its end.
+const shownRuns = 3
+
+// fail tells the story of a job that broke a rule.
+func (s *story) fail(f *fault) error { return s.failWanting(f, nil) }
+
+// failWanting is fail for a job of which is known what an uninterrupted run
+// returns.
+func (s *story) failWanting(f *fault, want []byte) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "jobtest: %s\n  %s\n", f.what, strings.ReplaceAll(strings.TrimSpace(f.detail), "\n", "\n  "))
+	for i, r := range s.runs {
+		if i == shownRuns && len(s.runs) > 2*shownRuns {
+			fmt.Fprintf(&b, "  ... %d more runs ...\n", len(s.runs)-2*shownRuns)
+		}
+		if i < shownRuns || i >= len(s.runs)-shownRuns {
+			fmt.Fprintf(&b, "  run %d: %s\n", i+1, r.tell())
+		}
+	}
+	if want != nil {
+		fmt.Fprintf(&b, "  an uninterrupted run returns %s\n", show(want))
+	}
+	if f.hint != "" {
+		fmt.Fprintf(&b, "  %s\n", f.hint)
+	}
+	return errors.New(strings.TrimSuffix(b.String(), "\n"))
+}
+
+// tell is one run of a story: how it began, how it ended, what was recorded.
+func (r *run) tell() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	parts := []string{"fresh start"}
+	if r.from != nil {
+		parts[0] = "resumed from " + r.from.String()
+	}
+	parts = append(parts, count(r.reports, "report"))
+	if r.stopped {
+		parts = append(parts, "was "+r.moment.String())
+	}
+	select {
+	case <-r.done:
+	default:
+		return strings.Join(append(parts, "did not return"), "; ")
+	}
+	if r.returned && !r.killed {
+		parts = append(parts, r.end())
+	}
+	if r.stopped && (r.killed || r.err != nil) {
+		parts = append(parts, "recorded: "+r.recorded().String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// count is a number of things in words.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// end is what the handler returned.
+func (r *run) end() string {
+	if r.err != nil {
+		return fmt.Sprintf("returned the error %q", r.err)
+	}
+	return "returned " + show(r.result)
+}
