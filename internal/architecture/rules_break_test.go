@@ -35,6 +35,7 @@ var breaches = []struct {
 	{"job stands alone", "job/jobtest/evict.go", importing("github.com/Azure/azure-sdk-for-go/sdk/azcore"), 3},
 	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
+	{"health stands alone", "internal/health/loops.go", importing(testModule + "/internal/lifecycle"), 3},
 	{"preempt imports no sibling", "internal/preempt/watcher.go", importing(testModule + "/internal/lifecycle"), 3},
 	{"queue imports no sibling", "internal/queue/lease.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},

@@ -51,6 +51,13 @@ var importRules = []importRule{
 		reason:  "a table of states stays pure only while it knows nothing of what runs in them",
 	},
 	{
+		name:    "health stands alone",
+		in:      []string{"./internal/health/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/health/..."},
+		reason:  "whether loops turn is a matter of times; knowing what the loops do would invite to judge that too",
+	},
+	{
 		name:    "preempt imports no sibling",
 		in:      []string{"./internal/preempt/..."},
 		forbids: []string{"./..."},
@@ -91,7 +98,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/lifecycle", "./internal/preempt",
+			"./internal/checkpoint", "./internal/health", "./internal/lifecycle", "./internal/preempt",
 			"./internal/presence", "./internal/queue",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
