@@ -8,6 +8,32 @@ import (
 // Watcher polls the scheduled events once a second and reports what it sees.
 type Watcher struct {
 	client *Client
+
+	// Trace is told what the watcher does. To be set before Run.
+	Trace Trace
+}
+
+// Trace is told what a [Watcher] does, as it does it: by its own goroutine, which
+// none of the functions may hold up. Each may be nil.
+type Trace struct {
+	// Turned is told that the loop turned at now, and will again before within
+	// is over, whatever becomes of the polls.
+	Turned func(now time.Time, within time.Duration)
+
+	// Polled is told how a poll ended, and when.
+	Polled func(at time.Time, result PollResult)
+}
+
+func (t Trace) turned(now time.Time, within time.Duration) {
+	if t.Turned != nil {
+		t.Turned(now, within)
+	}
+}
+
+func (t Trace) polled(a polled) {
+	if t.Polled != nil {
+		t.Polled(a.at, resultOf(a.err))
+	}
 }
 
 // NewWatcher returns a watcher that asks through c.
@@ -40,11 +66,14 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 		if o, news := sight.observe(now); news {
 			report(o)
 		}
-		timer := time.NewTimer(min(pace.wait(now), sight.wait(now)))
+		wait := min(pace.wait(now), sight.wait(now))
+		w.Trace.turned(now, wait)
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case a := <-polls.answers:
 			polls.ended(a)
+			w.Trace.polled(a)
 			pace.answered(a, sight.take(a))
 		case <-timer.C:
 		}
