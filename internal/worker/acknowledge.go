@@ -74,6 +74,7 @@ func (w *watch) sendAcknowledgements(ctx context.Context, client *preempt.Client
 				w.unacknowledged(ctx, e, err)
 				continue
 			}
+			w.worker.Observer.Acknowledged(askedAccepted)
 			w.worker.Log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "type", e.Type)
 		}
 	}
@@ -115,6 +116,7 @@ func (w *watch) unacknowledged(ctx context.Context, e preempt.Event, err error) 
 	if ctx.Err() != nil {
 		return
 	}
+	w.worker.Observer.Acknowledged(askedRefused)
 	w.worker.Log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "type", e.Type, "error", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -44,7 +44,9 @@ func (b *beat) now() {
 func (b *beat) run(ctx context.Context) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
+	defer b.worker.loops.beat.Rest()
 	for {
+		b.worker.loops.beat.Turn(time.Now(), beatEvery+briefTurn)
 		b.write(ctx)
 		select {
 		case <-ctx.Done():

@@ -30,8 +30,10 @@ type claimer struct {
 func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
 	last, cancel := outlive(ctx, drainEnd)
 	defer cancel()
+	defer e.loops.claim.Rest()
 	c := &claimer{engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency), free: e.Concurrency}
 	for ctx.Err() == nil {
+		c.loops.claim.Turn(time.Now(), claimTurn)
 		p, closing := c.outlook.consider(time.Now(), c.usual.mean)
 		if closing {
 			c.close(ctx, p)
@@ -107,7 +109,10 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 	case c.free == 0:
 		wait = longestPoll
 	}
-	timer := time.NewTimer(p.untilClose(time.Now(), c.usual.mean, wait))
+	now := time.Now()
+	wait = p.untilClose(now, c.usual.mean, wait)
+	c.loops.claim.Turn(now, max(wait, 0)+claimTurn)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
 		select {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
@@ -69,6 +70,13 @@ type Config struct {
 	// BootID tells one start of the machine from the next. Optional.
 	BootID string
 
+	// Observer is told what happens, for metrics. Default: nobody.
+	Observer Observer
+
+	// Loops get this worker's loops, whose health is that of the process.
+	// Default: ones that nobody checks.
+	Loops *health.Loops
+
 	// Log gets one line per thing that happened. Default: none.
 	Log *slog.Logger
 }
@@ -88,6 +96,12 @@ func (c *Config) setDefaults() {
 	}
 	if c.Instance == "" {
 		c.Instance = "0"
+	}
+	if c.Observer == nil {
+		c.Observer = unobserved{}
+	}
+	if c.Loops == nil {
+		c.Loops = &health.Loops{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -51,6 +51,7 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
 		engine: e, lease: lease, last: last, cancel: cancel,
 		log: e.Log.With("message_id", lease.ID), letGo: func() {}, performed: make(chan struct{}),
 	}
+	e.Observer.Delivered()
 	out, ok := d.read()
 	defer func() { d.letGo() }()
 	e.held.add(lease)

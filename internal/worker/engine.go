@@ -26,18 +26,19 @@ type engine struct {
 	inHand   inHand
 	held     held
 	tally    tally
+	loops    loops
 }
 
-// tally counts how deliveries ended.
+// tally counts how deliveries ended, for the log of a drain.
 type tally struct {
-	committed, released, failed, poisoned, leftOut atomic.Int64
+	committed, released, leftOut atomic.Int64
 }
 
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
-		atWork: w.atWork, outlook: w.watch.outlook,
+		atWork: w.atWork, outlook: w.watch.outlook, loops: w.loops,
 	}
 }
 
@@ -52,6 +53,7 @@ func (e *engine) run(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		before = e.counts()
+		e.loops.drain(drainOf(ctx), time.Now())
 		e.logStop(ctx, before.inHand)
 	})
 	e.claimLoop(ctx, &running)
@@ -73,6 +75,7 @@ func (e *engine) logDrained(ctx context.Context, before counts) {
 		return
 	}
 	now := e.counts()
+	e.Observer.Drained(string(d.stop.Reason), time.Since(d.seen))
 	e.Log.InfoContext(ctx, "drained", "jobs", before.inHand,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
 		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", now.inHand,

@@ -25,6 +25,7 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
+	d.observeStart(record, restored != nil)
 	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction)
 	return outcome{}, true
 }

@@ -24,10 +24,12 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 			err = d.attempt(ctx, out)
 		}
 		if err == nil {
+			d.over(out)
 			return
 		}
 		if d.last.Err() != nil {
 			d.log.ErrorContext(ctx, "no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
+			d.Observer.Ended(outcomeLeft)
 			return
 		}
 		d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", out.action.String(), "error", err, "in", delay)
@@ -107,7 +109,6 @@ func (d *delivery) commit(out outcome) error {
 	}
 	r := d.claim.Record()
 	d.log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
-	d.tally.committed.Add(1)
 	return nil
 }
 
@@ -131,10 +132,6 @@ func (d *delivery) release(ctx context.Context, out outcome) error {
 		return err
 	}
 	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction, "state_bytes", d.recordedSize(), "state_left_out", d.leftOut)
-	d.tally.released.Add(1)
-	if d.leftOut {
-		d.tally.leftOut.Add(1)
-	}
 	return nil
 }
 
@@ -157,7 +154,7 @@ func (d *delivery) withState(ctx context.Context, write func(context.Context, ch
 	if fault == nil {
 		statesCtx, cancel := outlive(ctx, statesEnd)
 		defer cancel()
-		err := write(statesCtx, s)
+		err := d.writeLast(statesCtx, s, write)
 		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
 			return err
 		}
@@ -168,6 +165,14 @@ func (d *delivery) withState(ctx context.Context, write func(context.Context, ch
 		d.leftOut = true
 	}
 	return write(d.last, s.WithoutState())
+}
+
+// writeLast writes the last report, and takes note of it if it holds a state.
+func (d *delivery) writeLast(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
+	if !s.HasState() {
+		return write(ctx, s)
+	}
+	return d.observeSave(func() error { return write(ctx, s) })
 }
 
 // statesEnd is the time up to which the state of a job that was stopped may be
@@ -193,7 +198,6 @@ func (d *delivery) retry(ctx context.Context, out outcome) error {
 		return err
 	}
 	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)
-	d.tally.failed.Add(1)
 	return nil
 }
 
@@ -220,7 +224,6 @@ func (d *delivery) reject(out outcome) error {
 		return err
 	}
 	d.log.Error("message moved to the poison queue", "reason", out.reason)
-	d.tally.poisoned.Add(1)
 	return nil
 }
 

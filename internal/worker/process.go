@@ -165,7 +165,7 @@ func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Pr
 	if due == checkpoint.DueTouch {
 		return d.claim.Touch(ctx, snapshotOf(latest))
 	}
-	return d.claim.Save(ctx, snapshotOf(latest))
+	return d.observeSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
 }
 
 // saveStream saves a streamed state of a job that failed before its failure is
@@ -178,7 +178,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 	}
 	ctx, cancel := outlive(ctx, stopDeadline)
 	defer cancel()
-	err := d.insist(ctx, "save the state of a failed job", func() error { return d.claim.Save(ctx, s) })
+	err := d.insist(ctx, "save the state of a failed job", func() error { return d.observeSave(func() error { return d.claim.Save(ctx, s) }) })
 	switch conflict := asConflict(err); {
 	case err == nil:
 		d.saved = latest

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
 )
 
 const (
@@ -24,6 +26,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
 	}
 	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {
+		w.loops.enter(lifecycle.Start, time.Now())
 		err := w.checkStorage(ctx)
 		if err == nil {
 			return true

@@ -25,6 +25,7 @@ type watch struct {
 	standing     bool              // a notice was given and not withdrawn
 	left         *preempt.Event    // what the worker left for, of its own accord; nil if it did not
 	saves        map[impact]*saving
+	observed     observed
 	acknowledged map[string]asking // by event id
 }
 
@@ -47,9 +48,21 @@ func (w *watch) run(ctx context.Context) {
 	defer client.Close()
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { preempt.NewWatcher(client).Run(ctx, w.observe) })
+	all.Go(func() { w.poll(ctx, client) })
 	all.Go(func() { w.discover(ctx, client) })
 	all.Go(func() { w.sendAcknowledgements(ctx, client) })
+}
+
+// poll runs the watcher.
+func (w *watch) poll(ctx context.Context, client *preempt.Client) {
+	loop := w.worker.loops.watch
+	defer loop.Rest()
+	watcher := preempt.NewWatcher(client)
+	watcher.Trace = preempt.Trace{
+		Turned: func(now time.Time, within time.Duration) { loop.Turn(now, within+briefTurn) },
+		Polled: func(at time.Time, result preempt.PollResult) { w.worker.Observer.Polled(at, string(result)) },
+	}
+	watcher.Run(ctx, w.observe)
 }
 
 func (w *watch) discover(ctx context.Context, client *preempt.Client) {
@@ -75,6 +88,7 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 func (w *watch) observe(o preempt.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.worker.Observer.Blind(o.BlindSince)
 	switch {
 	case o.Changed:
 		w.document = &o.Document
@@ -98,6 +112,7 @@ func (w *watch) judge() {
 			"status", v.Event.Status, "not_before", v.Event.NotBefore, "action", v.Action.String(),
 			"acknowledge", v.Acknowledge && w.worker.Acknowledge.allows(v.Event, w.identity), "reason", v.Reason)
 	}
+	w.observed.tell(w.worker.Observer, decision.Verdicts)
 	w.decision = decision
 	w.forgetOver()
 	w.carryOut(decision, now)

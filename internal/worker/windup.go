@@ -22,7 +22,10 @@ func (c *claimer) windUp(ctx context.Context, p prospect) {
 	if c.free == c.Concurrency || !time.Now().Before(p.leavesAt()) {
 		c.outlook.leave()
 	}
-	timer := time.NewTimer(time.Until(p.leavesAt()))
+	now := time.Now()
+	wait := p.leavesAt().Sub(now)
+	c.loops.claim.Turn(now, max(wait, 0)+claimTurn)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -20,6 +20,7 @@ type Worker struct {
 	watch      *watch
 	atWork     *atWork
 	beat       *beat
+	loops      loops
 	engine     *engine // made when warm-up knows the worker's name
 	background sync.WaitGroup
 
@@ -33,7 +34,7 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c, atWork: &atWork{}}
+	w := &Worker{Config: c, atWork: &atWork{}, loops: newLoops(c.Loops, time.Now())}
 	w.beat = newBeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.watch = newWatch(w)
@@ -53,6 +54,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 	for {
 		phase, end := w.beginPhase(aside)
+		w.loops.enter(phase.state, time.Now())
 		err := w.inState(aside, phase)
 		end()
 		switch {
@@ -153,6 +155,7 @@ func (w *Worker) transition(t lifecycle.Transition) {
 	if t.From != t.To {
 		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
 	}
+	w.Observer.Entered(t.To.String(), w.machine.Position().Facts.Has(lifecycle.EndRequested))
 	w.beat.now()
 	w.watch.madeProgress()
 }

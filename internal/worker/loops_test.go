@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// checked gives a worker loops that a test looks at.
+func checked(all *health.Loops) func(*Config) { return func(c *Config) { c.Loops = all } }
+
+// wellFor lets time pass and demands that the worker is healthy all the while.
+func (b *bench) wellFor(d time.Duration, all *health.Loops, what string) {
+	b.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+		if r := all.Check(time.Now()); !r.Healthy() {
+			b.t.Fatalf("%s: %s, want it healthy", what, r)
+		}
+	}
+}
+
+// stuck returns the names of the loops that hang.
+func stuck(all *health.Loops) (names []string) {
+	for _, s := range all.Check(time.Now()).Stuck {
+		names = append(names, s.Loop)
+	}
+	return names
+}
+
+// TestOutagesAreNoIllHealth: neither storage that refuses nor storage that gives
+// no answer nor a metadata service that hangs makes a worker unhealthy, however
+// long it takes and in whichever state.
+func TestOutagesAreNoIllHealth(t *testing.T) {
+	for name, fault := range map[string]storage.Fault{
+		"refused":   {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}},
+		"cut":       {DropRequest: true},
+		"no answer": {Before: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				var all health.Loops
+				outage := func() {
+					b.server.OnCall(func(storage.Call) storage.Fault { return fault })
+					b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Hang: true} })
+				}
+				outage()
+				work := &steps{n: 10_000, each: time.Second}
+				p := b.start("vm_0", job.Kinds{"steps": work}, checked(&all))
+				b.wellFor(20*time.Minute, &all, "warm-up in an outage")
+				if s := p.machine.State(); s != lifecycle.Start {
+					t.Fatalf("state = %s, want start", s)
+				}
+
+				b.server.OnCall(nil)
+				b.metadata.OnRequest(nil)
+				b.put("long", "steps", "")
+				b.waitFor("work", 2*time.Minute, func() bool { return work.done("long") > 0 })
+				outage()
+				b.wellFor(20*time.Minute, &all, "work in an outage")
+				p.term()
+				b.wellFor(time.Minute, &all, "drain in an outage")
+				<-p.ended
+			})
+		})
+	}
+}
+
+// TestDrainingIsHealthy: a worker that drains for a notice, and then waits for
+// the end of its VM, is not to be repaired.
+func TestDrainingIsHealthy(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var all health.Loops
+		handler := newStubborn()
+		defer handler.giveUp()
+		b.put("a", "stubborn", "")
+		p := b.start("vm_0", job.Kinds{"stubborn": handler}, checked(&all))
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
+		b.announce("Reboot", in(20*time.Minute))
+		b.wellFor(time.Hour, &all, "a notice of minutes, the drain, and the wait after it")
+		if got := p.machine.Position(); got.State != lifecycle.Shutdown || !got.Facts.Has(lifecycle.WorkReleased) {
+			t.Errorf("position = %s, want shutdown, drained", got)
+		}
+	})
+}
+
+// TestStuckLoops: a call that does not come back, whatever its context says,
+// hangs the loops that wait for it. Nothing but that is unhealthy.
+func TestStuckLoops(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var all health.Loops
+		p := b.start("vm_0", job.Kinds{"echo": echo}, checked(&all))
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		b.wellFor(5*time.Minute, &all, "an idle worker")
+
+		release := p.link.hold()
+		b.wellFor(time.Minute, &all, "a call that takes a minute")
+		b.waitFor("ill health", 5*time.Minute, func() bool { return len(stuck(&all)) == 2 })
+		if got, want := stuck(&all), []string{"claim", "presence"}; !slices.Equal(got, want) {
+			t.Errorf("stuck loops = %q, want %q", got, want)
+		}
+		release()
+		b.waitFor("health", time.Minute, func() bool { return all.Check(time.Now()).Healthy() })
+
+		release = p.link.hold()
+		time.Sleep(2 * longestPoll) // a claim is under way
+		p.term()
+		b.waitFor("ill health of a drain that does not end", time.Minute, func() bool { return slices.Contains(stuck(&all), "phase") })
+		release()
+		<-p.ended
+		if got := stuck(&all); len(got) != 0 {
+			t.Errorf("stuck after the end = %q, want none", got)
+		}
+	})
+}

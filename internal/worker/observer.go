@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/preempt"
+)
+
+// Observer is told what happens to a worker and to its jobs, for metrics. The
+// words that it gets are from short lists, never the name of a job or a blob.
+// Its methods are called from many goroutines at once, also while locks are
+// held: they must be quick and must not call the worker.
+type Observer interface {
+	// Entered is told of each state of package lifecycle, and of an event that
+	// changes only what follows. ending says that the process was asked to end.
+	Entered(state string, ending bool)
+
+	// Delivered is told that a message was taken in hand, and Ended once for
+	// each of those how that came out: a word of outcomeWords, or "left" for a
+	// message that comes back by itself.
+	Delivered()
+	Ended(outcome string)
+
+	// Started is told that a handler is called: for the "first" time,
+	// "resumed" from a recorded state, or "again" because nothing was recorded.
+	Started(how string)
+
+	// Saved is told of an attempt to record a state of that many bytes:
+	// "saved", "fenced" because the job is another's by now, or "failed".
+	Saved(result string, bytes int64, took time.Duration)
+
+	// LeftOut is told of a job that was let go of without its last state.
+	LeftOut()
+
+	// Announced is told of each event that names this VM, and again if another
+	// action follows from it.
+	Announced(kind, action string)
+
+	// Acknowledged is told what came of letting an event go ahead: "accepted"
+	// or "refused".
+	Acknowledged(result string)
+
+	// Drained is told that a drain is over, and how long after its notice.
+	Drained(reason string, took time.Duration)
+
+	// Polled is told how a poll of the metadata service ended, a word of
+	// [preempt.PollResult].
+	Polled(at time.Time, result string)
+
+	// Blind is told since when no poll has had an answer, and with the zero
+	// time that they have again.
+	Blind(since time.Time)
+}
+
+// unobserved is the Observer of a worker that was given none.
+type unobserved struct{}
+
+func (unobserved) Entered(string, bool)               {}
+func (unobserved) Delivered()                         {}
+func (unobserved) Ended(string)                       {}
+func (unobserved) Started(string)                     {}
+func (unobserved) Saved(string, int64, time.Duration) {}
+func (unobserved) LeftOut()                           {}
+func (unobserved) Announced(string, string)           {}
+func (unobserved) Acknowledged(string)                {}
+func (unobserved) Drained(string, time.Duration)      {}
+func (unobserved) Polled(time.Time, string)           {}
+func (unobserved) Blind(time.Time)                    {}
+
+// Words for [Observer].
+const (
+	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
+	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
+	askedAccepted, askedRefused                = "accepted", "refused"
+	outcomeLeft                                = "left"
+)
+
+// outcomeWords are the outcomes of deliveries as [Observer] hears of them.
+var outcomeWords = map[action]string{
+	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
+	finish: "finished", putBack: "put_back", drop: "dropped",
+}
+
+// over takes note that the delivery came to its end with this outcome.
+func (d *delivery) over(out outcome) {
+	switch out.action {
+	case commit:
+		d.tally.committed.Add(1)
+	case interrupted:
+		d.tally.released.Add(1)
+	default: // in a drain nothing else is of interest
+	}
+	if d.leftOut {
+		d.tally.leftOut.Add(1)
+		d.Observer.LeftOut()
+	}
+	d.Observer.Ended(outcomeWords[out.action])
+}
+
+// observeStart takes note that the handler is about to be called.
+func (d *delivery) observeStart(record checkpoint.Record, resumed bool) {
+	switch {
+	case resumed:
+		d.Observer.Started(startedResumed)
+	case record.Generation > 1:
+		d.Observer.Started(startedAgain)
+	default:
+		d.Observer.Started(startedFirst)
+	}
+}
+
+// observeSave makes a write that records a state, and takes note of it.
+func (d *delivery) observeSave(write func() error) error {
+	begun := time.Now()
+	err := write()
+	result := savedWell
+	switch {
+	case asConflict(err) != nil:
+		result = savedFenced
+	case err != nil:
+		result = savedFailed
+	}
+	d.Observer.Saved(result, d.recordedSize(), time.Since(begun))
+	return err
+}
+
+// observed are the events that the observer was told of, and what was decided
+// on each. The zero value is empty. It is guarded by the watch's mutex.
+type observed map[string]preempt.Action
+
+// tell tells the observer of those verdicts that it has not heard of. Events
+// that are not listed any more are forgotten.
+func (o *observed) tell(observer Observer, verdicts []preempt.Verdict) {
+	known := *o
+	*o = make(observed, len(verdicts))
+	for _, v := range verdicts {
+		if before, ok := known[v.Event.ID]; !ok || before != v.Action {
+			observer.Announced(v.Event.Type, v.Action.String())
+		}
+		(*o)[v.Event.ID] = v.Action
+	}
+}

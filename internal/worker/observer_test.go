@@ -1,0 +1,249 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/job"
+)
+
+// counter is an Observer that counts what it is told, by method and word.
+type counter struct {
+	mu     sync.Mutex
+	counts map[string]int
+	bytes  int64
+	drain  time.Duration
+	polled time.Time
+	blind  time.Time
+}
+
+func (c *counter) note(what string, f ...func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[what]++
+	for _, f := range f {
+		f()
+	}
+}
+
+// of returns the counts of those, 0 included.
+func (c *counter) of(what ...string) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := map[string]int{}
+	for _, w := range what {
+		m[w] = c.counts[w]
+	}
+	return m
+}
+
+func (c *counter) Entered(state string, ending bool) {
+	c.note(fmt.Sprintf("entered %s %t", state, ending))
+}
+func (c *counter) Delivered()                    { c.note("delivered") }
+func (c *counter) Ended(outcome string)          { c.note("ended " + outcome) }
+func (c *counter) Started(how string)            { c.note("started " + how) }
+func (c *counter) LeftOut()                      { c.note("left out") }
+func (c *counter) Announced(kind, action string) { c.note("announced " + kind + ", " + action) }
+func (c *counter) Acknowledged(result string)    { c.note("acknowledged " + result) }
+func (c *counter) Saved(result string, bytes int64, _ time.Duration) {
+	c.note("saved "+result, func() { c.bytes += bytes })
+}
+
+func (c *counter) Drained(reason string, took time.Duration) {
+	c.note("drained "+reason, func() { c.drain = took })
+}
+
+func (c *counter) Polled(at time.Time, result string) {
+	c.note("polled "+result, func() { c.polled = at })
+}
+func (c *counter) Blind(since time.Time) { c.note("blind", func() { c.blind = since }) }
+
+func (c *counter) blindSince() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blind
+}
+
+func observe(o Observer) func(*Config) { return func(c *Config) { c.Observer = o } }
+
+// TestObserverOfOutcomes has a job for every way in which a delivery ends.
+func TestObserverOfOutcomes(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := &counter{}
+		tries := 0
+		kinds := job.Kinds{
+			"echo":      echo,
+			"permanent": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, job.Permanent(errors.New("no")) }),
+			"twice": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+				if tries++; tries == 1 {
+					return nil, errors.New("not yet")
+				}
+				return nil, nil
+			}),
+			"steps": &steps{n: 1000, each: time.Second},
+		}
+		for id, kind := range map[string]string{"a": "echo", "b": "echo", "c": "permanent", "d": "twice", "e": "unheard-of", "f": "steps"} {
+			b.put(id, kind, "")
+		}
+		b.putText("foreign")
+		p := b.start("vm_0", kinds, func(config *Config) { config.Concurrency = 8 }, observe(c))
+		b.waitDone("a", time.Minute)
+		b.put("a", "echo", "") // over already
+		b.waitDone("d", time.Minute)
+		b.waitFor("the second a", time.Minute, func() bool { return c.of("ended finished")["ended finished"] == 1 })
+		time.Sleep(10 * time.Second)
+		p.stop()
+
+		want := map[string]int{
+			"ended committed": 3, "ended failed": 1, "ended poisoned": 2, "ended finished": 1, "ended released": 1, "ended dropped": 0,
+			"started first": 6, "started again": 1, "started resumed": 0, "left out": 0, "drained shutdown": 1,
+			"entered start false": 0, "entered process false": 1, "entered shutdown true": 1, "entered stopped true": 1,
+		}
+		var names []string
+		for name := range want {
+			names = append(names, name)
+		}
+		if diff := cmp.Diff(want, c.of(names...)); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		if back := c.of("ended put_back")["ended put_back"]; back < 1 {
+			t.Errorf("put back = %d, want the unknown kind at least once", back)
+		}
+		ended := 0
+		for what, n := range c.counts {
+			if len(what) > 6 && what[:6] == "ended " {
+				ended += n
+			}
+		}
+		if delivered := c.counts["delivered"]; delivered != ended {
+			t.Errorf("deliveries = %d, ends = %d, want each to end once", delivered, ended)
+		}
+		if c.counts["saved saved"] < 3 || c.bytes < 12 || c.counts["saved failed"] != 0 {
+			t.Errorf("saves = %d with %d bytes, %d failed, want those of job f: one every 5s and the last", c.counts["saved saved"], c.bytes, c.counts["saved failed"])
+		}
+
+		b.start("vm_1", kinds, observe(c))
+		b.waitFor("the job that was released", time.Minute, func() bool { return c.of("started resumed")["started resumed"] == 1 })
+	})
+}
+
+// TestObserverInTrouble: saves and messages that do not get through.
+func TestObserverInTrouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := &counter{}
+		b.put("a", "steps", "")
+		work := &steps{n: 1000, each: time.Second}
+		p := b.start("vm_0", job.Kinds{"steps": work}, observe(c))
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
+		time.Sleep(time.Minute)
+		p.stop()
+		got := c.of("ended left", "ended released")
+		if diff := cmp.Diff(map[string]int{"ended left": 1, "ended released": 0}, got); diff != "" || c.counts["saved failed"] == 0 {
+			t.Errorf("told of %d failed saves, want some, and (-want +got):\n%s", c.counts["saved failed"], diff)
+		}
+	})
+}
+
+// TestObserverOfEvents: each event counts once, whatever else the document says,
+// and once more if something else follows from it.
+func TestObserverOfEvents(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := &counter{}
+		p := b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		b.announce("Freeze", lasting(5*time.Second), in(time.Minute))
+		time.Sleep(5 * time.Second)
+		b.announce("Freeze", lasting(time.Minute), in(time.Minute))
+		time.Sleep(5 * time.Second)
+		begun := time.Now()
+		b.announce("Preempt")
+		b.waitFor("the drain", 10*time.Second, func() bool { return p.machine.Position().Facts.Has(lifecycle.WorkReleased) })
+		synctest.Wait()
+		want := map[string]int{
+			"announced Freeze, carry on": 1, "announced Freeze, checkpoint now": 1, "announced Preempt, drain": 1,
+			"acknowledged accepted": 2, "acknowledged refused": 0, "drained evicted": 1, "entered shutdown false": 2,
+		}
+		var names []string
+		for name := range want {
+			names = append(names, name)
+		}
+		if diff := cmp.Diff(want, c.of(names...)); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		if c.drain > time.Since(begun) {
+			t.Errorf("drain took %s, want it counted from the notice", c.drain)
+		}
+	})
+}
+
+// TestObserverOfPolls: how polls end, and from when to when none is answered.
+func TestObserverOfPolls(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		c := &counter{}
+		b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
+		time.Sleep(10 * time.Second)
+		if got := c.of("polled answered")["polled answered"]; got < 9 || got > 11 {
+			t.Errorf("polls answered in 10s = %d, want one a second", got)
+		}
+		if since := c.blindSince(); !since.IsZero() {
+			t.Errorf("blind since %s, want not blind", since)
+		}
+		gone := time.Now()
+		b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
+		time.Sleep(10 * time.Second)
+		if since := c.blindSince(); since.Sub(gone).Abs() > time.Second {
+			t.Errorf("blind since %s, want since the last answer at %s", since, gone)
+		}
+		b.metadata.OnRequest(nil)
+		time.Sleep(5 * time.Second)
+		if since := c.blindSince(); !since.IsZero() {
+			t.Errorf("blind since %s, want it over", since)
+		}
+		if got := c.of("polled refused")["polled refused"]; got < 3 {
+			t.Errorf("polls refused = %d, want several", got)
+		}
+	})
+}
+
+// TestOutcomeWords: every action that a delivery can end with has a word.
+func TestOutcomeWords(t *testing.T) {
+	for a := commit; int(a) < len(actionNames); a++ {
+		if outcomeWords[a] == "" {
+			t.Errorf("action %q has no word for observers", a)
+		}
+	}
+}
+
+func TestObservedForgets(t *testing.T) {
+	var o observed
+	c := &counter{}
+	event := func(id string, a preempt.Action) preempt.Verdict {
+		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot}}
+	}
+	o.tell(c, []preempt.Verdict{event("1", preempt.DrainBy)})
+	o.tell(c, []preempt.Verdict{event("1", preempt.DrainBy), event("2", preempt.DrainBy)})
+	o.tell(c, []preempt.Verdict{event("1", preempt.Drain)})
+	if len(o) != 1 {
+		t.Errorf("events kept = %d, want those that are listed", len(o))
+	}
+	want := map[string]int{"announced Reboot, drain by": 2, "announced Reboot, drain": 1}
+	if diff := cmp.Diff(want, c.counts); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
