@@ -36,10 +36,9 @@ func (c call) checkVersion(supported []string) *reply {
 	if _, err := time.Parse(time.DateOnly, c.Version); err == nil {
 		return refuse(http.StatusNotFound, "there is no api-version %s here", c.Version)
 	}
-	r := jsonReply(http.StatusBadRequest, errorJSON{
-		Error:          "api-version is missing or is none",
-		NewestVersions: newest(instanceVersions, 3),
-	})
+	const problem = "api-version is missing or is none"
+	r := jsonReply(http.StatusBadRequest, errorJSON{Error: problem, NewestVersions: newest(instanceVersions, 3)})
+	r.problem = problem
 	return &r
 }
 

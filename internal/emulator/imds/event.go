@@ -50,6 +50,7 @@ type Event struct {
 const (
 	statusScheduled = "Scheduled"
 	statusStarted   = "Started"
+	statusAdvisory  = "Advisory"
 	typePreempt     = "Preempt"
 	typeTerminate   = "Terminate"
 	typeRebalance   = "SpotRebalanceRecommendation"

@@ -27,6 +27,9 @@ type Fault struct {
 	// with Status or 200. Default: an error body if Status is given.
 	Body []byte
 
+	// Location is where a Status of 3xx redirects to.
+	Location string
+
 	// Hold is the time between the making of the answer and its arrival: a slow
 	// network, whose answer, with its Date, is out of date when it comes.
 	Hold time.Duration
@@ -53,9 +56,11 @@ func (f Fault) distort(answer func() reply) reply {
 		if status == 0 {
 			status = http.StatusOK
 		}
-		return reply{status: status, contentType: contentJSON, body: f.Body}
+		return reply{status: status, contentType: contentJSON, body: f.Body, location: f.Location, faulty: true}
 	case f.Status != 0:
-		return *refuse(f.Status, "injected fault")
+		r := *refuse(f.Status, "injected fault")
+		r.location, r.faulty = f.Location, true
+		return r
 	default:
 		return answer()
 	}

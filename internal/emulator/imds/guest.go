@@ -131,10 +131,10 @@ func (g *Guest) traffic(path string) *traffic {
 }
 
 // noteServed remembers the first delivery of each event.
-func (g *Guest) noteServed(ids []string, at time.Time) {
-	for _, id := range ids {
-		if _, before := g.served[key(id)]; !before {
-			g.served[key(id)] = at
+func (g *Guest) noteServed(events []Event, at time.Time) {
+	for _, e := range events {
+		if _, before := g.served[key(e.ID)]; !before {
+			g.served[key(e.ID)] = at
 		}
 	}
 }

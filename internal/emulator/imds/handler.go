@@ -47,6 +47,7 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 
 	refusal, fault := g.admit(&c)
 	if refusal != nil {
+		g.tell(c.Request, *refusal)
 		refusal.write(w, c.At)
 		return
 	}
@@ -56,9 +57,7 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 	made := time.Now()
 	wait(ctx, fault.Hold)
 
-	g.server.mu.Lock()
-	g.noteServed(answer.shows, time.Now())
-	g.server.mu.Unlock()
+	g.tell(c.Request, answer)
 	answer.write(w, made)
 }
 

@@ -20,7 +20,11 @@ type reply struct {
 	contentType string
 	body        []byte
 	allow       string   // the Allow header of a 405
-	shows       []string // ids of the events in the body
+	location    string   // where a redirect leads
+	shows       []Event  // the events in the body
+	approves    []string // ids of the events that a StartRequests let go ahead
+	problem     string   // of a refusal, as in its body
+	faulty      bool     // a fault stands in place of the real answer
 }
 
 // write sends the reply with made as its Date.
@@ -33,6 +37,9 @@ func (r reply) write(w http.ResponseWriter, made time.Time) {
 	}
 	if r.allow != "" {
 		header.Set("Allow", r.allow)
+	}
+	if r.location != "" {
+		header.Set("Location", r.location)
 	}
 	w.WriteHeader(r.status)
 	_, _ = w.Write(r.body) // the client may have gone
@@ -57,7 +64,9 @@ type errorJSON struct {
 }
 
 func refuse(status int, format string, args ...any) *reply {
-	r := jsonReply(status, errorJSON{Error: fmt.Sprintf(format, args...)})
+	problem := fmt.Sprintf(format, args...)
+	r := jsonReply(status, errorJSON{Error: problem})
+	r.problem = problem
 	return &r
 }
 

@@ -34,7 +34,8 @@ func (s *Server) SimulateEviction(vm string) (id string, err error) {
 }
 
 // Start makes a Scheduled event Started, as an acknowledgement does. It reports
-// whether the event is listed; starting one twice changes nothing.
+// whether the event is listed; starting one twice changes nothing, and neither
+// does starting an advice.
 func (s *Server) Start(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,6 +59,23 @@ func (s *Server) Withdraw(id string) bool {
 	return true
 }
 
+// Move gives an event that has not started another NotBefore, as when the
+// platform puts it off. It reports whether it did: a Started event is left
+// alone, and so is an advice, which has no start.
+func (s *Server) Move(id string, notBefore time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.event(id)
+	if e == nil || e.Status == statusStarted || e.Status == statusAdvisory {
+		return false
+	}
+	e.NotBefore = notBefore
+	for _, g := range e.groups {
+		g.incarnation++
+	}
+	return true
+}
+
 // Complete removes an event that is over, and reports whether it was listed.
 func (s *Server) Complete(id string) bool {
 	s.mu.Lock()
@@ -78,9 +96,14 @@ func (s *Server) Event(id string) (Event, bool) {
 	if e == nil {
 		return Event{}, false
 	}
-	found := e.Event
-	found.Resources = slices.Clone(e.Resources)
-	return found, true
+	return e.clone(), true
+}
+
+// clone returns the event as it stands, for somebody else.
+func (e *listed) clone() Event {
+	event := e.Event
+	event.Resources = slices.Clone(e.Resources)
+	return event
 }
 
 func (s *Server) schedule(event Event) (id string) {
@@ -118,9 +141,9 @@ func (e *listed) advance(now time.Time) {
 	}
 }
 
-// start starts the event for all its Resources.
+// start starts the event for all its Resources. An advice has no start.
 func (e *listed) start(at time.Time) {
-	if e.Status == statusStarted {
+	if e.Status == statusStarted || e.Status == statusAdvisory {
 		return
 	}
 	e.Status, e.StartedAt = statusStarted, at
@@ -129,17 +152,17 @@ func (e *listed) start(at time.Time) {
 	}
 }
 
-// document returns the group's document as version shows it, and the ids of
-// the events in it.
-func (g *group) document(version string, now time.Time) (doc documentJSON, ids []string) {
+// document returns the group's document as version shows it, and the events in
+// it.
+func (g *group) document(version string, now time.Time) (doc documentJSON, shown []Event) {
 	doc.Events = []eventJSON{} // an empty list, not null
 	for _, e := range g.events {
 		e.advance(now)
 		if e.shownIn(version) {
 			doc.Events = append(doc.Events, e.json(version))
-			ids = append(ids, e.ID)
+			shown = append(shown, e.clone())
 		}
 	}
 	doc.DocumentIncarnation = g.incarnation
-	return doc, ids
+	return doc, shown
 }

@@ -274,3 +274,38 @@ func TestStartRequests(t *testing.T) {
 		})
 	}
 }
+
+// TestMove: an event that has not started gets another NotBefore, and nothing
+// else does.
+func TestMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := unlimited()
+		vm := s.AddVM(VM{Name: "a"})
+		reboot := s.Schedule(Event{Type: "Reboot", Resources: []string{"a"}})
+		failure := s.Schedule(Event{Type: "Reboot", Status: "Started", Resources: []string{"a"}})
+		advice := s.Schedule(Event{Type: "SpotRebalanceRecommendation", Status: "Advisory", Resources: []string{"a"}})
+		before := document(t, vm).DocumentIncarnation
+
+		later := time.Now().Add(time.Hour)
+		if !s.Move(reboot, later) {
+			t.Error("Move of a scheduled event = false, want true")
+		}
+		for name, id := range map[string]string{"started": failure, "advised": advice, "unknown": "x"} {
+			if s.Move(id, later) {
+				t.Errorf("Move of an event that is %s = true, want false", name)
+			}
+		}
+		doc := document(t, vm)
+		if got, want := doc.Events[0].NotBefore, "Sat, 01 Jan 2000 01:00:00 GMT"; got != want || doc.DocumentIncarnation != before+1 {
+			t.Errorf("moved event is not before %q in incarnation %d, want %q in %d", got, doc.DocumentIncarnation, want, before+1)
+		}
+		time.Sleep(time.Hour - 1)
+		if got := document(t, vm).statuses()[reboot]; got != "Scheduled" {
+			t.Errorf("status after the old NotBefore = %s, want Scheduled", got)
+		}
+		time.Sleep(1)
+		if got := document(t, vm).statuses()[reboot]; got != "Started" {
+			t.Errorf("status at the new NotBefore = %s, want Started", got)
+		}
+	})
+}

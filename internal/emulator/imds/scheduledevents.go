@@ -22,15 +22,15 @@ func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
 	}
 	g.server.mu.Lock()
 	defer g.server.mu.Unlock()
-	doc, ids := g.group.document(c.Version, time.Now())
+	doc, shown := g.group.document(c.Version, time.Now())
 	r := jsonReply(http.StatusOK, doc)
-	r.shows = ids
+	r.shows = shown
 	return r
 }
 
 // startRequests obeys {"StartRequests":[{"EventId":"…"}]}: each event becomes
 // Started for all its Resources, not just for the VM that asked. An event that
-// has started already is fine. If any id is not one of an event that this VM
+// has started already is fine, and an advice stays as it is. If any id is not one of an event that this VM
 // sees, or the body is malformed, the answer is 400 and nothing starts.
 func (g *Guest) startRequests(body []byte) reply {
 	var approval struct {
@@ -49,10 +49,12 @@ func (g *Guest) startRequests(body []byte) reply {
 		}
 		events = append(events, e)
 	}
+	approved := reply{status: http.StatusOK}
 	for _, e := range events {
 		e.start(time.Now())
+		approved.approves = append(approved.approves, e.ID)
 	}
-	return reply{status: http.StatusOK}
+	return approved
 }
 
 // visible returns the event if this VM sees it.
@@ -64,15 +66,18 @@ func (g *Guest) visible(id string) *listed {
 	return e
 }
 
+// idleAfter is how long without a call for events switches them off.
+const idleAfter = 24 * time.Hour
+
 // awaitEnabled waits until scheduled events are switched on, which the first
-// request for them begins.
+// request for them begins, and the first after a day without any.
 func (g *Guest) awaitEnabled(ctx context.Context) {
 	g.server.mu.Lock()
 	now := time.Now()
-	if !g.group.asked {
-		g.group.asked = true
+	if now.Sub(g.group.askedAt) >= idleAfter {
 		g.group.enabledAt = now.Add(g.server.options.FirstCallDelay)
 	}
+	g.group.askedAt = now
 	left := g.group.enabledAt.Sub(now)
 	g.server.mu.Unlock()
 	wait(ctx, left)

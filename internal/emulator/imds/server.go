@@ -45,6 +45,9 @@ type Options struct {
 	TokenLife time.Duration
 }
 
+// defaultRequestsPerSecond is the documented limit of the service, for one VM.
+const defaultRequestsPerSecond = 5
+
 // Server is an emulated metadata service. Its methods may be called at any
 // time, also while it serves. It starts no goroutines and needs no closing:
 // what happens by the clock, happens when somebody looks.
@@ -56,13 +59,14 @@ type Server struct {
 	groups    map[string]*group
 	events    map[string]*listed // by upper-case id
 	onRequest func(Request) Fault
+	onAnswer  func(Answer)
 }
 
 // group is the set of VMs that see one document.
 type group struct {
 	incarnation int
 	events      []*listed // in the order of listing
-	asked       bool
+	askedAt     time.Time // of the last call for events; zero before the first
 	enabledAt   time.Time // once asked
 }
 
@@ -74,7 +78,7 @@ type listed struct {
 
 // New returns a server without VMs.
 func New(options Options) *Server {
-	options.RequestsPerSecond = cmp.Or(options.RequestsPerSecond, 5)
+	options.RequestsPerSecond = cmp.Or(options.RequestsPerSecond, defaultRequestsPerSecond)
 	options.TokensPerSecond = cmp.Or(options.TokensPerSecond, 20)
 	options.TokensAtOnce = cmp.Or(options.TokensAtOnce, 5)
 	options.TokenLife = cmp.Or(options.TokenLife, 24*time.Hour)
@@ -133,6 +137,23 @@ func (s *Server) OnRequest(f func(Request) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onRequest = f
+}
+
+// OnAnswer installs a function that is told what became of every request that
+// got an answer. It is called from the goroutine of the request, before the
+// answer is sent, and may call the server. Nil removes it.
+func (s *Server) OnAnswer(f func(Answer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onAnswer = f
+}
+
+// LimitRequests sets how many requests a VM may send in any one second from now
+// on, as [Options.RequestsPerSecond] does; 0 is the default again.
+func (s *Server) LimitRequests(perSecond int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.options.RequestsPerSecond = cmp.Or(perSecond, defaultRequestsPerSecond)
 }
 
 // guest returns the guest of that name, a new absent one if there is none.

@@ -33,7 +33,9 @@ type tokenErrorJSON struct {
 }
 
 func refuseToken(code, description string) reply {
-	return jsonReply(http.StatusBadRequest, tokenErrorJSON{Error: code, Description: description})
+	r := jsonReply(http.StatusBadRequest, tokenErrorJSON{Error: code, Description: description})
+	r.problem = description
+	return r
 }
 
 // token answers the identity endpoint of the metadata service.
