@@ -29,6 +29,7 @@ type flags struct {
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up: it is gone after 30 s."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
+	IMDS     imdsCommand      `cmd:"" name:"imds" help:"Run a metadata service alone, on which a scenario of scheduled events is played, to test any software against."`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
 	command command

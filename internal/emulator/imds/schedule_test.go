@@ -303,7 +303,7 @@ func TestMove(t *testing.T) {
 		if got := document(t, vm).statuses()[reboot]; got != "Scheduled" {
 			t.Errorf("status after the old NotBefore = %s, want Scheduled", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if got := document(t, vm).statuses()[reboot]; got != "Started" {
 			t.Errorf("status at the new NotBefore = %s, want Started", got)
 		}

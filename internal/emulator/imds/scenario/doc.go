@@ -1,0 +1,20 @@
+// Package scenario plays a written course of events on the metadata emulator, so
+// that people can try what their software does when a VM is evicted, rebooted
+// or frozen, or when the metadata service fails.
+//
+//	file ──▶ Parse ──▶ Scenario ──▶ Player ──▶ imds.Server ◀── clients
+//	           │                      │             │
+//	           └─ refuses what        └──── lines ◀─┘ what was asked, shown
+//	              cannot happen                       and acknowledged
+//
+// [Parse] is strict: a field that nobody knows, and a step that Azure could not
+// take, are refused with file, line, column and what is wrong. To find the
+// latter it rehearses the steps on a model of the VMs and events (rehearsal.go).
+// docs/lab.md describes the format; [Ready] holds scenarios that can be used as
+// they are.
+//
+// A [Player] is one loop that takes the steps when they are due, and a narrator
+// that is told of every answer. Both speak in lines for people. Nothing in it
+// reads the wall clock but through package time, so a scenario of hours runs in
+// a testing/synctest bubble in no time.
+package scenario

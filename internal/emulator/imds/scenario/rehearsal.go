@@ -1,0 +1,229 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+)
+
+// advice is the type of an advice, and advised the status of one.
+const (
+	advice  = "SpotRebalanceRecommendation"
+	advised = "Advisory"
+)
+
+// leastNotice is how long the emulator announces an event before its NotBefore
+// if the step does not say.
+var leastNotice = map[string]time.Duration{
+	"Preempt": 30 * time.Second, "Terminate": 5 * time.Minute,
+	"Redeploy": 10 * time.Minute, "Reboot": 15 * time.Minute, "Freeze": 15 * time.Minute,
+}
+
+// model is what a rehearsal knows of VMs and events. Clients do nothing in it.
+type model struct {
+	preview bool
+	vms     map[string]imds.VM // that are there, by lower-case name
+	events  map[string]*rehearsed
+}
+
+// rehearsed is an event in a rehearsal.
+type rehearsed struct {
+	listed   bool
+	advice   bool
+	startsAt time.Duration // unless it is an advice
+	lasts    time.Duration // from its start until it is over; negative if a step says so
+}
+
+func (e *rehearsed) startedBy(now time.Duration) bool { return !e.advice && now >= e.startsAt }
+
+func (e *rehearsed) listedAt(now time.Duration) bool {
+	return e.listed && (e.lasts < 0 || !e.startedBy(now) || now < e.startsAt+e.lasts)
+}
+
+// rehearse takes the steps on a model and says which is the first that cannot
+// be taken.
+func (s Scenario) rehearse() error {
+	m := &model{preview: s.Service.PreviewEvents, vms: map[string]imds.VM{}, events: map[string]*rehearsed{}}
+	for _, vm := range s.VMs {
+		m.vms[strings.ToLower(vm.Name)] = vm
+	}
+	for _, step := range s.steps {
+		if err := step.rehearse(m, step.at, step.in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vm returns the VM that is there under that name.
+func (m *model) vm(name place) (imds.VM, error) {
+	vm, ok := m.vms[strings.ToLower(name.text)]
+	if !ok {
+		return vm, wrong(name.at, "there is no VM %s at that time; there are %s", name.text,
+			strings.Join(slices.Sorted(maps.Keys(m.vms)), ", "))
+	}
+	return vm, nil
+}
+
+// event returns an event that is listed.
+func (m *model) event(name place, now time.Duration) (*rehearsed, error) {
+	e := m.events[name.text]
+	switch {
+	case e == nil:
+		return nil, wrong(name.at, "no event %s was announced before this step", name.text)
+	case !e.listedAt(now):
+		return nil, wrong(name.at, "event %s is not listed any more at that time", name.text)
+	}
+	return e, nil
+}
+
+// waiting returns an event that has not started, for a step that does something
+// to it.
+func (m *model) waiting(name place, now time.Duration, what string) (*rehearsed, error) {
+	e, err := m.event(name, now)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.startedBy(now):
+		return nil, wrong(name.at, "event %s has started by then and cannot be %s", name.text, what)
+	}
+	return e, nil
+}
+
+// list adds an event under a name, which may be empty.
+func (m *model) list(name place, e *rehearsed) error {
+	if name.text == "" {
+		return nil
+	}
+	if m.events[name.text] != nil {
+		return wrong(name.at, "there is an event %s already: names are used once", name.text)
+	}
+	e.listed = true
+	m.events[name.text] = e
+	return nil
+}
+
+func (a announce) rehearse(m *model, at int, now time.Duration) error {
+	for _, name := range a.vms {
+		vm, err := m.vm(name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case a.event.Type == "Preempt" && vm.Priority == "Regular":
+			return wrong(name.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
+		case a.event.Type == "Terminate" && vm.Priority != "Regular":
+			return wrong(name.at, "VM %s has priority %s; termination is announced to Regular VMs only", vm.Name, vm.Priority)
+		}
+	}
+	if a.event.Status == advised && !m.preview {
+		return wrong(at, `an advice is shown in the preview version only: set "preview": true in "service"`)
+	}
+	e := &rehearsed{advice: a.event.Status == advised, startsAt: now + a.notice, lasts: a.lasts}
+	switch {
+	case a.event.Status == "Started":
+		e.startsAt = now
+	case a.notice < 0:
+		e.startsAt = now + leastNotice[a.event.Type]
+	}
+	return m.list(a.name, e)
+}
+
+func (e eviction) rehearse(m *model, _ int, now time.Duration) error {
+	vm, err := m.vm(e.vm)
+	if err != nil {
+		return err
+	}
+	if vm.Priority == "Regular" {
+		return wrong(e.vm.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
+	}
+	return m.list(e.name, &rehearsed{startsAt: now + leastNotice["Preempt"], lasts: -1})
+}
+
+func (a start) rehearse(m *model, _ int, now time.Duration) error {
+	e, err := m.waiting(a.event, now, "started")
+	if err != nil {
+		return err
+	}
+	if e.advice {
+		return wrong(a.event.at, "%s is an advice, which has no start", a.event.text)
+	}
+	e.startsAt = now
+	return nil
+}
+
+func (a move) rehearse(m *model, _ int, now time.Duration) error {
+	e, err := m.waiting(a.event, now, "moved")
+	if err != nil {
+		return err
+	}
+	if e.advice {
+		return wrong(a.event.at, "%s is an advice, which has no start to be moved", a.event.text)
+	}
+	e.startsAt = now + a.notice
+	return nil
+}
+
+func (a withdraw) rehearse(m *model, _ int, now time.Duration) error {
+	e, err := m.waiting(a.event, now, "withdrawn")
+	if err == nil {
+		e.listed = false
+	}
+	return err
+}
+
+func (a complete) rehearse(m *model, _ int, now time.Duration) error {
+	e, err := m.event(a.event, now)
+	switch {
+	case err != nil:
+		return err
+	case !e.advice && !e.startedBy(now):
+		return wrong(a.event.at, `event %s has not started by then: withdraw it, or announce it with "completes_after"`, a.event.text)
+	}
+	e.listed = false
+	return nil
+}
+
+func (a impact) rehearse(m *model, _ int, now time.Duration) error {
+	e, err := m.event(a.event, now)
+	switch {
+	case err != nil:
+		return err
+	case !e.startedBy(now):
+		return wrong(a.event.at, "event %s has not started by then, so there is no impact yet", a.event.text)
+	}
+	return nil
+}
+
+func (a fault) rehearse(m *model, _ int, _ time.Duration) error {
+	for _, name := range a.vms {
+		if _, err := m.vm(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a addVM) rehearse(m *model, at int, _ time.Duration) error {
+	name := strings.ToLower(a.vm.Name)
+	if _, there := m.vms[name]; there {
+		return wrong(at, "VM %s is there already at that time", a.vm.Name)
+	}
+	m.vms[name] = a.vm
+	return nil
+}
+
+func (a removeVM) rehearse(m *model, _ int, _ time.Duration) error {
+	_, err := m.vm(a.vm)
+	delete(m.vms, strings.ToLower(a.vm.text))
+	return err
+}
+
+func (note) rehearse(*model, int, time.Duration) error { return nil }
+
+// clock writes a time of day as NotBefore does, for people.
+func clock(t time.Time) string { return fmt.Sprintf("%s GMT", t.UTC().Format(time.TimeOnly)) }
