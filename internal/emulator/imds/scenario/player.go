@@ -175,7 +175,7 @@ func (p *Player) announced(name, id string, lasts time.Duration) string {
 
 	line := fmt.Sprintf("%s is announced: %s of %s, %s", name, e.Type, strings.Join(e.Resources, ", "), e.Status)
 	if e.Status == "Scheduled" {
-		line += fmt.Sprintf(", not before %s, %s from now", clock(e.NotBefore), e.NotBefore.Sub(e.ScheduledAt))
+		line += fmt.Sprintf(", not before %s, %s from now", clock(e.NotBefore), e.NotBefore.Sub(e.ScheduledAt).Round(time.Millisecond))
 	}
 	if e.Source == "User" {
 		line += ", by a person"
