@@ -51,6 +51,10 @@ windows: ## build and vet for Windows, amd64 and arm64
 	GOOS=windows GOARCH=amd64 go build ./... && GOOS=windows GOARCH=amd64 go vet ./...
 	GOOS=windows GOARCH=arm64 go build ./... && GOOS=windows GOARCH=arm64 go vet ./...
 
+.PHONY: bicep
+bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK
+	@tools/bicep.sh
+
 .PHONY: bench
 bench: ## all benchmarks (BENCHFLAGS=...)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...

@@ -1,0 +1,15 @@
+// A fleet: forty Spot VMs over five sizes and three zones, and two regular ones.
+
+using 'fleet.bicep'
+
+param prefix = 'spotworker'
+param operatorId = readEnvironmentVariable('OPERATOR_ID', '')
+param operatorKind = 'Group'
+param sshPublicKey = readEnvironmentVariable('SSH_PUBLIC_KEY', '')
+param applicationVersion = readEnvironmentVariable('APPLICATION_VERSION', '1.0.0')
+
+param dataContainers = [
+  { name: 'archive', access: 'Read' }
+]
+param spotCapacity = 40
+param regularCapacity = 2

@@ -1,0 +1,354 @@
+// The spotworker on a scale set of Spot VMs: everything it needs, in one
+// resource group. docs/deploy.md leads through it step by step.
+
+targetScope = 'resourceGroup'
+
+import {
+  dataContainerType
+  imageType
+  outboundType
+  packageCommandsType
+  principalKindType
+  retentionType
+  stageType
+} from 'modules/types.bicep'
+
+// Where and under what name.
+
+@description('Region.')
+param location string = resourceGroup().location
+
+@description('Start of the names of all resources, and of queues and containers. A storage account that two deployments share needs two of them. 3 to 30 of a-z, 0-9 and single dashes.')
+@minLength(3)
+@maxLength(30)
+param prefix string = 'spotworker'
+
+@description('Tags of every resource.')
+param tags object = {}
+
+@description('How much is made: Foundation, Application or Workers. What an earlier deployment made beyond that stays.')
+param stage stageType = 'Workers'
+
+// Storage.
+
+@description('Name of the storage account: 3 to 24 of a-z and 0-9, the only one of that name in all of Azure.')
+@minLength(3)
+@maxLength(24)
+param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'
+
+@description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
+param redundancy 'Standard_LRS' | 'Standard_ZRS' = 'Standard_LRS'
+
+@description('Days after the last write until blobs are deleted. As long as a record is there, its job id has one outcome.')
+param retention retentionType = {
+  records: 30
+  payloads: 180
+  workers: 7
+}
+
+@description('Containers with the data that jobs work on, and what jobs may do there.')
+param dataContainers dataContainerType[] = []
+
+@description('Object id of the person, group or service principal that puts jobs, reads results, handles poison messages and uploads packages. Empty for nobody; then nobody but the workers gets at the data.')
+param operatorId string = ''
+
+@description('What kind of principal operatorId is.')
+param operatorKind principalKindType = 'User'
+
+// Network.
+
+@description('Address range of the network. It needs an address for each VM and five more.')
+param addressPrefix string = '10.42.0.0/22'
+
+@description('How VMs reach the internet: NatGateway, which is paid by the hour and the gigabyte; or StorageOnly, which is free, and leaves VMs without updates of their packages and without log collection.')
+param outbound outboundType = 'NatGateway'
+
+// Package and settings.
+
+@description('Version of the VM application: three numbers with dots between them. A version never changes; another package or another configuration is another version.')
+@minLength(5)
+param applicationVersion string = '1.0.0'
+
+@description('Commands of the package.')
+param packageCommands packageCommandsType = {
+  install: 'tar -xzf spotworker.tar.gz && sh ./install.sh'
+  update: 'tar -xzf spotworker.tar.gz && sh ./update.sh'
+  remove: 'sh ./remove.sh'
+}
+
+@description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
+param workerSettings object = {}
+
+@description('Port on the loopback interface where the worker tells its health.')
+@minValue(1024)
+@maxValue(65535)
+param healthPort int = 9475
+
+// VMs.
+
+@description('Sizes to choose from: one to five, with the same architecture, disk interface and kind of local disk. Not of the B series, which is not to be had as Spot.')
+@minLength(1)
+@maxLength(5)
+param vmSizes string[] = ['Standard_D2as_v5']
+
+@description('What decides between several sizes: CapacityOptimized, which is evicted least, or LowestPrice.')
+param allocationStrategy 'LowestPrice' | 'CapacityOptimized' = 'CapacityOptimized'
+
+@description('Priority of the VMs. SpotPlus is the next generation of Spot: still evicted and still discounted, said to run longer, and not to be had everywhere.')
+param priority 'Spot' | 'SpotPlus' = 'Spot'
+
+@description('What an eviction does to a VM: Delete it, or Deallocate it, which keeps its disk and its share of the quota, both of which go on to cost, and rules autoscale out.')
+param evictionPolicy 'Delete' | 'Deallocate' = 'Delete'
+
+@description('Highest price of a VM in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM. To change it, VMs must be deallocated first, or made anew.')
+param maxPrice string = '-1'
+
+@description('With policy Deallocate: how long Azure tries to start evicted VMs again, as an ISO 8601 duration of PT15M to PT2H or so.')
+param restoreTimeout string = 'PT1H'
+
+@description('Availability zones to spread the VMs over, such as [\'1\', \'2\', \'3\']. None leaves the choice to Azure.')
+param zones string[] = []
+
+@description('Priority Balanced: number of regular VMs before the first Spot VM. A change affects VMs made after it.')
+@minValue(0)
+param baseRegularCount int = 0
+
+@description('Priority Balanced: share of regular VMs above that, in percent. A change affects VMs made after it.')
+@minValue(0)
+@maxValue(100)
+param regularPercentage int = 0
+
+@description('How VMs that run learn of a new version or size: Rolling, a fifth at a time; Automatic, all at once; Manual, not by themselves. Their jobs are handed over in any case.')
+param upgradeMode 'Manual' | 'Automatic' | 'Rolling' = 'Rolling'
+
+@description('Whether scheduled events are published to Event Grid and Resource Graph as well, for who watches from outside. Not in every region.')
+param publishEvents bool = false
+
+@description('Image of the VMs: Linux with systemd, of generation 2.')
+param image imageType = {
+  publisher: 'Canonical'
+  offer: 'ubuntu-24_04-lts'
+  sku: 'server'
+  version: 'latest'
+}
+
+@description('Kind of the VMs\' disks. Nothing of worth is on them.')
+param diskType 'Standard_LRS' | 'StandardSSD_LRS' | 'Premium_LRS' = 'StandardSSD_LRS'
+
+@description('Name of the account on the VMs.')
+param adminUsername string = 'azureuser'
+
+@description('Public key that this account signs in with. Azure wants one, though no port is open for it.')
+param sshPublicKey string
+
+// How many.
+
+@description('Whether the number of VMs follows the depth of the queue. Only with policy Delete.')
+param autoscale bool = true
+
+@description('Fewest VMs; without autoscale, their number.')
+@minValue(1)
+@maxValue(1000)
+param minInstances int = 1
+
+@description('Most VMs, with autoscale.')
+@minValue(1)
+@maxValue(1000)
+param maxInstances int = 2
+
+@description('Number of VMs that this deployment sets. With autoscale give the number there is, as tools/deploy.sh does: fewer would evict VMs at work.')
+@minValue(0)
+@maxValue(1000)
+param capacity int = minInstances
+
+@description('Messages for each VM above which there are more VMs. The depth counts messages in work, so it should be a few times the number of jobs at once.')
+@minValue(2)
+param jobsPerInstance int = 20
+
+// Priority Swap.
+
+@description('Priority Swap: whether VMs of regular priority finish the jobs that Spot VMs moved to the on-demand queue.')
+param onDemand bool = false
+
+@description('Size of these VMs.')
+param onDemandVmSize string = vmSizes[0]
+
+@description('Fewest of these VMs; with 0 there are some only while the on-demand queue has messages.')
+@minValue(0)
+@maxValue(1000)
+param onDemandMinInstances int = 0
+
+@description('Most of these VMs. It bounds what they cost.')
+@minValue(1)
+@maxValue(1000)
+param onDemandMaxInstances int = 2
+
+@description('Number of these VMs that this deployment sets. As with capacity, give the number there is.')
+@minValue(0)
+@maxValue(1000)
+param onDemandCapacity int = onDemandMinInstances
+
+@description('Interruptions after which a Spot VM moves a job to the on-demand queue.')
+@minValue(1)
+param moveAfter int = 3
+
+// Log and alerts.
+
+@description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
+param monitoring bool = true
+
+@description('Files on the VMs that hold the worker\'s log, one JSON object a line.')
+param logFiles string[] = ['/var/log/spotworker/*.log']
+
+@description('Days until log lines are deleted. The first 30 cost nothing.')
+@minValue(4)
+@maxValue(730)
+param logRetentionDays int = 30
+
+@description('Gigabytes of log a day after which lines are dropped until the next day; -1 for no end. It bounds what logs cost.')
+param logDailyQuotaGb int = 1
+
+@description('Resource ids of the action groups that alerts are sent to. Without one they are seen in the portal only.')
+param actionGroupIds string[] = []
+
+@description('Messages that go to the poison queue within an hour before that is told.')
+@minValue(1)
+param poisonPerHour int = 5
+
+@description('Hours after its first start until a job that has not ended is told of.')
+@minValue(1)
+@maxValue(48)
+param oldestJobHours int = 12
+
+// Azure would take this combination and then never scale.
+var scales = autoscale && evictionPolicy == 'Deallocate'
+  ? fail('autoscale works with evictionPolicy Delete only: set autoscale to false, and Azure starts evicted VMs again as capacity allows; or evictionPolicy to Delete')
+  : autoscale
+
+module foundation 'modules/foundation.bicep' = {
+  name: '${prefix}-foundation'
+  params: {
+    location: location
+    tags: tags
+    prefix: prefix
+    stage: stage
+    accountName: accountName
+    redundancy: redundancy
+    retention: retention
+    dataContainers: dataContainers
+    operatorId: operatorId
+    operatorKind: operatorKind
+    addressPrefix: addressPrefix
+    outbound: outbound
+    applicationVersion: applicationVersion
+    packageCommands: packageCommands
+    onDemand: onDemand
+    workerSettings: union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
+    healthPort: healthPort
+    monitoring: monitoring
+    logFiles: logFiles
+    logRetentionDays: logRetentionDays
+    logDailyQuotaGb: logDailyQuotaGb
+    actionGroupIds: actionGroupIds
+    poisonPerHour: poisonPerHour
+    oldestJobHours: oldestJobHours
+  }
+}
+
+module spot 'modules/spot-scale-set.bicep' = if (stage == 'Workers') {
+  name: '${prefix}-spot'
+  params: {
+    location: location
+    tags: tags
+    scaleSetName: '${prefix}-spot'
+    zones: zones
+    subnetId: foundation.outputs.subnetId
+    identityId: foundation.outputs.workerIdentityId
+    packageId: foundation.outputs.packageId
+    vmSizes: vmSizes
+    allocationStrategy: allocationStrategy
+    priority: priority
+    evictionPolicy: evictionPolicy
+    maxPrice: maxPrice
+    restore: evictionPolicy == 'Deallocate'
+    restoreTimeout: restoreTimeout
+    baseRegularCount: baseRegularCount
+    regularPercentage: regularPercentage
+    capacity: capacity
+    upgradeMode: upgradeMode
+    publishEvents: publishEvents
+    image: image
+    diskType: diskType
+    adminUsername: adminUsername
+    sshPublicKey: sshPublicKey
+    healthPort: healthPort
+    sendLogs: foundation.outputs.collectsLogs
+  }
+}
+
+module spotAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && scales) {
+  name: '${prefix}-spot-autoscale'
+  params: {
+    location: location
+    tags: tags
+    scaleSetName: spot!.outputs.name
+    scaleSetId: spot!.outputs.scaleSetId
+    accountId: foundation.outputs.accountId
+    queueName: foundation.outputs.names.queue
+    minInstances: minInstances
+    maxInstances: maxInstances
+    jobsPerInstance: jobsPerInstance
+  }
+}
+
+module regular 'modules/regular-scale-set.bicep' = if (stage == 'Workers' && onDemand) {
+  name: '${prefix}-ondemand'
+  params: {
+    location: location
+    tags: tags
+    scaleSetName: '${prefix}-ondemand'
+    zones: zones
+    subnetId: foundation.outputs.subnetId
+    identityId: foundation.outputs.onDemandIdentityId
+    packageId: foundation.outputs.onDemandPackageId
+    vmSize: onDemandVmSize
+    capacity: onDemandCapacity
+    upgradeMode: upgradeMode
+    image: image
+    diskType: diskType
+    adminUsername: adminUsername
+    sshPublicKey: sshPublicKey
+    healthPort: healthPort
+    sendLogs: foundation.outputs.collectsLogs
+  }
+}
+
+module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && onDemand) {
+  name: '${prefix}-ondemand-autoscale'
+  params: {
+    location: location
+    tags: tags
+    scaleSetName: regular!.outputs.name
+    scaleSetId: regular!.outputs.scaleSetId
+    accountId: foundation.outputs.accountId
+    queueName: foundation.outputs.names.onDemand
+    minInstances: onDemandMinInstances
+    maxInstances: onDemandMaxInstances
+    jobsPerInstance: jobsPerInstance
+  }
+}
+
+@description('Name of the storage account, for --account.')
+output accountName string = foundation.outputs.accountName
+
+@description('Container to upload packages to.')
+output packagesContainer string = foundation.outputs.names.packages
+
+@description('Name of the scale set of Spot VMs.')
+output scaleSetName string = '${prefix}-spot'
+
+@description('Configuration file of the workers, to be uploaded as worker.env beside the package.')
+output workerConfiguration string = foundation.outputs.workerConfiguration
+
+@description('Configuration file of the on-demand workers, to be uploaded as worker-ondemand.env; empty where there are none.')
+output onDemandConfiguration string = foundation.outputs.onDemandConfiguration

@@ -1,0 +1,108 @@
+// What a person should hear of, as queries over the worker's log and the
+// agents' heartbeats. The queue's own count would tell a good deal later.
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Start of the names.')
+param prefix string
+
+@description('Resource id of the workspace.')
+param workspaceId string
+
+@description('Name of the table of log lines.')
+param tableName string
+
+@description('Resource ids of the action groups that are told; none tells nobody, and the alerts are seen in the portal.')
+param actionGroupIds string[]
+
+@description('Messages that go to the poison queue within an hour before that is told.')
+@minValue(1)
+param poisonPerHour int
+
+@description('Hours after its first start until a job that has not ended is told of.')
+@minValue(1)
+@maxValue(48)
+param oldestJobHours int
+
+var rules = [
+  {
+    name: 'poison'
+    title: 'Jobs are given up'
+    text: 'More than ${poisonPerHour} messages went to the poison queue within an hour. Each is there with its reason.'
+    severity: 2
+    query: '${tableName} | where msg == "message moved to the poison queue"'
+    operator: 'GreaterThan'
+    threshold: poisonPerHour
+    window: 'PT1H'
+  }
+  {
+    name: 'oldest-job'
+    title: 'A job does not end'
+    text: 'A job was started first more than ${oldestJobHours} h ago, and has neither ended nor been given up since. It fails again and again, is interrupted too often, or is large.'
+    severity: 3
+    query: '${tableName} | where isnotempty(job_id) | summarize started = minif(TimeGenerated, msg == "job started"), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and isnotnull(started) and started < ago(${oldestJobHours}h)'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'P2D'
+  }
+  {
+    name: 'no-workers'
+    title: 'There are no workers'
+    text: 'No VM has sent a sign of life for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start.'
+    severity: 1
+    query: 'Heartbeat | where Category == "Azure Monitor Agent"'
+    operator: 'LessThan'
+    threshold: 1
+    window: 'PT15M'
+  }
+  {
+    name: 'blind-watchers'
+    title: 'Workers would not see an eviction'
+    text: 'The metadata service gave a worker no answer. Until it does, an eviction costs up to one checkpoint interval of work.'
+    severity: 2
+    query: '${tableName} | where msg == "metadata service gives no answer; an eviction would come without notice"'
+    operator: 'GreaterThan'
+    threshold: 2
+    window: 'PT15M'
+  }
+]
+
+resource alerts 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [
+  for rule in rules: {
+    name: '${prefix}-${rule.name}'
+    location: location
+    tags: tags
+    kind: 'LogAlert'
+    properties: {
+      displayName: '${prefix}: ${rule.title}'
+      description: rule.text
+      enabled: true
+      severity: rule.severity
+      scopes: [workspaceId]
+      evaluationFrequency: rule.window == 'P2D' ? 'PT1H' : 'PT5M'
+      windowSize: rule.window
+      // The tables are empty until the first VM is there.
+      skipQueryValidation: true
+      autoMitigate: true
+      criteria: {
+        allOf: [
+          {
+            query: rule.query
+            timeAggregation: 'Count'
+            operator: rule.operator
+            threshold: rule.threshold
+            failingPeriods: {
+              numberOfEvaluationPeriods: 1
+              minFailingPeriodsToAlert: 1
+            }
+          }
+        ]
+      }
+      actions: { actionGroups: actionGroupIds }
+    }
+  }
+]

@@ -1,0 +1,99 @@
+// The number of VMs follows the depth of a queue. The depth counts messages in
+// work too, so VMs at work are not taken for idle.
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Name of the scale set.')
+param scaleSetName string
+
+@description('Resource id of the scale set.')
+param scaleSetId string
+
+@description('Resource id of the storage account.')
+param accountId string
+
+@description('Queue whose depth decides.')
+param queueName string
+
+@description('Fewest VMs.')
+@minValue(0)
+param minInstances int
+
+@description('Most VMs.')
+@minValue(1)
+@maxValue(1000)
+param maxInstances int
+
+@description('Messages for each VM above which there are more VMs, a tenth of the most at a time. With none as the fewest, VMs are added one by one as long as there is a message.')
+@minValue(2)
+param jobsPerInstance int
+
+var metric = {
+  metricName: 'ApproximateMessageCount'
+  metricResourceUri: '${accountId}/services/queue/queues/${queueName}'
+  timeGrain: 'PT1M'
+  statistic: 'Average'
+  timeAggregation: 'Average'
+}
+
+// From none to the first VM the depth for each VM means nothing.
+var fromNone = minInstances == 0
+
+resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
+  name: scaleSetName
+  location: location
+  tags: tags
+  properties: {
+    name: scaleSetName
+    enabled: true
+    targetResourceUri: scaleSetId
+    profiles: [
+      {
+        name: 'queue depth'
+        capacity: {
+          minimum: string(minInstances)
+          maximum: string(maxInstances)
+          default: string(minInstances)
+        }
+        rules: [
+          {
+            metricTrigger: {
+              ...metric
+              dividePerInstance: !fromNone
+              timeWindow: 'PT5M'
+              operator: 'GreaterThan'
+              threshold: fromNone ? 0 : jobsPerInstance
+            }
+            scaleAction: {
+              direction: 'Increase'
+              type: 'ChangeCount'
+              value: fromNone ? '1' : string(max(1, maxInstances / 10))
+              // The first VM takes some minutes until it takes the message away.
+              cooldown: fromNone ? 'PT15M' : 'PT5M'
+            }
+          }
+          {
+            metricTrigger: {
+              ...metric
+              dividePerInstance: !fromNone
+              timeWindow: 'PT15M'
+              operator: fromNone ? 'LessThanOrEqual' : 'LessThan'
+              // Half of it, since VMs that left share their messages among the rest.
+              threshold: fromNone ? 0 : jobsPerInstance / 2
+            }
+            scaleAction: {
+              direction: 'Decrease'
+              type: 'ChangeCount'
+              value: '1'
+              cooldown: 'PT10M'
+            }
+          }
+        ]
+      }
+    ]
+  }
+}

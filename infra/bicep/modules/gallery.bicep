@@ -1,0 +1,47 @@
+// The compute gallery with the VM application, once for each kind of worker:
+// the package is the same, the configuration that comes with it is not.
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Name of the gallery: letters, digits, dots and underscores.')
+param galleryName string
+
+@description('Names of the applications.')
+param applicationNames string[]
+
+@description('Resource id of the identity that reads packages. It must have its role.')
+param identityId string
+
+resource gallery 'Microsoft.Compute/galleries@2025-12-03' = {
+  name: galleryName
+  location: location
+  tags: tags
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${identityId}': {} }
+  }
+  properties: { description: 'The spotworker package and its configuration.' }
+}
+
+resource applications 'Microsoft.Compute/galleries/applications@2025-12-03' = [
+  for name in applicationNames: {
+    parent: gallery
+    name: name
+    location: location
+    tags: tags
+    properties: {
+      description: 'A worker that takes jobs from a storage queue and survives evictions.'
+      supportedOSType: 'Linux'
+    }
+  }
+]
+
+@description('Name of the gallery.')
+output galleryName string = gallery.name
+
+@description('Names of the applications.')
+output applicationNames string[] = [for (name, i) in applicationNames: applications[i].name]

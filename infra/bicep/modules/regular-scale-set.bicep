@@ -1,0 +1,124 @@
+// VMs of regular priority for the on-demand queue: jobs that Spot VMs were
+// interrupted in too often are finished here. They are not evicted, and told
+// well before anything else happens to them.
+
+import { imageType } from 'types.bicep'
+import * as vm from 'vm.bicep'
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Name of the scale set.')
+param scaleSetName string
+
+@description('Availability zones; none leaves the choice to Azure.')
+param zones string[]
+
+@description('Resource id of the subnet.')
+param subnetId string
+
+@description('Resource id of the workers\' identity. It must have its roles.')
+param identityId string
+
+@description('Resource id of the VM application\'s version.')
+param packageId string
+
+@description('Size of the VMs.')
+param vmSize string
+
+@description('Number of VMs.')
+@minValue(0)
+@maxValue(1000)
+param capacity int
+
+@description('How VMs that run learn of a new version or size.')
+param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
+
+@description('Image of the VMs.')
+param image imageType
+
+@description('Kind of the disk.')
+param diskType string
+
+@description('Name of the account on the VMs.')
+param adminUsername string
+
+@description('Public key that the account signs in with.')
+param sshPublicKey string
+
+@description('Port where the worker tells its health.')
+param healthPort int
+
+@description('Whether the worker\'s log is sent off the VM.')
+param sendLogs bool
+
+resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
+  name: scaleSetName
+  location: location
+  tags: tags
+  zones: empty(zones) ? null : zones
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${identityId}': {} }
+  }
+  sku: {
+    name: vmSize
+    capacity: capacity
+  }
+  properties: {
+    orchestrationMode: 'Flexible'
+    platformFaultDomainCount: 1
+    singlePlacementGroup: false
+    automaticRepairsPolicy: {
+      enabled: true
+      gracePeriod: 'PT20M'
+      repairAction: 'Replace'
+    }
+    upgradePolicy: {
+      mode: upgradeMode
+      rollingUpgradePolicy: upgradeMode == 'Rolling'
+        ? {
+            maxBatchInstancePercent: 20
+            maxUnhealthyInstancePercent: 20
+            maxUnhealthyUpgradedInstancePercent: 20
+            pauseTimeBetweenBatches: 'PT30S'
+          }
+        : null
+      automaticOSUpgradePolicy: { enableAutomaticOSUpgrade: upgradeMode == 'Rolling' }
+    }
+    virtualMachineProfile: {
+      priority: 'Regular'
+      osProfile: vm.osProfile('ondemand', adminUsername, sshPublicKey)
+      storageProfile: vm.storageProfile(image, diskType)
+      networkProfile: vm.networkProfile(subnetId)
+      securityProfile: vm.securityProfile()
+      applicationProfile: vm.applicationProfile(packageId)
+      extensionProfile: {
+        extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+      }
+      diagnosticsProfile: {
+        bootDiagnostics: { enabled: true }
+      }
+      // Not to be had for Spot VMs.
+      scheduledEventsProfile: {
+        terminateNotificationProfile: {
+          enable: true
+          notBeforeTimeout: 'PT15M'
+        }
+        osImageNotificationProfile: {
+          enable: true
+          notBeforeTimeout: 'PT15M'
+        }
+      }
+    }
+  }
+}
+
+@description('Name of the scale set.')
+output name string = scaleSet.name
+
+@description('Resource id of the scale set.')
+output scaleSetId string = scaleSet.id

@@ -1,0 +1,176 @@
+// Spot VMs, with a floor of regular ones if wanted. Flexible orchestration: it
+// alone mixes sizes and priorities.
+
+import { imageType } from 'types.bicep'
+import * as vm from 'vm.bicep'
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Name of the scale set.')
+param scaleSetName string
+
+@description('Availability zones; none leaves the choice to Azure.')
+param zones string[]
+
+@description('Resource id of the subnet.')
+param subnetId string
+
+@description('Resource id of the workers\' identity. It must have its roles.')
+param identityId string
+
+@description('Resource id of the VM application\'s version.')
+param packageId string
+
+@description('Sizes to choose from. They must have the same architecture, disk interface and kind of local disk.')
+@minLength(1)
+@maxLength(5)
+param vmSizes string[]
+
+@description('What decides between the sizes.')
+param allocationStrategy 'LowestPrice' | 'CapacityOptimized'
+
+@description('Priority of the VMs.')
+param priority 'Spot' | 'SpotPlus'
+
+@description('What an eviction does to a VM.')
+param evictionPolicy 'Delete' | 'Deallocate'
+
+@description('Highest price in US dollars an hour; -1 is the price of a regular VM, and then only capacity evicts.')
+param maxPrice string
+
+@description('Whether evicted VMs are started again. Only without autoscale.')
+param restore bool
+
+@description('How long that is tried, as an ISO 8601 duration.')
+param restoreTimeout string
+
+@description('Number of regular VMs before the first Spot VM.')
+@minValue(0)
+param baseRegularCount int
+
+@description('Share of regular VMs above that, in percent.')
+@minValue(0)
+@maxValue(100)
+param regularPercentage int
+
+@description('Number of VMs.')
+@minValue(0)
+@maxValue(1000)
+param capacity int
+
+@description('How VMs that run learn of a new version or size.')
+param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
+
+@description('Whether events are published to Event Grid and Resource Graph too, for who watches from outside.')
+param publishEvents bool
+
+@description('Image of the VMs.')
+param image imageType
+
+@description('Kind of the disk.')
+param diskType string
+
+@description('Name of the account on the VMs.')
+param adminUsername string
+
+@description('Public key that the account signs in with.')
+param sshPublicKey string
+
+@description('Port where the worker tells its health.')
+param healthPort int
+
+@description('Whether the worker\'s log is sent off the VM.')
+param sendLogs bool
+
+var mixed = baseRegularCount > 0 || regularPercentage > 0
+
+resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
+  name: scaleSetName
+  location: location
+  tags: tags
+  zones: empty(zones) ? null : zones
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${identityId}': {} }
+  }
+  sku: {
+    name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
+    capacity: capacity
+  }
+  properties: {
+    orchestrationMode: 'Flexible'
+    platformFaultDomainCount: 1
+    singlePlacementGroup: false
+    skuProfile: length(vmSizes) > 1
+      ? {
+          allocationStrategy: allocationStrategy
+          vmSizes: map(vmSizes, size => { name: size })
+        }
+      : null
+    priorityMixPolicy: mixed
+      ? {
+          baseRegularPriorityCount: baseRegularCount
+          regularPriorityPercentageAboveBase: regularPercentage
+        }
+      : null
+    spotRestorePolicy: restore
+      ? {
+          enabled: true
+          restoreTimeout: restoreTimeout
+        }
+      : null
+    automaticRepairsPolicy: {
+      enabled: true
+      gracePeriod: 'PT20M'
+      repairAction: 'Replace'
+    }
+    upgradePolicy: {
+      mode: upgradeMode
+      rollingUpgradePolicy: upgradeMode == 'Rolling'
+        ? {
+            maxBatchInstancePercent: 20
+            // An eviction in the middle of an update must not end it.
+            maxUnhealthyInstancePercent: 50
+            maxUnhealthyUpgradedInstancePercent: 50
+            pauseTimeBetweenBatches: 'PT30S'
+          }
+        : null
+    }
+    scheduledEventsPolicy: publishEvents
+      ? {
+          scheduledEventsAdditionalPublishingTargets: {
+            eventGridAndResourceGraph: {
+              enable: true
+              scheduledEventsApiVersion: '2020-07-01'
+            }
+          }
+        }
+      : null
+    virtualMachineProfile: {
+      priority: priority
+      evictionPolicy: evictionPolicy
+      billingProfile: { maxPrice: json(maxPrice) }
+      osProfile: vm.osProfile('spot', adminUsername, sshPublicKey)
+      storageProfile: vm.storageProfile(image, diskType)
+      networkProfile: vm.networkProfile(subnetId)
+      securityProfile: vm.securityProfile()
+      applicationProfile: vm.applicationProfile(packageId)
+      extensionProfile: {
+        extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+      }
+      diagnosticsProfile: {
+        bootDiagnostics: { enabled: true }
+      }
+    }
+  }
+}
+
+@description('Name of the scale set.')
+output name string = scaleSet.name
+
+@description('Resource id of the scale set.')
+output scaleSetId string = scaleSet.id

@@ -1,0 +1,126 @@
+// The storage account: queues, containers, and how long blobs are kept.
+// Nobody signs in with a key, nothing is public, and nothing keeps a second
+// copy of a record: a job is written many times.
+
+import { dataContainerType, namesType, retentionType } from 'types.bicep'
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags object
+
+@description('Name of the account: 3 to 24 of a-z and 0-9, the only one of that name in all of Azure.')
+@minLength(3)
+@maxLength(24)
+param accountName string
+
+@description('How often the account keeps the data: in one zone, or in three.')
+param redundancy 'Standard_LRS' | 'Standard_ZRS'
+
+@description('Names of queues and containers.')
+param names namesType
+
+@description('Containers with the data that jobs work on.')
+param dataContainers dataContainerType[]
+
+@description('How long blobs are kept.')
+param retention retentionType
+
+resource account 'Microsoft.Storage/storageAccounts@2025-08-01' = {
+  name: accountName
+  location: location
+  tags: tags
+  kind: 'StorageV2'
+  sku: { name: redundancy }
+  properties: {
+    accessTier: 'Hot'
+    allowBlobPublicAccess: false
+    allowCrossTenantReplication: false
+    allowSharedKeyAccess: false
+    defaultToOAuthAuthentication: true
+    isLocalUserEnabled: false
+    minimumTlsVersion: 'TLS1_2'
+    publicNetworkAccess: 'Enabled'
+    supportsHttpsTrafficOnly: true
+  }
+}
+
+resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-08-01' = {
+  parent: account
+  name: 'default'
+}
+
+resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-08-01' = [
+  for name in [names.queue, names.onDemand, names.poison]: {
+    parent: queueService
+    name: name
+  }
+]
+
+// Versions, soft delete and the change feed would keep a copy or an event of
+// every save.
+resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    isVersioningEnabled: false
+    deleteRetentionPolicy: { enabled: false }
+    containerDeleteRetentionPolicy: { enabled: false }
+    changeFeed: { enabled: false }
+  }
+}
+
+resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-08-01' = [
+  for name in concat(
+    [names.records, names.payloads, names.workers, names.packages],
+    map(dataContainers, c => c.name)
+  ): {
+    parent: blobService
+    name: name
+    properties: { publicAccess: 'None' }
+  }
+]
+
+var kept = [
+  { name: 'records', container: names.records, days: retention.records }
+  { name: 'payloads', container: names.payloads, days: retention.payloads }
+  { name: 'workers', container: names.workers, days: retention.workers }
+]
+
+resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-08-01' = {
+  parent: account
+  name: 'default'
+  properties: {
+    policy: {
+      rules: [
+        for rule in kept: {
+          name: rule.name
+          type: 'Lifecycle'
+          enabled: true
+          definition: {
+            filters: {
+              blobTypes: ['blockBlob']
+              prefixMatch: ['${rule.container}/']
+            }
+            actions: {
+              baseBlob: {
+                delete: { daysAfterModificationGreaterThan: rule.days }
+              }
+            }
+          }
+        }
+      ]
+    }
+  }
+  dependsOn: [containers]
+}
+
+@description('Name of the account.')
+output accountName string = account.name
+
+@description('Resource id of the account.')
+output accountId string = account.id
+
+@description('Address of the packages, with a slash at the end.')
+output packagesUrl string = '${account.properties.primaryEndpoints.blob}${names.packages}/'

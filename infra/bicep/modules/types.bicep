@@ -1,0 +1,99 @@
+// Types, names and role ids that several files share.
+
+@export()
+@description('Names of the queues and containers of one deployment, as internal/azure/names.go makes them.')
+type namesType = {
+  @description('Queue of the jobs to do.')
+  queue: string
+  @description('Queue of the jobs that VMs of regular priority are to finish.')
+  onDemand: string
+  @description('Queue of the messages that were given up.')
+  poison: string
+  @description('Container of the job records.')
+  records: string
+  @description('Container of payloads too large for a message.')
+  payloads: string
+  @description('Container of what each worker says about itself.')
+  workers: string
+  @description('Container of packages that the gallery reads. Not known to the workers.')
+  packages: string
+}
+
+@export()
+@description('A container with the data that jobs work on.')
+type dataContainerType = {
+  @description('Name of the container: 3 to 63 of a-z, 0-9 and single dashes.')
+  @minLength(3)
+  @maxLength(63)
+  name: string
+  @description('What jobs may do there: Read, or ReadWrite for handlers that store results.')
+  access: 'Read' | 'ReadWrite'
+}
+
+@export()
+@description('Days after the last write until blobs are deleted.')
+type retentionType = {
+  @description('Job records. As long as a record is there, its job id has one outcome.')
+  @minValue(1)
+  records: int
+  @description('Payloads. Longer than any job waits, since a job without its payload cannot run.')
+  @minValue(1)
+  payloads: int
+  @description('What workers that are gone said about themselves.')
+  @minValue(1)
+  workers: int
+}
+
+@export()
+@description('Images of the marketplace that VMs start from. They must be of generation 2 for Trusted Launch.')
+type imageType = {
+  @description('Publisher, such as Canonical.')
+  publisher: string
+  @description('Offer, such as ubuntu-24_04-lts.')
+  offer: string
+  @description('SKU, such as server, or server-arm64 for sizes with an Arm processor.')
+  sku: string
+  @description('Version, or latest.')
+  version: string
+}
+
+@export()
+@description('Shell commands of the VM application. They run under /bin/sh as root, in the folder of the package.')
+type packageCommandsType = {
+  @description('Puts the package in place and starts the worker.')
+  @maxLength(4096)
+  install: string
+  @description('Replaces the version before by this one.')
+  @maxLength(4096)
+  update: string
+  @description('Stops the worker and takes the package away.')
+  @maxLength(4096)
+  remove: string
+}
+
+@export()
+@description('How much of a deployment is made: Foundation without the application version, Application without VMs, or Workers, which is all.')
+type stageType = 'Foundation' | 'Application' | 'Workers'
+
+@export()
+@description('How VMs reach the internet: NatGateway, or StorageOnly, which reaches the region\'s storage and nothing else, and costs nothing.')
+type outboundType = 'NatGateway' | 'StorageOnly'
+
+@export()
+@description('What kind of principal an id names.')
+type principalKindType = 'User' | 'Group' | 'ServicePrincipal'
+
+// Built-in roles: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+@export()
+@description('Ids of the built-in roles that are assigned.')
+var roles = {
+  blobDataContributor: 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
+  blobDataReader: '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
+  // Renewing a message is Update Message, which the narrower Message Processor may not call.
+  queueDataContributor: '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
+  queueDataMessageSender: 'c6a89b2d-59bc-44d0-9896-0f6e12d7b80a'
+  queueDataReader: '19e7f393-937e-4f77-808e-94535e297925'
+  // These two are what the policy that associates VMs with the collection rule asks for.
+  monitoringContributor: '749f88d5-cbae-40b8-bcfc-e573ddc772fa'
+  logAnalyticsContributor: '92aaf0da-9dab-42b6-94a3-d43ce8d29293'
+}
