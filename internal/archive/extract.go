@@ -1,0 +1,190 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// Extract makes the files and folders of a stream below a folder, which must be
+// there and empty. The stream is not trusted: nothing is made elsewhere, and
+// nothing beyond the limits. All of it is read. The error wraps [ErrDamaged] or
+// [ErrTooLarge] when the stream is at fault; others are those of the disk and of
+// the stream itself.
+func Extract(stream io.Reader, dir string, l Limits) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	x := &extraction{root: root, stream: bufio.NewReaderSize(stream, 64<<10), limits: l}
+	return errors.Join(x.run(), root.Close())
+}
+
+// extraction is a stream that is being made a folder of.
+type extraction struct {
+	root   *os.Root
+	stream *bufio.Reader
+	limits Limits
+	at     int64 // of the next byte
+}
+
+func (x *extraction) run() error {
+	entries, err := x.index()
+	if err != nil {
+		return err
+	}
+	todo := pieces(entries)
+	slices.SortFunc(todo, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
+	if err := checkOrder(todo, x.at); err != nil {
+		return err
+	}
+	for i := range entries {
+		if err := x.create(&entries[i]); err != nil {
+			return err
+		}
+	}
+	for _, piece := range todo {
+		if err := x.fill(piece); err != nil {
+			return err
+		}
+	}
+	switch _, err := x.stream.ReadByte(); {
+	case err == nil:
+		return fmt.Errorf("%w: it goes on behind its last file", ErrDamaged)
+	case err != io.EOF:
+		return err
+	}
+	return nil
+}
+
+// index reads header and index, and checks what they say.
+func (x *extraction) index() ([]entry, error) {
+	header := make([]byte, headerLen)
+	if _, err := io.ReadFull(x.stream, header); err != nil {
+		return nil, cutOff(err)
+	}
+	length, err := decodeHeader(header)
+	if err != nil {
+		return nil, err
+	}
+	x.at = int64(headerLen) + length
+	lines := bufio.NewReaderSize(io.LimitReader(x.stream, length), maxLine)
+	var known tree
+	for {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return known.entries, x.checkRead(length, known.read)
+		case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("%w: its index ends within a line, or has one of more than %d bytes", ErrDamaged, maxLine)
+		case err != nil:
+			return nil, err
+		}
+		known.read += int64(len(line))
+		e, err := decodeLine(bytes.TrimSuffix(line, []byte("\n")))
+		if err != nil {
+			return nil, err
+		}
+		if err := known.add(e, x.limits); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// checkRead finds a stream that ends within its index.
+func (x *extraction) checkRead(length, read int64) error {
+	if read != length {
+		return cutOff(io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
+// tree is what an index said so far.
+type tree struct {
+	entries []entry
+	folders map[string]bool
+	total   int64 // bytes of files
+	read    int64 // bytes of the index
+}
+
+func (t *tree) add(e entry, l Limits) error {
+	if n := len(t.entries); n > 0 && t.entries[n-1].path >= e.path {
+		return fmt.Errorf("%w: entry %.80q is not behind %.80q", ErrDamaged, e.path, t.entries[n-1].path)
+	}
+	if parent := path.Dir(e.path); parent != "." && !t.folders[parent] {
+		return fmt.Errorf("%w: the folder of %.80q is missing", ErrDamaged, e.path)
+	}
+	if len(t.entries) >= l.Entries {
+		return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, l.Entries)
+	}
+	if e.size > l.Bytes-t.total {
+		return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, l.Bytes)
+	}
+	t.total += e.size
+	t.entries = append(t.entries, e)
+	if e.kind == folder {
+		if t.folders == nil {
+			t.folders = map[string]bool{}
+		}
+		t.folders[e.path] = true
+	}
+	return nil
+}
+
+// checkOrder wants pieces that begin behind the index and do not overlap, with
+// less than a chunk between them.
+func checkOrder(all []piece, at int64) error {
+	for _, piece := range all {
+		if piece.at < at || piece.at-at >= chunk {
+			return fmt.Errorf("%w: %.80q is said to be at %d, behind what ends at %d", ErrDamaged, piece.entry.path, piece.at, at)
+		}
+		at = piece.at + piece.size
+	}
+	return nil
+}
+
+// create makes a folder, or a file that is still empty.
+func (x *extraction) create(e *entry) error {
+	name := filepath.FromSlash(e.path)
+	if e.kind == folder {
+		return x.root.Mkdir(name, 0o700)
+	}
+	mode := os.FileMode(0o600)
+	if e.kind == executable {
+		mode = 0o700
+	}
+	file, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// fill copies a piece into its file.
+func (x *extraction) fill(p piece) error {
+	if _, err := io.CopyN(io.Discard, x.stream, p.at-x.at); err != nil {
+		return cutOff(err)
+	}
+	file, err := x.root.OpenFile(filepath.FromSlash(p.entry.path), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	n, err := io.CopyN(io.NewOffsetWriter(file, p.from), x.stream, p.size)
+	x.at = p.at + n
+	return errors.Join(cutOff(err), file.Close())
+}
+
+// cutOff says what the early end of a stream means.
+func cutOff(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends early", ErrDamaged)
+	}
+	return err
+}

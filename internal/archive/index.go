@@ -1,0 +1,138 @@
+package archive
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+)
+
+// chunk is the length that states are cut into, in bytes.
+const chunk = 1 << 20
+
+// Sizes of the format.
+const (
+	magic     = "spotworker-archive 1 "
+	digits    = 12                       // of a number
+	headerLen = len(magic) + digits + 1  // bytes
+	fieldsLen = len("f ") + 3*(digits+1) // of a line, before the path
+	maxIndex  = 64 << 20                 // bytes
+	maxPath   = 4096                     // bytes
+	maxLine   = fieldsLen + 4*maxPath + len("\"\"\n")
+)
+
+// Limits bound what is written into a stream or taken from one.
+type Limits struct {
+	Bytes   int64 // of the stream, and of all files together
+	Entries int   // files and folders
+}
+
+// Errors. They are wrapped with what was found where.
+var (
+	// ErrTooLarge says that a folder exceeds its [Limits].
+	ErrTooLarge = errors.New("too large")
+
+	// ErrUnfit says that a folder holds what cannot be kept, such as a link.
+	ErrUnfit = errors.New("cannot be kept")
+
+	// ErrDamaged says that a stream is not what [Index.Open] wrote.
+	ErrDamaged = errors.New("archive is damaged")
+)
+
+// types of entries, as they stand in the index.
+const (
+	folder     = 'd'
+	plain      = 'f'
+	executable = 'x'
+)
+
+// entry is a file or a folder.
+type entry struct {
+	kind byte
+	path string // with slashes, below the folder
+	size int64  // of a file, bytes
+	body int64  // where its whole chunks begin in the stream
+	rest int64  // where what is left begins
+}
+
+func (e *entry) restSize() int64 { return e.size % chunk }
+func (e *entry) bodySize() int64 { return e.size - e.restSize() }
+
+// encode writes header and index.
+func encode(entries []entry) []byte {
+	var lines bytes.Buffer
+	for i := range entries {
+		e := &entries[i]
+		fmt.Fprintf(&lines, "%c %0*x %0*x %0*x %s\n", e.kind, digits, e.size, digits, e.body, digits, e.rest, strconv.Quote(e.path))
+	}
+	return append(fmt.Appendf(nil, "%s%0*x\n", magic, digits, lines.Len()), lines.Bytes()...)
+}
+
+// encodedLen is the length of header and index. It does not depend on where the
+// files are.
+func encodedLen(entries []entry) int64 {
+	n := int64(headerLen)
+	for i := range entries {
+		n += int64(fieldsLen + len(strconv.Quote(entries[i].path)) + 1)
+	}
+	return n
+}
+
+// decodeHeader returns the index's length.
+func decodeHeader(line []byte) (int64, error) {
+	number, ok := bytes.CutPrefix(line, []byte(magic))
+	if !ok || len(number) != digits+1 || number[digits] != '\n' {
+		return 0, fmt.Errorf("%w: it does not begin with %q and a length", ErrDamaged, magic)
+	}
+	n, err := decodeNumber(number[:digits])
+	if err == nil && n > maxIndex {
+		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, n, maxIndex)
+	}
+	return n, err
+}
+
+// decodeLine reads a line of the index, without its newline.
+func decodeLine(line []byte) (entry, error) {
+	if len(line) < fieldsLen || line[1] != ' ' {
+		return entry{}, fmt.Errorf("%w: index line %.80q", ErrDamaged, line)
+	}
+	e := entry{kind: line[0]}
+	fields := line[len("f "):]
+	for _, number := range []*int64{&e.size, &e.body, &e.rest} {
+		n, err := decodeNumber(fields[:digits])
+		if err != nil || fields[digits] != ' ' {
+			return entry{}, fmt.Errorf("%w: number in index line %.80q", ErrDamaged, line)
+		}
+		*number, fields = n, fields[digits+1:]
+	}
+	name, err := strconv.Unquote(string(fields))
+	if err != nil || strconv.Quote(name) != string(fields) {
+		return entry{}, fmt.Errorf("%w: path in index line %.80q", ErrDamaged, line)
+	}
+	e.path = name
+	return e, e.check()
+}
+
+func decodeNumber(text []byte) (int64, error) {
+	for _, c := range text {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return 0, fmt.Errorf("%w: %q is no number", ErrDamaged, text)
+		}
+	}
+	return strconv.ParseInt(string(text), 16, 64)
+}
+
+// check says what is wrong with an entry by itself.
+func (e *entry) check() error {
+	switch {
+	case e.kind != folder && e.kind != plain && e.kind != executable:
+		return fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
+	case e.kind == folder && e.size != 0:
+		return fmt.Errorf("%w: folder %.80q has a size", ErrDamaged, e.path)
+	case len(e.path) > maxPath, e.path == ".", path.Clean(e.path) != e.path, !filepath.IsLocal(filepath.FromSlash(e.path)):
+		return fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
+	}
+	return nil
+}

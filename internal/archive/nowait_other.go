@@ -1,0 +1,5 @@
+//go:build !unix
+
+package archive
+
+const noWait = 0

@@ -1,0 +1,95 @@
+package archive
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+)
+
+// Index is what a folder holds, and where each file is in its stream.
+type Index struct {
+	folder  string
+	entries []entry
+	size    int64
+}
+
+// Scan looks at a folder, which must not change any more. The error wraps
+// [ErrTooLarge] or [ErrUnfit] if the folder cannot be kept.
+func Scan(dir string, l Limits) (*Index, error) {
+	index := &Index{folder: dir}
+	var total int64
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == dir {
+			return err
+		}
+		e, err := entryOf(dir, name, d)
+		if err != nil {
+			return err
+		}
+		index.entries = append(index.entries, e)
+		if len(index.entries) > l.Entries {
+			return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, l.Entries)
+		}
+		if total += e.size; total > l.Bytes || total < 0 {
+			return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, l.Bytes)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(index.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
+	indexEnd := encodedLen(index.entries)
+	if indexEnd > maxIndex {
+		return nil, fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, maxIndex)
+	}
+	if index.size = place(index.entries, indexEnd); index.size > l.Bytes {
+		return nil, fmt.Errorf("%w: it amounts to %d bytes, of %d allowed", ErrTooLarge, index.size, l.Bytes)
+	}
+	return index, nil
+}
+
+// entryOf describes one file or folder.
+func entryOf(dir, name string, d fs.DirEntry) (entry, error) {
+	relative, err := filepath.Rel(dir, name)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{kind: folder, path: filepath.ToSlash(relative)}
+	if len(e.path) > maxPath {
+		return entry{}, fmt.Errorf("%w: the path %.80q… has more than %d bytes", ErrUnfit, e.path, maxPath)
+	}
+	switch {
+	case d.IsDir():
+		return e, nil
+	case !d.Type().IsRegular():
+		return entry{}, fmt.Errorf("%w: %q is a %s, and only files and folders are kept", ErrUnfit, e.path, describe(d.Type()))
+	}
+	info, err := d.Info()
+	if err != nil {
+		return entry{}, err
+	}
+	e.kind, e.size = plain, info.Size()
+	if info.Mode()&0o100 != 0 {
+		e.kind = executable
+	}
+	return e, nil
+}
+
+func describe(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "device"
+	}
+}
+
+// Size is the length of the stream in bytes.
+func (x *Index) Size() int64 { return x.size }
