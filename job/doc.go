@@ -27,6 +27,8 @@
 //
 //   - A nil error commits the result, exactly once per job id.
 //   - An error marked with [Permanent] ends the job in the poison queue.
+//   - An error marked with [Interrupted] is a break that the handler takes. The
+//     job goes on a little later, here or elsewhere, and nothing is counted.
 //   - Any other error is a failure. The job is tried again, later each time;
 //     five failures in a row without progress end it in the poison queue.
 //   - Once the context is cancelled, any error is an interruption. It costs the

@@ -29,6 +29,11 @@ type Stop struct {
 	// Deadline is when the handler is abandoned if it has not returned.
 	Deadline time.Time
 
+	// NotBefore is when the platform may take the VM, by its own clock; zero
+	// where that is not known, or not the reason. For people: what counts is
+	// Deadline, which comes first.
+	NotBefore time.Time
+
 	// Err holds what led to the stop, for instance the notice of an eviction.
 	Err error
 }
@@ -60,6 +65,28 @@ func Permanent(err error) error {
 	}
 	return &permanent{err}
 }
+
+// Interrupted marks err as the end of a run that stopped by itself at a good
+// place, to be gone on with later. It costs the job nothing, like a run that the
+// worker has stopped. Interrupted(nil) is nil.
+func Interrupted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &interrupted{err}
+}
+
+// IsInterrupted reports whether err or an error it wraps was marked by
+// [Interrupted].
+func IsInterrupted(err error) bool {
+	var i *interrupted
+	return errors.As(err, &i)
+}
+
+type interrupted struct{ err error }
+
+func (i *interrupted) Error() string { return i.err.Error() }
+func (i *interrupted) Unwrap() error { return i.err }
 
 // IsPermanent reports whether err or an error it wraps was marked by [Permanent].
 func IsPermanent(err error) bool {

@@ -36,7 +36,9 @@ func newDrain(reason job.Reason, err error, seen time.Time, budget time.Duration
 
 // drainFor is the drain that a notice calls for.
 func drainFor(n preempt.Notice) *drain {
-	return newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
+	d := newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
+	d.stop.NotBefore = n.NotBefore
+	return d
 }
 
 func (d *drain) Error() string { return d.stop.Error() }

@@ -52,7 +52,7 @@ type outcome struct {
 	action action
 	reason string
 	result []byte            // of commit
-	delay  time.Duration     // of retry
+	delay  time.Duration     // of retry, and of an interruption that nobody asked for
 	record checkpoint.Record // of finish
 }
 
@@ -85,6 +85,8 @@ func decide(e ended, failures int) outcome {
 		return outcome{action: commit, result: e.result}
 	case e.stop != nil:
 		return outcome{action: interrupted, reason: e.stop.Error()}
+	case job.IsInterrupted(e.err):
+		return outcome{action: interrupted, reason: e.err.Error(), delay: firstBackoff}
 	case job.IsPermanent(e.err):
 		return outcome{action: poison, reason: e.err.Error()}
 	case failures >= maxFailures:

@@ -122,13 +122,13 @@ func (d *delivery) delete() error {
 }
 
 // release gives an interrupted job to another worker: last state, then the
-// message, visible at once. A state that cannot be sent in time is left out.
+// message, visible at once unless the handler took a break. A state that cannot be sent in time is left out.
 func (d *delivery) release(ctx context.Context, out outcome) error {
 	if err := d.keep(ctx); err != nil {
 		return err
 	}
 	d.keepNoMore()
-	if err := d.lease.Release(d.last, 0); err != nil {
+	if err := d.lease.Release(d.last, out.delay); err != nil {
 		return err
 	}
 	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction, "state_bytes", d.recordedSize(), "state_left_out", d.leftOut)

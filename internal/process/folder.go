@@ -1,0 +1,144 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Versions of a state, which tell what it is made of.
+const (
+	stateFile   = 1 // the checkpoint is a file; the state is its bytes
+	stateFolder = 2 // it is a folder; the state is an archive of package archive
+)
+
+// maxEntries bounds the files and folders of a checkpoint.
+const maxEntries = 100_000
+
+// folder is a job's own, and what lies in it. The paths are given to the program,
+// but for kept, where its checkpoints go.
+type folder struct {
+	dir                                 string
+	work, temp                          string
+	payload, restore, checkpoint        string
+	result, progress, stop, stopWriting string
+	kept                                string
+	restored                            bool
+}
+
+// newFolder makes a job's folder. Its name says nothing of the job: names from
+// messages stay out of paths.
+func (s *Scratch) newFolder() (*folder, error) {
+	dir, err := os.MkdirTemp(s.dir, "job-*") // mode 0700
+	if err != nil {
+		return nil, err
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	f := &folder{
+		dir: dir, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
+		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
+		stop: in("stop"), stopWriting: in("stop.new"), kept: in("kept"),
+	}
+	for _, sub := range []string{f.work, f.temp, f.kept} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return f, nil
+}
+
+// fill writes what the program reads: the payload, and the checkpoint to go on
+// from. A state that is no checkpoint of such a program is an error.
+func (f *folder) fill(ctx context.Context, j *job.Job, limit int64) error {
+	for name, data := range map[string][]byte{f.payload: j.Payload, f.progress: nil} {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			return err
+		}
+	}
+	state, version, err := j.OpenSaved()
+	if err != nil || state == nil {
+		return err
+	}
+	defer func() { _ = state.Close() }()
+	f.restored = true
+	readable := &stoppable{ctx: ctx, state: state}
+	switch version {
+	case stateFile:
+		return copyTo(f.restore, readable)
+	case stateFolder:
+		if err := os.Mkdir(f.restore, 0o700); err != nil {
+			return err
+		}
+		return archive.Extract(readable, f.restore, archive.Limits{Bytes: limit, Entries: maxEntries})
+	}
+	return fmt.Errorf("the recorded state has version %d, and this worker knows %d (a file) and %d (a folder); a newer worker wrote it", version, stateFile, stateFolder)
+}
+
+func copyTo(name string, data io.Reader) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, data)
+	return errors.Join(err, file.Close())
+}
+
+// stoppable is a state whose reading ends when the job is stopped.
+type stoppable struct {
+	ctx   context.Context
+	state io.Reader
+}
+
+func (s *stoppable) Read(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	return s.state.Read(p)
+}
+
+// readSmall reads a file that a program left, if it is one and not larger than
+// limit. It never waits and follows no link.
+func readSmall(name string, limit int64) ([]byte, error) {
+	file, err := openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = &oversize{what: filepath.Base(name), limit: limit}
+	}
+	return data, err
+}
+
+// openRegular opens a file for reading that must be one.
+func openRegular(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", filepath.Base(name))
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// oversize is the error of a file that is too large.
+type oversize struct {
+	what  string
+	limit int64
+}
+
+func (o *oversize) Error() string {
+	return fmt.Sprintf("%s has more than %d bytes", o.what, o.limit)
+}

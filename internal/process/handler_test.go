@@ -1,0 +1,427 @@
+//go:build unix
+
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestResult(t *testing.T) {
+	b := setup(t)
+	w := b.run(b.kind("echo"), `{"n":1}`, nil)
+	if string(w.result) != `{"n":1}` || w.err != nil {
+		t.Errorf("Run = %q, %v, want the payload as the result", w.result, w.err)
+	}
+	w = b.run(b.kind("exit", "CODE=0"), "", nil)
+	if w.result != nil || w.err != nil {
+		t.Errorf("Run without a result = %q, %v, want done with none", w.result, w.err)
+	}
+}
+
+// TestEnvironment: the contract's names are there, and of the worker's own
+// environment only what is named.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=secret")
+	t.Setenv("IDENTITY_HEADER", "secret")
+	t.Setenv("NOTIFY_SOCKET", "/run/secret")
+	t.Setenv("SPOTWORKER_DATA_CONTAINER", "secret")
+	t.Setenv("ASKED_FOR", "yes")
+	t.Setenv("LANG", "de_DE.UTF-8")
+	b := setup(t)
+	k := b.kind("environment", "OMP_NUM_THREADS=2")
+	k.Pass, k.Command = []string{"ASKED_FOR", "NOT_THERE"}, append(k.Command, "--fast", "$HOME")
+	w := b.run(k, "", nil)
+	var got struct {
+		Environment, Arguments []string
+		Directory              string
+	}
+	if err := json.Unmarshal(w.result, &got); err != nil {
+		t.Fatalf("%v in %q, %v", err, w.result, w.err)
+	}
+	vars := map[string]string{}
+	for _, variable := range got.Environment {
+		name, text, _ := strings.Cut(variable, "=")
+		vars[name] = text
+		if strings.Contains(text, "secret") {
+			t.Errorf("the program sees %s", variable)
+		}
+	}
+	for name, want := range map[string]string{
+		envJobID: "job-1", envKind: "test", envAttempt: "1", "ASKED_FOR": "yes", "OMP_NUM_THREADS": "2",
+		"LANG": "de_DE.UTF-8", "PATH": os.Getenv("PATH"), "HOME": got.Directory,
+	} {
+		if vars[name] != want {
+			t.Errorf("%s = %q, want %q", name, vars[name], want)
+		}
+	}
+	for _, name := range []string{envPayload, envCheckpoint, envResult, envProgress, envStop, "TMPDIR"} {
+		if !filepath.IsAbs(vars[name]) {
+			t.Errorf("%s = %q, want a path", name, vars[name])
+		}
+	}
+	for _, name := range []string{envRestore, "NOT_THERE"} {
+		if text, ok := vars[name]; ok {
+			t.Errorf("%s = %q, want it absent", name, text)
+		}
+	}
+	if want := []string{"--fast", "$HOME"}; !slices.Equal(got.Arguments, want) {
+		t.Errorf("arguments = %q, want %q as they stand", got.Arguments, want)
+	}
+}
+
+func TestWorkingDirectory(t *testing.T) {
+	b := setup(t)
+	k := b.kind("environment")
+	k.Directory = t.TempDir()
+	if w := b.run(k, "", nil); !strings.Contains(string(w.result), `"directory":"`+k.Directory+`"`) {
+		t.Errorf("the program ran elsewhere than in %s: %s", k.Directory, w.result)
+	}
+}
+
+// TestRestore: what was recorded comes back in its form.
+func TestRestore(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("in a folder"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name  string
+		saved func(t *testing.T) *job.Progress
+		want  string // or with a "!" part of the error
+	}{
+		{"fresh", func(*testing.T) *job.Progress { return nil }, "fresh"},
+		{"a file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte("in a file"), Version: stateFile} }, "in a file"},
+		{"an empty file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte{}, Version: stateFile} }, ""},
+		{"a folder", func(t *testing.T) *job.Progress { return folderState(t, dir) }, "in a folder"},
+		{"a damaged folder", func(t *testing.T) *job.Progress {
+			p := folderState(t, dir)
+			p.State = p.State[:len(p.State)-1]
+			return p
+		}, "!the recorded checkpoint cannot be restored: archive is damaged"},
+		{"another format", func(*testing.T) *job.Progress { return &job.Progress{State: []byte("?"), Version: 9} }, "!version 9"},
+		{"a stream that breaks", func(*testing.T) *job.Progress {
+			return &job.Progress{Version: stateFile, Stream: func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe }}
+		}, "!closed pipe"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			w := b.run(b.kind("restores"), "", row.saved(t))
+			want, fails := strings.CutPrefix(row.want, "!")
+			switch {
+			case fails && (w.err == nil || !strings.Contains(w.err.Error(), want)):
+				t.Errorf("Run = %v, want an error with %q", w.err, want)
+			case !fails && (w.err != nil || string(w.result) != want):
+				t.Errorf("Run = %q, %v, want %q", w.result, w.err, want)
+			}
+		})
+	}
+}
+
+// folderState is a folder as it is recorded.
+func folderState(t *testing.T, dir string) *job.Progress {
+	t.Helper()
+	k := keeper{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
+	if err := os.CopyFS(k.from, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := k.take()
+	if err != nil || p.Version != stateFolder {
+		t.Fatalf("take = %+v, %v, want a folder", p, err)
+	}
+	return p
+}
+
+// TestStopAndGoOn is the whole contract: stopped again and again, a program
+// comes to the result that it would have come to undisturbed.
+func TestStopAndGoOn(t *testing.T) {
+	b := setup(t)
+	k := b.kind("count", "N=40")
+	var saved *job.Progress
+	for run := 1; ; run++ {
+		w := b.begin(k, "", saved)
+		if run <= 3 {
+			from := stateOf(t, saved)
+			b.until("progress", func() bool { return w.Latest().HasState() && stateOf(t, w.Latest()) != from })
+			w.stop(job.Evicted, 5*time.Second)
+		}
+		if took := w.wait(t, 20*time.Second); run <= 3 && took > 2*time.Second {
+			t.Errorf("run %d took %s to stop, want it at once", run, took)
+		}
+		if w.err == nil {
+			if want := "780"; string(w.result) != want || run != 4 {
+				t.Errorf("result of run %d = %s, want %s in run 4", run, w.result, want)
+			}
+			return
+		}
+		if !job.IsInterrupted(w.err) || run > 3 {
+			t.Fatalf("run %d = %v, want an interruption", run, w.err)
+		}
+		saved = &job.Progress{State: []byte(stateOf(t, w.Latest())), Version: w.Latest().Version}
+	}
+}
+
+// TestStops: what programs do when they are stopped, and what comes of it.
+func TestStops(t *testing.T) {
+	for _, row := range []struct {
+		role         string
+		left         time.Duration // until the handler must be gone
+		least, most  time.Duration // that it takes
+		result, last string        // "!" for an interruption; the last state
+	}{
+		{"careless", 5 * time.Second, 0, time.Second, "!exited with code 0", ""},
+		{"unaware", 5 * time.Second, 0, time.Second, "!signal SIGTERM", ""},
+		{"late result", 5 * time.Second, 0, time.Second, "whole", ""},
+		{"saves", 5 * time.Second, 0, time.Second, "!exited with code 75", `{"reason":"evicted","seconds_left":4.3`},
+		{"saves a folder", 5 * time.Second, 0, time.Second, "!exited with code 75", "at the stop"},
+		{"stubborn", time.Second, 800 * time.Millisecond, time.Second, "!did not stop in time and was killed", "first"},
+		{"stubborn", 0, 0, 500 * time.Millisecond, "!killed", "first"},
+	} {
+		t.Run(row.role+" "+row.left.String(), func(t *testing.T) {
+			b := setup(t)
+			w := b.begin(b.kind(row.role), "", nil)
+			b.until("the program is ready", func() bool {
+				ready, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*", "work", "ready"))
+				return len(ready) > 0 || w.Latest() != nil
+			})
+			w.stop(job.Evicted, row.left)
+			if took := w.wait(t, 10*time.Second); took < row.least || took > row.most {
+				t.Errorf("stop took %s, want %s to %s", took, row.least, row.most)
+			}
+			want, stopped := strings.CutPrefix(row.result, "!")
+			switch {
+			case stopped && (!job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), want)):
+				t.Errorf("Run = %q, %v, want an interruption with %q", w.result, w.err, want)
+			case !stopped && (w.err != nil || string(w.result) != want):
+				t.Errorf("Run = %q, %v, want %q", w.result, w.err, want)
+			}
+			if got := stateOf(t, w.Latest()); !strings.Contains(got, row.last) || row.last == "" && got != "" {
+				t.Errorf("last state = %q, want %q", got, row.last)
+			}
+		})
+	}
+}
+
+// TestSignalsFromElsewhere: a program that somebody else ends just before the
+// notice is seen has not failed.
+func TestSignalsFromElsewhere(t *testing.T) {
+	for _, row := range []struct {
+		name, role, variable string
+		notice               bool
+	}{
+		{"killed, then a notice", "signal", "SIGNAL=9", true},
+		{"terminated, then a notice", "signal", "SIGNAL=15", true},
+		{"killed, no notice", "signal", "SIGNAL=9", false},
+		{"a shell that tells of it, then a notice", "exit", "CODE=143", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			w := b.begin(b.kind(row.role, row.variable), "", nil)
+			if row.notice {
+				time.Sleep(time.Second)
+				w.stop(job.Evicted, 5*time.Second)
+			}
+			took := w.wait(t, 10*time.Second)
+			if job.IsInterrupted(w.err) != row.notice || w.err == nil {
+				t.Errorf("Run = %v, want an interruption: %t", w.err, row.notice)
+			}
+			if row.notice && took > 500*time.Millisecond {
+				t.Errorf("the notice ended the waiting after %s, want at once", took)
+			}
+			if all := time.Since(w.began); !row.notice && all < noticeGrace {
+				t.Errorf("failed after %s, want %s of waiting for a notice", all, noticeGrace)
+			}
+		})
+	}
+}
+
+// TestWhatGoesWrong: each ends with an error that says what it was, costs the
+// other jobs nothing, and leaves nothing behind.
+func TestWhatGoesWrong(t *testing.T) {
+	for _, row := range []struct {
+		role      string
+		variables []string
+		change    func(*Kind)
+		permanent bool
+		says      string
+	}{
+		{"exit", []string{"CODE=3"}, nil, false, "the command exited with code 3"},
+		{"exit", []string{"CODE=1", "COMPLAINT=no such frame\n"}, nil, false, "exited with code 1; the end of its standard error: no such frame"},
+		{"exit", []string{"CODE=1", "COMPLAINT=\xff\x1b[31mred\x1b[0m"}, nil, false, ": \uFFFD[31mred[0m"},
+		{"half", nil, nil, false, "exited with code 3"},
+		{"exit", nil, func(k *Kind) { k.Command = []string{"/no/such/program"} }, false, "cannot be started: fork/exec /no/such/program: no such file"},
+		{"exit", nil, func(k *Kind) { k.Directory = "/no/such/folder" }, false, "cannot be started: its working directory: stat /no/such/folder: no such file"},
+		{"exit", nil, func(k *Kind) { k.Command = []string{"/dev/null"} }, false, "cannot be started: fork/exec /dev/null: permission denied"},
+		{"large checkpoint", nil, func(k *Kind) { k.MaxCheckpoint = 100_000 }, false, ""}, // it is done, and needs none
+		{"large result", nil, nil, true, "result has more than 1048576 bytes; put it in a blob"},
+		{"linked result", nil, nil, true, "read the result"},
+		{"result is a pipe", nil, nil, true, "result is no regular file"},
+		{"fills the disk", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "in its folder, of 1048576 allowed"},
+		{"one large file", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
+		{"eats memory", nil, func(k *Kind) { k.Memory = 256 << 20 }, false, "exited with code 2; the end of its standard error: "},
+		{"burns", nil, func(k *Kind) { k.CPUTime = time.Second; k.Command = shell("while :; do :; done") }, false, "signal SIGXCPU"},
+	} {
+		t.Run(row.role+" "+row.says, func(t *testing.T) {
+			t.Parallel()
+			if row.role == "eats memory" && raceEnabled {
+				t.Skip("the race detector reserves more memory than any limit")
+			}
+			b := setup(t)
+			k := b.kind(row.role, row.variables...)
+			if row.change != nil {
+				row.change(&k)
+			}
+			w := b.run(k, "", nil)
+			if row.says == "" {
+				if w.err != nil {
+					t.Errorf("Run = %v, want done", w.err)
+				}
+				return
+			}
+			if w.err == nil || !strings.Contains(w.err.Error(), row.says) || job.IsPermanent(w.err) != row.permanent {
+				t.Errorf("Run = %v, want an error with %q, permanent: %t", w.err, row.says, row.permanent)
+			}
+			if w.Latest().HasState() {
+				t.Errorf("state %q was reported, want none", stateOf(t, w.Latest()))
+			}
+			if row.role == "eats memory" && !strings.Contains(b.log.String(), "out of memory") {
+				t.Errorf("the program does not say that memory ran out:\n%s", b.log)
+			}
+			w.Close()
+			if left, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*")); len(left) > 0 {
+				t.Errorf("%q is left behind", left)
+			}
+		})
+	}
+}
+
+// shell is the command line of a shell script.
+func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// A checkpoint that cannot be kept ends a program that would go on for ever.
+func TestCheckpointThatCannotBeKept(t *testing.T) {
+	for _, row := range []struct{ role, says string }{
+		{"large checkpoint", "the checkpoint cannot be kept: too large: it has 300000 bytes, of 100000 allowed"},
+		{"linked checkpoint", "the checkpoint cannot be kept: cannot be kept: it is neither a file nor a folder"},
+		{"folder with a link", `"link" is a symbolic link`},
+	} {
+		t.Run(row.role, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			k := b.kind(row.role)
+			k.MaxCheckpoint = 100_000
+			k.Command = shell(k.Command[0] + "; sleep 60")
+			w := b.run(k, "", nil)
+			if w.err == nil || !strings.Contains(w.err.Error(), row.says) || !job.IsPermanent(w.err) {
+				t.Errorf("Run = %v, want a permanent error with %q", w.err, row.says)
+			}
+		})
+	}
+}
+
+// TestChildrenEndWithTheirProgram: what a program leaves running is ended, and
+// what it holds open does not hold the job up.
+func TestChildrenEndWithTheirProgram(t *testing.T) {
+	for _, code := range []int{0, 1} {
+		b := setup(t)
+		w := b.begin(b.kind("forks", fmt.Sprint("CODE=", code)), "", nil)
+		if took := w.wait(t, 10*time.Second); took > 5*time.Second {
+			t.Errorf("code %d: Run took %s, want it not to wait for the child", code, took)
+		}
+		if (w.err == nil) != (code == 0) {
+			t.Errorf("code %d: Run = %v", code, w.err)
+		}
+		pid, err := strconv.Atoi(stateOf(t, w.Latest()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.until("the child's end", func() bool { return !alive(pid) })
+	}
+}
+
+// alive reports whether a process runs; one that has ended and is not reaped does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || !strings.Contains(string(status), ") Z ")
+}
+
+// TestProgress: what a program tells is reported, what cannot be understood is
+// passed over.
+func TestProgress(t *testing.T) {
+	b := setup(t)
+	w := b.begin(b.kind("progress", `LINES={"fraction":0.1}|nonsense|{"fraction":7}|{"fraction":0.5,"text":"half"}|{"fraction":0.9`), "", nil)
+	b.until("progress", func() bool { return w.Latest() != nil })
+	if got := w.Latest(); got.Fraction != 0.5 || got.Text != "half" || got.HasState() {
+		t.Errorf("progress = %+v, want half, without a state", got)
+	}
+	if got := b.log.find(`progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`); len(got) != 1 || got[0]["lines"] != 2.0 {
+		t.Errorf("log = %v, want one line about two that were not understood", got)
+	}
+}
+
+func TestLogHasTheOutput(t *testing.T) {
+	b := setup(t)
+	b.run(b.kind("print", "STDOUT=one\ntwo\n\n", "STDERR=bad\xff\n"+strings.Repeat("x", 5000)+"\nlast"), "", nil)
+	if got, want := b.log.printed("stdout"), []string{"one", "two"}; !slices.Equal(got, want) {
+		t.Errorf("stdout = %q, want %q", got, want)
+	}
+	got := b.log.printed("stderr")
+	if want := []string{"bad\uFFFD", strings.Repeat("x", maxLine) + "…", "last"}; !slices.Equal(got, want) {
+		t.Errorf("stderr = %.60q, want %.60q", got, want)
+	}
+	for _, line := range b.log.find("program output") {
+		if line["job_id"] != "job-1" || line["kind"] != "test" {
+			t.Errorf("log line %v does not name its job", line)
+		}
+	}
+}
+
+// TestFlood: a program that prints without end fills neither log nor memory,
+// and is not held up.
+func TestFlood(t *testing.T) {
+	b := setup(t)
+	w := b.run(b.kind("flood"), "", nil)
+	if w.err != nil {
+		t.Fatal(w.err)
+	}
+	lines := len(b.log.printed("stdout"))
+	if most := linesBurst + int(time.Since(w.began)/time.Second+1)*linesPerSec; lines > most {
+		t.Errorf("%d lines were logged, want at most %d", lines, most)
+	}
+	lost := 0.0
+	for _, line := range b.log.find("program output left out: too many lines") {
+		lost += line["lines"].(float64)
+	}
+	if lines+int(lost) != 300_000 {
+		t.Errorf("%d lines logged and %.0f left out, want 300000 in all", lines, lost)
+	}
+}
+
+// A program that takes its own rights away cannot keep its folder.
+func TestFolderGoesAway(t *testing.T) {
+	b := setup(t)
+	w := b.run(b.kind("locks itself out"), "", nil)
+	if w.err != nil {
+		t.Fatal(w.err)
+	}
+	w.Close()
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*")); len(left) > 0 {
+		t.Errorf("%q is left behind", left)
+	}
+}

@@ -1,0 +1,216 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/job"
+)
+
+// roleVariable tells the test binary which program to be.
+const roleVariable = "TEST_ROLE"
+
+// TestMain lets the test binary play the program of a job.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		act, ok := roles[role]
+		if !ok {
+			fmt.Fprintln(os.Stderr, "no such role:", role)
+			os.Exit(99)
+		}
+		os.Exit(act())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// bench is a scratch folder and a log.
+type bench struct {
+	t       *testing.T
+	scratch *Scratch
+	log     *logLines
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, log: &logLines{}}
+	var err error
+	if b.scratch, err = OpenScratch(t.TempDir(), b.logger()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.scratch.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	})
+	return b
+}
+
+func (b *bench) logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// kind runs the test binary in a role, with variables as NAME=TEXT.
+func (b *bench) kind(role string, variables ...string) Kind {
+	b.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	environment := map[string]string{roleVariable: role, "GORACE": "atexit_sleep_ms=0"}
+	for _, variable := range variables {
+		name, text, _ := strings.Cut(variable, "=")
+		environment[name] = text
+	}
+	return Kind{Name: "test", Command: []string{program}, Environment: environment}
+}
+
+// work is a job in the hands of a handler.
+type work struct {
+	*job.Job
+	result []byte
+	err    error
+	done   chan struct{}
+	began  time.Time
+	cancel context.CancelCauseFunc
+}
+
+// begin calls the handler of a kind for a job.
+func (b *bench) begin(k Kind, payload string, saved *job.Progress) *work {
+	b.t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	w := &work{
+		Job:  job.New(job.Spec{ID: "job-1", Kind: "test", Payload: []byte(payload), Attempt: 1}, saved),
+		done: make(chan struct{}), began: time.Now(), cancel: cancel,
+	}
+	go func() {
+		defer close(w.done)
+		w.result, w.err = NewHandler(k, b.scratch, b.logger()).Run(ctx, w.Job)
+	}()
+	b.t.Cleanup(func() {
+		w.stop(job.Shutdown, 0)
+		<-w.done
+		w.Close()
+	})
+	return w
+}
+
+// run calls the handler and waits until it has returned.
+func (b *bench) run(k Kind, payload string, saved *job.Progress) *work {
+	b.t.Helper()
+	w := b.begin(k, payload, saved)
+	w.wait(b.t, 20*time.Second)
+	return w
+}
+
+// stop stops the job as the worker does.
+func (w *work) stop(reason job.Reason, left time.Duration) {
+	w.cancel(&job.Stop{Reason: reason, Deadline: time.Now().Add(left)})
+}
+
+// wait waits until the handler has returned, and says how long that took.
+func (w *work) wait(t *testing.T, limit time.Duration) time.Duration {
+	t.Helper()
+	from := time.Now()
+	select {
+	case <-w.done:
+	case <-time.After(limit):
+		t.Fatalf("handler did not return within %s", limit)
+	}
+	return time.Since(from)
+}
+
+// until waits until something holds.
+func (b *bench) until(what string, holds func() bool) {
+	b.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s: not within 15s; log:\n%s", what, b.log)
+		}
+	}
+}
+
+// stateOf reads a reported state.
+func stateOf(t *testing.T, p *job.Progress) string {
+	t.Helper()
+	switch {
+	case p == nil:
+		return ""
+	case p.Stream == nil:
+		return string(p.State)
+	}
+	stream, err := p.Stream()
+	if err != nil {
+		t.Fatalf("opening the state = %v", err)
+	}
+	defer func() { _ = stream.Close() }()
+	data, err := io.ReadAll(stream)
+	if err != nil {
+		t.Fatalf("reading the state = %v", err)
+	}
+	return string(data)
+}
+
+// logLines collects what was logged.
+type logLines struct {
+	mu    sync.Mutex
+	lines []logLine
+	text  bytes.Buffer
+}
+
+type logLine map[string]any
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := logLine{}
+	if err := json.Unmarshal(p, &line); err != nil {
+		return 0, err
+	}
+	l.lines = append(l.lines, line)
+	return l.text.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// find returns all lines with that message.
+func (l *logLines) find(msg string) []logLine {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []logLine
+	for _, line := range l.lines {
+		if line["msg"] == msg {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// printed returns what programs printed and was logged, by stream.
+func (l *logLines) printed(stream string) []string {
+	var all []string
+	for _, line := range l.find("program output") {
+		if line["stream"] == stream {
+			all = append(all, line["text"].(string))
+		}
+	}
+	return all
+}
+
+// roomy limits nothing that a test does.
+var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000}

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package process
+
+// roles are the programs that the test binary can be: none here.
+var roles map[string]func() int
