@@ -18,17 +18,14 @@ package spotworker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
@@ -65,42 +62,39 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	if done || err != nil {
 		return err
 	}
-	w, err := f.worker(kinds, stderr)
+	w, closeKinds, err := f.worker(kinds, stderr)
 	if err != nil {
 		return err
 	}
+	defer closeKinds()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return w.Run(ctx)
 }
 
-// worker builds what the flags describe.
-func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (*worker.Worker, error) {
+// worker builds what the flags describe. closeKinds frees what its handlers need,
+// when it has ended.
+func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	stores, err := f.Open(connections(config.Concurrency), Version)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config.Queue, config.Poison = stores.Queue, stores.Poison
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
 	config.Log = f.Logger(stderr)
-	config.Kinds = job.Kinds{}
-	if len(f.DataContainer) > 0 {
-		config.Kinds["digest"] = handlers.NewDigest(stores.Account.Container, f.DataContainer, config.Log)
+	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Log); err != nil {
+		return nil, nil, err
 	}
-	maps.Copy(config.Kinds, kinds)
-	if len(config.Kinds) == 0 {
-		return nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with --data-container")}
+	if w, err = worker.New(config); err != nil {
+		closeKinds()
+		return nil, nil, &cli.ConfigError{Err: err}
 	}
-	w, err := worker.New(config)
-	if err != nil {
-		return nil, &cli.ConfigError{Err: err}
-	}
-	return w, nil
+	return w, closeKinds, nil
 }
 
 // config is the part of the worker's configuration that needs no storage.

@@ -233,6 +233,17 @@ func TestPermanent(t *testing.T) {
 	}
 }
 
+func TestInterrupted(t *testing.T) {
+	cause := errors.New("window is over")
+	err := fmt.Errorf("backup: %w", Interrupted(cause))
+	if !IsInterrupted(err) || !errors.Is(err, cause) || err.Error() != "backup: window is over" {
+		t.Errorf("Interrupted = %v, want it marked, wrapping its cause, and reading as before", err)
+	}
+	if IsInterrupted(cause) || IsInterrupted(nil) || IsInterrupted(Permanent(cause)) || Interrupted(nil) != nil {
+		t.Error("an error that nobody marked counts as an interruption, or none as one")
+	}
+}
+
 func TestStopOf(t *testing.T) {
 	notice := errors.New("Preempt")
 	stop := &Stop{Reason: Evicted, Deadline: time.Now().Add(time.Second), Err: notice}

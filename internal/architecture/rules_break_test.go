@@ -40,6 +40,8 @@ var breaches = []struct {
 	{"queue imports no sibling", "internal/queue/lease.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},
 	{"checkpoint imports no sibling", "internal/checkpoint/store.go", importing(testModule + "/internal/queue"), 3},
+	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},

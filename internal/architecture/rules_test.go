@@ -79,6 +79,20 @@ var importRules = []importRule{
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
+		name:    "process knows the contract only",
+		in:      []string{"./internal/process/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./job"},
+		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
+	},
+	{
+		name:    "archive stands alone",
+		in:      []string{"./internal/archive/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/archive/..."},
+		reason:  "it turns folders into bytes and back, and knows nothing of what the bytes are for",
+	},
+	{
 		name:    "presence imports no sibling",
 		in:      []string{"./internal/presence/..."},
 		forbids: []string{"./..."},

@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 		{"a failure", ended{err: failure}, 1, retry},
 		{"the fourth failure", ended{err: failure}, 4, retry},
 		{"the fifth failure", ended{err: failure}, 5, poison},
+		{"a break", ended{err: job.Interrupted(failure)}, 5, interrupted},
+		{"a break after a stop", ended{err: job.Interrupted(failure), stop: stop}, 1, interrupted},
 		{"a permanent error", ended{err: job.Permanent(failure)}, 1, poison},
 		{"a cancelled context of its own", ended{err: context.Canceled}, 1, retry},
 		{"a result that is too large", ended{result: make([]byte, job.MaxResult+1)}, 1, poison},
