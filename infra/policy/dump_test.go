@@ -1,0 +1,150 @@
+// Package policy holds the deployment in infra/bicep to what docs/DESIGN.md
+// promises of it: Spot with a price, no keys, the narrowest roles, names that
+// are the code's own. It consists of tests only.
+//
+// It reads testdata/dump.json, every resource, module, parameter, variable and
+// output of infra/bicep as the checker prints them, and where a rule is about
+// words, the files themselves. tools/bicep.sh writes the dump anew.
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	bicepFolder = "../bicep"
+	dumpFile    = "testdata/dump.json"
+)
+
+// value is a literal, a list, an object, or an expression: {"$expr": "source"}.
+type value = any
+
+// file is one .bicep or .bicepparam file.
+type file struct {
+	Path      string
+	Resources []resource
+	Modules   []module
+	Params    []param
+	Variables []variable
+	Outputs   []variable
+
+	// source is the file's text.
+	source string
+}
+
+type resource struct {
+	Symbol    string
+	Type      string
+	Existing  bool
+	Line      int
+	Parent    string
+	Scope     string
+	Condition string
+	Loop      string
+	Body      map[string]value
+}
+
+type module struct {
+	Symbol    string
+	Path      string
+	Line      int
+	Condition string
+	Body      map[string]value
+}
+
+type param struct {
+	Name       string
+	Line       int
+	Type       string
+	Default    value
+	Value      value
+	Decorators []string
+}
+
+type variable struct {
+	Name       string
+	Line       int
+	Value      value
+	Decorators []string
+}
+
+// deployment is all files, by their path below infra/bicep.
+type deployment map[string]*file
+
+// read takes the dump apart and adds each file's text from folder.
+func read(dump []byte, folder string) (deployment, error) {
+	var files []*file
+	if err := json.Unmarshal(dump, &files); err != nil {
+		return nil, fmt.Errorf("dump: %w", err)
+	}
+	d := deployment{}
+	for _, f := range files {
+		_, name, found := strings.Cut(f.Path, "infra/bicep/")
+		if !found {
+			return nil, fmt.Errorf("dump: %s is not in infra/bicep", f.Path)
+		}
+		text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, err
+		}
+		f.Path, f.source = name, string(text)
+		d[name] = f
+	}
+	return d, nil
+}
+
+// committed returns the deployment of the committed dump.
+func committed(t *testing.T) deployment {
+	t.Helper()
+	dump, err := os.ReadFile(dumpFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := read(dump, bicepFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// at returns what is at a path of keys in an object, or nil.
+func at(v value, path ...string) value {
+	for _, key := range path {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[key]
+	}
+	return v
+}
+
+// text returns an expression's source, or a literal as Bicep writes it.
+func text(v value) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return "'" + v + "'"
+	case map[string]any:
+		if source, ok := v["$expr"].(string); ok {
+			return strings.Join(strings.Fields(source), " ")
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// named returns the variable or output of that name.
+func named(list []variable, name string) value {
+	for _, v := range list {
+		if v.Name == name {
+			return v.Value
+		}
+	}
+	return nil
+}

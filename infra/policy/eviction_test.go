@@ -1,0 +1,92 @@
+package policy
+
+// checkEviction: every VM that may be evicted has an eviction policy and a
+// price, and every scale set is Flexible, which alone mixes sizes and
+// priorities. A fleet replaces what was evicted.
+func checkEviction(d deployment, tell report) {
+	for path, f := range d {
+		for _, r := range f.Resources {
+			switch r.Type {
+			case "Microsoft.Compute/virtualMachineScaleSets":
+				checkScaleSet(path, r, tell)
+			case "Microsoft.AzureFleet/fleets":
+				checkFleet(path, r, tell)
+			}
+		}
+	}
+	for name, want := range map[string]string{"priority": "'Spot' | 'SpotPlus'", "evictionPolicy": "'Delete' | 'Deallocate'"} {
+		if got := typeOf(d, "main.bicep", name); got != want {
+			tell("main.bicep", 0, "parameter %s takes %s, want %s", name, got, want)
+		}
+	}
+}
+
+func checkScaleSet(path string, r resource, tell report) {
+	if got := at(r.Body, "properties", "orchestrationMode"); got != "Flexible" {
+		tell(path, r.Line, "orchestration mode is %s, want Flexible", text(got))
+	}
+	profile := at(r.Body, "properties", "virtualMachineProfile")
+	policy, price := text(at(profile, "evictionPolicy")), text(at(profile, "billingProfile", "maxPrice"))
+	if at(profile, "priority") == "Regular" {
+		if policy != "" || price != "" {
+			tell(path, r.Line, "regular VMs have no eviction policy and no price, these have %q and %q", policy, price)
+		}
+		return
+	}
+	if text(at(profile, "priority")) != "priority" {
+		tell(path, r.Line, "priority is %s, want the parameter", text(at(profile, "priority")))
+	}
+	if policy != "evictionPolicy" {
+		tell(path, r.Line, "eviction policy is %q, want the parameter", policy)
+	}
+	if price != "json(maxPrice)" {
+		tell(path, r.Line, "maximum price is %q, want json(maxPrice)", price)
+	}
+	if at(profile, "scheduledEventsProfile", "terminateNotificationProfile") != nil {
+		tell(path, r.Line, "Spot VMs cannot have a termination notification")
+	}
+}
+
+func checkFleet(path string, r resource, tell report) {
+	spot := at(r.Body, "properties", "spotPriorityProfile")
+	for key, want := range map[string]string{"maxPricePerVM": "json(maxPrice)", "evictionPolicy": "'Delete'", "maintain": "true"} {
+		if got := text(at(spot, key)); got != want {
+			tell(path, r.Line, "%s of the Spot VMs is %q, want %s", key, got, want)
+		}
+	}
+}
+
+// typeOf returns the type of a parameter.
+func typeOf(d deployment, path, name string) string {
+	for _, p := range d[path].Params {
+		if p.Name == name {
+			return p.Type
+		}
+	}
+	return ""
+}
+
+// checkHealth: whatever makes VMs asks the worker for its health and installs
+// its package, and a package that fails fails the deployment.
+func checkHealth(d deployment, tell report) {
+	for path, f := range d {
+		for _, r := range f.Resources {
+			profile := at(r.Body, "properties", "virtualMachineProfile")
+			if r.Type == "Microsoft.AzureFleet/fleets" {
+				profile = at(r.Body, "properties", "computeProfile", "baseVirtualMachineProfile")
+			}
+			if profile == nil {
+				continue
+			}
+			want := "concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])"
+			if got := text(at(profile, "extensionProfile", "extensions")); got != want {
+				tell(path, r.Line, "extensions are %q, want %s", got, want)
+			}
+			if got := text(at(profile, "applicationProfile")); got != "vm.applicationProfile(packageId)" {
+				tell(path, r.Line, "applications are %q, want vm.applicationProfile(packageId)", got)
+			}
+		}
+	}
+	needWords(d, "modules/vm.bicep", tell, "type: 'ApplicationHealthLinux'", "typeHandlerVersion: '2.0'",
+		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: true", "disablePasswordAuthentication: true")
+}

@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDeployment holds the committed files to the rules.
+func TestDeployment(t *testing.T) {
+	for _, f := range judge(committed(t)) {
+		t.Error(f)
+	}
+}
+
+// brokenCopies are what the checks are for. Each is one edit of one file, and
+// the check that must fail for it: a rule, or the checker itself.
+var brokenCopies = []struct {
+	name           string
+	file, old, new string
+	want           string
+}{
+	{"a misspelt property", "modules/spot-scale-set.bicep", "evictionPolicy: evictionPolicy", "evictionpolicy: evictionPolicy", checker},
+	{"a misspelt property in a function", "modules/vm.bicep", "createOption: 'FromImage'", "createOptions: 'FromImage'", checker},
+	{"a wrong enum", "modules/spot-scale-set.bicep", "'Flexible'", "'Flexibel'", checker},
+	{"a parameter that is not passed on", "main.bicep", "    zones: zones\n", "", checker},
+	{"a missing role", "modules/worker-roles.bicep", "resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' = {", "resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' existing = {", "roles"},
+	{"a role on the whole account", "modules/worker-roles.bicep", "  scope: account::queueService::jobs\n", "  scope: account\n", "roles"},
+	{"a wider role", "modules/gallery-roles.bicep", "roles.blobDataReader)\n  }", "roles.blobDataContributor)\n  }", "roles"},
+	{"a wrong role id", "modules/types.bicep", "c6a89b2d-59bc", "c6a89b2e-59bc", "roles"},
+	{"a public blob", "modules/storage.bicep", "allowBlobPublicAccess: false", "allowBlobPublicAccess: true", "storage"},
+	{"a public container", "modules/storage.bicep", "publicAccess: 'None'", "publicAccess: 'Blob'", "storage"},
+	{"a shared key", "modules/storage.bicep", "allowSharedKeyAccess: false", "allowSharedKeyAccess: true", "storage"},
+	{"a copy of every save", "modules/storage.bicep", "isVersioningEnabled: false", "isVersioningEnabled: true", "storage"},
+	{"a key in an output", "modules/storage.bicep", "= account.name\n", "= account.listKeys().keys[0].value\n", "secrets"},
+	{"a secret setting", "modules/vm.bicep", "    autoUpgradeMinorVersion: true\n    settings: {\n      protocol", "    autoUpgradeMinorVersion: true\n    protectedSettings: { key: 'x' }\n    settings: {\n      protocol", "secrets"},
+	{"no price", "modules/spot-scale-set.bicep", "      billingProfile: { maxPrice: json(maxPrice) }\n", "", "eviction"},
+	{"a fleet that is not maintained", "modules/fleet.bicep", "maintain: true", "maintain: false", "eviction"},
+	{"VMs before their roles", "modules/foundation.bicep", "string = workerRoles.outputs.identityId", "string = identities.outputs.worker.id", "roles first"},
+	{"a random name", "modules/gallery-roles.bicep", "  name: guid(account::blobService::packages.id, principalId, roles.blobDataReader)", "  name: principalId", "assignment names"},
+	{"another queue", "modules/foundation.bicep", "'${prefix}-jobs-poison'", "'${prefix}-jobs-dead'", "names"},
+	{"a place of its own", "modules/network.bicep", "  name: '${prefix}-network'\n  location: location", "  name: '${prefix}-network'\n  location: resourceGroup().location", "locations"},
+	{"a module left out", "modules/foundation.bicep", "module evictionAlert 'eviction-alert.bicep'", "module evictionAlert 'alerts.bicep'", "wired"},
+	{"a parameter without a word", "modules/network.bicep", "@description('Start of the names.')\n", "", "described"},
+	{"a VM that nobody asks", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
+}
+
+// checker stands for the checker's own findings.
+const checker = "the checker"
+
+// TestBrokenCopies breaks a copy of the deployment in one place at a time.
+func TestBrokenCopies(t *testing.T) {
+	command := checkerCommand(t)
+	for _, c := range brokenCopies {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			folder := filepath.Join(root, "infra", "bicep")
+			if err := os.CopyFS(folder, os.DirFS(bicepFolder)); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, filepath.Join(folder, c.file), c.old, c.new)
+
+			findings, failed := runChecker(t, command, root, "infra/bicep")
+			if c.want == checker {
+				if !failed {
+					t.Errorf("the checker finds nothing wrong, want a finding")
+				} else if !bytes.Contains(findings, []byte(filepath.Base(c.file))) {
+					t.Errorf("the checker says nothing of %s:\n%s", c.file, findings)
+				}
+				return
+			}
+			dump, _ := runChecker(t, command, root, "--dump", "infra/bicep")
+			d, err := read(dump, folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := judge(d)
+			if !slices.ContainsFunc(found, func(f finding) bool { return f.rule == c.want }) {
+				t.Errorf("rule %q finds nothing wrong; found %v", c.want, found)
+			}
+			for _, f := range found {
+				if f.rule != c.want {
+					t.Errorf("rule %q is not what was broken: %v", f.rule, f)
+				}
+			}
+		})
+	}
+}
+
+// TestDumpIsFresh compares the committed dump with the files.
+func TestDumpIsFresh(t *testing.T) {
+	command := checkerCommand(t)
+	want, err := os.ReadFile(dumpFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, failed := runChecker(t, command, "../..", "--dump", "infra/bicep")
+	if failed {
+		t.Fatal("the checker cannot print the deployment")
+	}
+	if !bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)) {
+		t.Errorf("%s is not what infra/bicep says; write it anew with tools/bicep.sh update", dumpFile)
+	}
+}
+
+// checkerCommand returns the command in BICEPCHECK, or skips the test. Where
+// the checker is at hand .ci/run sets it.
+func checkerCommand(t *testing.T) []string {
+	t.Helper()
+	command := strings.Fields(os.Getenv("BICEPCHECK"))
+	if len(command) == 0 {
+		t.Skip("BICEPCHECK names no checker for Bicep files")
+	}
+	return command
+}
+
+// runChecker returns what the checker printed to its standard output, and
+// whether it found anything.
+func runChecker(t *testing.T, command []string, folder string, arguments ...string) (out []byte, failed bool) {
+	t.Helper()
+	all := slices.Concat(command[1:], arguments)
+	run := exec.CommandContext(t.Context(), command[0], all...)
+	run.Dir = folder
+	var said bytes.Buffer
+	run.Stderr = &said
+	out, err := run.Output()
+	if err != nil && run.ProcessState.ExitCode() != 1 {
+		t.Fatalf("%s: %v\n%s", run, err, &said)
+	}
+	return out, err != nil
+}
+
+// edit replaces the first occurrence of old, which must be there.
+func edit(t *testing.T, name, old, replacement string) {
+	t.Helper()
+	source, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(source, []byte(old)) {
+		t.Fatalf("%s does not contain %q", filepath.Base(name), old)
+	}
+	broken := bytes.Replace(source, []byte(old), []byte(replacement), 1)
+	if err := os.WriteFile(name, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+)
+
+// finding is one place that breaks a rule.
+type finding struct {
+	rule, path string
+	line       int
+	text       string
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("infra/bicep/%s:%d: %s: %s", f.path, f.line, f.rule, f.text)
+}
+
+// report is told of what breaks a rule.
+type report func(path string, line int, format string, arguments ...any)
+
+// rules are the policy. The name of a rule is what a finding of it is called.
+var rules = []struct {
+	name  string
+	check func(deployment, report)
+}{
+	{"eviction", checkEviction},
+	{"storage", checkStorage},
+	{"secrets", checkSecrets},
+	{"roles", checkRoles},
+	{"roles first", checkRolesFirst},
+	{"names", checkNames},
+	{"assignment names", checkAssignmentNames},
+	{"locations", checkLocations},
+	{"wired", checkWired},
+	{"described", checkDescribed},
+	{"health", checkHealth},
+}
+
+// judge returns what breaks the rules, in an order of its own.
+func judge(d deployment) []finding {
+	var found []finding
+	for _, rule := range rules {
+		rule.check(d, func(path string, line int, format string, arguments ...any) {
+			found = append(found, finding{rule.name, path, line, fmt.Sprintf(format, arguments...)})
+		})
+	}
+	slices.SortFunc(found, func(a, b finding) int {
+		return slices.Compare([]string{a.path, a.rule, a.text}, []string{b.path, b.rule, b.text})
+	})
+	return found
+}

@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"path"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/azure"
+)
+
+// checkNames: queues and containers are called what the code calls them.
+func checkNames(d deployment, tell report) {
+	const prefix = "some-prefix"
+	names, err := azure.NamesFor(prefix, "")
+	if err != nil {
+		tell("modules/foundation.bicep", 0, "prefix %s: %v", prefix, err)
+		return
+	}
+	for key, want := range map[string]string{
+		"queue": names.Queue, "onDemand": names.Queue + "-ondemand", "poison": names.Poison,
+		"records": names.Records, "payloads": names.Payloads, "workers": names.Workers,
+	} {
+		source := text(at(named(d["modules/foundation.bicep"].Variables, "names"), key))
+		got := strings.Trim(strings.ReplaceAll(source, "${prefix}", prefix), "'")
+		if got != want {
+			tell("modules/foundation.bicep", 0, "name of %s is %s, want %s", key, got, want)
+		}
+	}
+	for _, f := range []string{"main.bicep", "fleet.bicep"} {
+		for _, p := range d[f].Params {
+			if p.Name == "prefix" && p.Default != azure.DefaultPrefix {
+				tell(f, p.Line, "prefix is %s, want %s", text(p.Default), azure.DefaultPrefix)
+			}
+		}
+	}
+	needWords(d, "modules/storage.bicep", tell,
+		"for name in [names.queue, names.onDemand, names.poison]: {",
+		"[names.records, names.payloads, names.workers, names.packages]")
+}
+
+// checkLocations: one region for all, handed down from the entry.
+func checkLocations(d deployment, tell report) {
+	for name, f := range d {
+		inModule := strings.HasPrefix(name, "modules/")
+		for _, p := range f.Params {
+			if p.Name == "location" && (p.Default != nil) == inModule {
+				tell(name, p.Line, "location has the default %q; the entry has one and modules have none", text(p.Default))
+			}
+		}
+		for _, r := range f.Resources {
+			location := text(at(r.Body, "location"))
+			global := r.Type == "Microsoft.Insights/activityLogAlerts"
+			if location != "" && location != "location" && !(global && location == "'global'") {
+				tell(name, r.Line, "location of %s is %s, want the parameter", r.Symbol, location)
+			}
+		}
+		for _, m := range f.Modules {
+			if got := text(at(m.Body, "params", "location")); got != "" && got != "location" {
+				tell(name, m.Line, "location of module %s is %s, want the parameter", m.Symbol, got)
+			}
+		}
+	}
+}
+
+// checkWired: every module is used, by name or for its types, and each entry
+// deploys the foundation.
+func checkWired(d deployment, tell report) {
+	used := map[string]bool{}
+	for name, f := range d {
+		for _, m := range f.Modules {
+			used[path.Join(path.Dir(name), m.Path)] = true
+		}
+		for other := range d {
+			relative := strings.TrimPrefix(other, "modules/")
+			if strings.Contains(f.source, "} from '"+relative+"'") || strings.Contains(f.source, " as vm from '"+relative+"'") {
+				used[other] = true
+			}
+		}
+	}
+	for name := range d {
+		if strings.HasPrefix(name, "modules/") && !used[name] {
+			tell(name, 0, "no file uses this module")
+		}
+	}
+	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+		if !strings.Contains(d[entry].source, "module foundation 'modules/foundation.bicep'") {
+			tell(entry, 0, "the foundation is not deployed")
+		}
+	}
+}
+
+// checkDescribed: a person who sets a parameter or reads an output is told
+// what it is.
+func checkDescribed(d deployment, tell report) {
+	for name, f := range d {
+		if strings.HasSuffix(name, ".bicepparam") {
+			continue
+		}
+		for _, p := range f.Params {
+			if !described(p.Decorators) {
+				tell(name, p.Line, "parameter %s has no description", p.Name)
+			}
+		}
+		for _, o := range f.Outputs {
+			if !described(o.Decorators) {
+				tell(name, o.Line, "output %s has no description", o.Name)
+			}
+		}
+	}
+}
+
+func described(decorators []string) bool {
+	for _, decorator := range decorators {
+		if strings.HasPrefix(decorator, "@description('") && len(decorator) > len("@description('...')") {
+			return true
+		}
+	}
+	return false
+}

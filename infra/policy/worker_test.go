@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// later are settings of flags that the worker does not have yet. It reads only
+// the variables it knows, so they do no harm.
+var later = map[string]bool{
+	"SPOTWORKER_LISTEN":     true,
+	"SPOTWORKER_TAKE_FROM":  true,
+	"SPOTWORKER_MOVE_AFTER": true,
+}
+
+var setting = regexp.MustCompile(`\bSPOTWORKER_[A-Z_]+\b`)
+
+// TestSettingsExist compares what the deployment writes into the worker's
+// configuration with the flags that the worker has.
+func TestSettingsExist(t *testing.T) {
+	help := exec.CommandContext(t.Context(), "go", "run", "./cmd/worker", "--help")
+	help.Dir = filepath.Join("..", "..")
+	out, err := help.CombinedOutput()
+	if err != nil {
+		t.Fatalf("worker --help: %v\n%s", err, out)
+	}
+	known := map[string]bool{}
+	for _, name := range setting.FindAllString(string(out), -1) {
+		known[name] = true
+	}
+	for path, f := range committed(t) {
+		for _, name := range setting.FindAllString(f.source, -1) {
+			if !known[name] && !later[name] {
+				t.Errorf("infra/bicep/%s sets %s, which is none of the worker's", path, name)
+			}
+		}
+	}
+}
+
+var quotedMessage = regexp.MustCompile(`"([a-z][^"]*)"`)
+
+// TestAlertsAskForLines looks for each line that an alert asks for in the code
+// of the worker.
+func TestAlertsAskForLines(t *testing.T) {
+	code := workerSource(t)
+	asked := 0
+	for line := range strings.Lines(committed(t)["modules/alerts.bicep"].source) {
+		if !strings.Contains(line, "query: '") || !strings.Contains(line, "msg") {
+			continue
+		}
+		for _, match := range quotedMessage.FindAllStringSubmatch(line, -1) {
+			asked++
+			if !strings.Contains(code, `"`+match[1]+`"`) {
+				t.Errorf("an alert asks for the line %q, which no worker writes", match[1])
+			}
+		}
+	}
+	const want = 6
+	if asked != want {
+		t.Errorf("alerts ask for %d lines, want %d", asked, want)
+	}
+}
+
+// workerSource returns the code of internal/worker, without its tests.
+func workerSource(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "internal", "worker", "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(source)
+	}
+	if all.Len() == 0 {
+		t.Fatal("no code found in internal/worker")
+	}
+	return all.String()
+}
