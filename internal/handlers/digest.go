@@ -48,7 +48,7 @@ func (d *Digest) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, job.Permanent(fmt.Errorf("payload of a digest job: %w", err))
 	}
-	b, err := d.open(p)
+	b, err := openSource(d.container, blobName{p.Container, p.Blob, p.Version})
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,9 @@
 package handlers
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
 
@@ -34,8 +31,7 @@ type digestState struct {
 	Size     int64  `json:"size"`
 	Restarts int    `json:"restarts,omitempty"`
 
-	// Hash is the state of crypto/sha256, which the Go project keeps readable
-	// from release to release (documentation of package hash).
+	// Hash is what saveHash returns.
 	Hash []byte `json:"hash"`
 }
 
@@ -84,13 +80,9 @@ func (c *cursor) progress() (job.Progress, error) {
 }
 
 func (c *cursor) encode() ([]byte, error) {
-	marshaler, ok := c.sum.(encoding.BinaryMarshaler)
-	if !ok {
-		return nil, errors.New("this build's SHA-256 cannot save its state")
-	}
-	sum, err := marshaler.MarshalBinary()
+	sum, err := saveHash(c.sum)
 	if err != nil {
-		return nil, fmt.Errorf("save the state of the hash: %w", err)
+		return nil, err
 	}
 	return json.Marshal(digestState{Offset: c.offset, ETag: string(c.etag), Size: c.size, Restarts: c.restarts, Hash: sum})
 }
@@ -108,42 +100,17 @@ func decodeState(raw []byte, version int) (*cursor, error) {
 	if s.Offset < 0 || s.Offset > s.Size || s.ETag == "" {
 		return nil, fmt.Errorf("it cannot be right: offset %d, size %d, etag %q", s.Offset, s.Size, s.ETag)
 	}
-	c := newCursor(azcore.ETag(s.ETag), s.Size)
-	c.offset, c.restarts = s.Offset, s.Restarts
-	unmarshaler, ok := c.sum.(encoding.BinaryUnmarshaler)
-	if !ok {
-		return nil, errors.New("this build's SHA-256 cannot go on from a state")
+	sum, err := restoreHash(s.Hash)
+	if err != nil {
+		return nil, err
 	}
-	if err := unmarshaler.UnmarshalBinary(s.Hash); err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	return c, nil
+	return &cursor{offset: s.Offset, size: s.Size, etag: azcore.ETag(s.ETag), restarts: s.Restarts, sum: sum}, nil
 }
 
 // result is what a finished job returns.
 func (c *cursor) result(p DigestPayload) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // names are for people too
-	err := encoder.Encode(DigestResult{
+	return encodeResult(DigestResult{
 		Algorithm: "sha256", Digest: hex.EncodeToString(c.sum.Sum(nil)), Bytes: c.size,
 		Container: p.Container, Blob: p.Blob, Version: p.Version, ETag: string(c.etag),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("encode the result: %w", err)
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
-}
-
-// portion says how much of a whole is done, in the whole's unit.
-func portion(done, whole int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	unit, divisor := 0, int64(1)
-	for unit < len(units)-1 && whole/divisor >= 1024 {
-		unit, divisor = unit+1, divisor*1024
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d of %d B", done, whole)
-	}
-	return fmt.Sprintf("%.1f of %.1f %s", float64(done)/float64(divisor), float64(whole)/float64(divisor), units[unit])
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/job"
 )
@@ -30,28 +30,20 @@ var errChanged = errors.New("blob changed while it was read")
 
 // source is the blob that a job reads.
 type source struct {
-	DigestPayload
+	blobName
 	client *blob.Client
 }
 
-// open sends nothing.
-func (d *Digest) open(p DigestPayload) (*source, error) {
-	client := d.container(p.Container).NewBlobClient(p.Blob)
-	if p.Version != "" {
+// openSource sends nothing.
+func openSource(containers func(name string) *container.Client, name blobName) (*source, error) {
+	client := containers(name.container).NewBlobClient(name.blob)
+	if name.version != "" {
 		var err error
-		if client, err = client.WithVersionID(p.Version); err != nil {
-			return nil, job.Permanent(fmt.Errorf("payload of a digest job: field version: %w", err))
+		if client, err = client.WithVersionID(name.version); err != nil {
+			return nil, job.Permanent(fmt.Errorf("payload: field version: %w", err))
 		}
 	}
-	return &source{DigestPayload: p, client: client}, nil
-}
-
-// String names the blob in errors.
-func (b *source) String() string {
-	if b.Version != "" {
-		return fmt.Sprintf("version %s of blob %q in container %s", b.Version, b.Blob, b.Container)
-	}
-	return fmt.Sprintf("blob %q in container %s", b.Blob, b.Container)
+	return &source{blobName: name, client: client}, nil
 }
 
 // look returns the blob's present ETag and its size in bytes.
@@ -92,36 +84,21 @@ func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcor
 	return nil
 }
 
-// explain turns the client's error, which can be a page long, into one line
-// that says what to do. An error that no further attempt can mend is permanent.
+// explain says what an error of the client means. An error that no further
+// attempt can mend is permanent.
 func (b *source) explain(ctx context.Context, err error) error {
 	var response *azcore.ResponseError
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.As(err, &response):
-		return b.explainRefusal(response)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("read %s: no answer in time: %w", b, context.DeadlineExceeded)
+	if ctx.Err() == nil && errors.As(err, &response) {
+		switch code := bloberror.Code(response.ErrorCode); {
+		case response.StatusCode == http.StatusPreconditionFailed:
+			return fmt.Errorf("read %s: %w", b, errChanged)
+		case code == bloberror.ContainerNotFound:
+			return job.Permanent(fmt.Errorf("container %s does not exist", b.container))
+		case response.StatusCode == http.StatusNotFound:
+			return job.Permanent(fmt.Errorf("%s does not exist", b))
+		case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
+			return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, answer(response)))
+		}
 	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("read %s: %s", b, strings.TrimSpace(line))
-}
-
-// explainRefusal does so for what the service answers.
-func (b *source) explainRefusal(response *azcore.ResponseError) error {
-	said := fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
-	switch code := bloberror.Code(response.ErrorCode); {
-	case response.StatusCode == http.StatusPreconditionFailed:
-		return fmt.Errorf("read %s: %w", b, errChanged)
-	case code == bloberror.ContainerNotFound:
-		return job.Permanent(fmt.Errorf("container %s does not exist", b.Container))
-	case response.StatusCode == http.StatusNotFound:
-		return job.Permanent(fmt.Errorf("%s does not exist", b))
-	case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
-		return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, said))
-	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
-		return fmt.Errorf("read %s: access denied (%s): the identity that the worker signs in with needs the role Storage Blob Data Reader on that container", b, said)
-	}
-	return fmt.Errorf("read %s: the storage service answered %s", b, said)
+	return explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
 }

@@ -1,0 +1,36 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+)
+
+// explain turns an error of the client, which can be a page long, into one line
+// that says what to do. doing is what was tried, and role what the worker's
+// identity needs for it.
+func explain(ctx context.Context, doing, role string, err error) error {
+	var response *azcore.ResponseError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &response):
+		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+			return fmt.Errorf("%s: access denied (%s): the identity that the worker signs in with needs the role %s on that container", doing, answer(response), role)
+		}
+		return fmt.Errorf("%s: the storage service answered %s", doing, answer(response))
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: no answer in time: %w", doing, context.DeadlineExceeded)
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return fmt.Errorf("%s: %s", doing, strings.TrimSpace(line))
+}
+
+// answer is what the service said, in short.
+func answer(response *azcore.ResponseError) string {
+	return fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
+}

@@ -1,0 +1,115 @@
+package handlers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxBlobName is the service's limit on a blob's name, in characters.
+const maxBlobName = 1024
+
+// blobName is a blob as a payload names it.
+type blobName struct{ container, blob, version string }
+
+// String names the blob in errors.
+func (n blobName) String() string {
+	if n.version != "" {
+		return fmt.Sprintf("version %s of blob %q in container %s", n.version, n.blob, n.container)
+	}
+	return fmt.Sprintf("blob %q in container %s", n.blob, n.container)
+}
+
+// field is one of a payload, and what is wrong with it.
+type field struct {
+	name  string
+	wrong error
+}
+
+// sourceFields are the fields that name the blob to read.
+func sourceFields(container, blob, version string) []field {
+	return []field{{"container", checkContainer(container)}, {"blob", checkBlob(blob)}, {"version", checkVersion(version)}}
+}
+
+// firstWrong returns an error that names the field that is wrong.
+func firstWrong(fields []field) error {
+	for _, f := range fields {
+		if f.wrong != nil {
+			return fmt.Errorf("field %s %w", f.name, f.wrong)
+		}
+	}
+	return nil
+}
+
+// decodePayload reads a JSON object. Unknown fields are ignored.
+func decodePayload(raw []byte, into any, example string) error {
+	err := json.Unmarshal(raw, into)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return fmt.Errorf("field %s is a JSON %s; it must be a %s", wrong.Field, wrong.Value, kindOf(wrong.Type))
+	}
+	return fmt.Errorf("it must be a JSON object such as %s", example)
+}
+
+// kindOf names a Go type of a field as JSON does.
+func kindOf(t reflect.Type) string {
+	if t.Kind() == reflect.Int {
+		return "whole number"
+	}
+	return t.String()
+}
+
+func checkContainer(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is missing or empty")
+	case isURL(name):
+		return errors.New("is a URL; it must be a container's name")
+	}
+	return nil
+}
+
+// checkBlob refuses, beside URLs, the names that would not reach the service as
+// they are written: a backslash becomes a slash and "../" is resolved on the
+// way, so that another blob would be read, even one of another container.
+func checkBlob(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is missing or empty")
+	case isURL(name):
+		return errors.New("is a URL; it must be the blob's name in its container")
+	case utf8.RuneCountInString(name) > maxBlobName:
+		return fmt.Errorf("has %d characters; a blob's name has at most %d", utf8.RuneCountInString(name), maxBlobName)
+	case strings.ContainsFunc(name, unicode.IsControl), strings.ContainsAny(name, "\\\uFFFD"):
+		return errors.New("has a backslash or a control character, which no blob's name can have")
+	}
+	for segment := range strings.SplitSeq(name, "/") {
+		if strings.HasSuffix(segment, ".") {
+			return errors.New("has a part that ends with a dot, which no blob's name can have")
+		}
+	}
+	return nil
+}
+
+// versionID is what a version's id is made of: the time of the write. It goes
+// into the query of a request as it stands.
+var versionID = regexp.MustCompile(`^[0-9A-Za-z:.-]{0,64}$`)
+
+func checkVersion(id string) error {
+	if !versionID.MatchString(id) {
+		return errors.New("is not a version's id such as 2026-01-31T09:30:00.1234567Z")
+	}
+	return nil
+}
+
+var scheme = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z+.-]*://`)
+
+func isURL(s string) bool { return scheme.MatchString(s) }
