@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
+	"github.com/spotworker/spotworker/job/jobtest"
 )
 
 func TestDigestOfSizes(t *testing.T) {
@@ -47,6 +48,15 @@ func TestDigestResultReadsWell(t *testing.T) {
 	if diff := cmp.Diff(want, string(result)); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
+}
+
+// TestDigestSurvivesEvictions is the proof that one interrupted anywhere gives the
+// same digest as one that is not.
+func TestDigestSurvivesEvictions(t *testing.T) {
+	b := setup(t)
+	b.put(t, "blob", content(2*rangeSize+1000))
+	jobtest.Run(t, func() job.Handler { return NewDigest(b.account.Container, []string{"data"}, discard()) },
+		jobtest.Case{Payload: digestJob("blob", nil).Payload, Runs: 60})
 }
 
 // TestDigestResumesAnywhere stops the handler before every range in turn. What

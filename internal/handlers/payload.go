@@ -77,6 +77,11 @@ func checkContainer(name string) error {
 	return nil
 }
 
+// notAllowed is the error for a container that the operator did not name.
+func notAllowed(container, verb, flag string) error {
+	return fmt.Errorf("container %.80q is not one that this worker may %s; %s allows it", container, verb, flag)
+}
+
 // checkBlob refuses, beside URLs, the names that would not reach the service as
 // they are written: a backslash becomes a slash and "../" is resolved on the
 // way, so that another blob would be read, even one of another container.

@@ -1,0 +1,180 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// Compress is the handler of the kind "compress": a blob becomes a zstd blob. The
+// payload is a [CompressPayload], the result a [CompressResult].
+//
+// The source is read in chunks as [Digest] does. Each becomes a zstd frame of its
+// own, and frames in a row are one valid zstd stream. A frame is staged as a block
+// of the target and then reported, so that a stop costs the chunk in hand and no
+// more; the last step commits all blocks, if there is still no such blob. What
+// outlives a worker is harmless: a block's id says whose it is, which chunk, and
+// what is in it, so a stale owner can but stage the same again, and of two that
+// commit the second finds the first one's target and returns the same result.
+type Compress struct {
+	container          func(name string) *container.Client
+	readable, writable []string
+	log                *slog.Logger
+}
+
+// NewCompress returns a handler that reads from and writes to the allowed
+// containers only. container returns the client of one; log gets a line at debug
+// level for every frame that was staged.
+func NewCompress(container func(name string) *container.Client, readable, writable []string, log *slog.Logger) *Compress {
+	return &Compress{container: container, readable: slices.Clone(readable), writable: slices.Clone(writable), log: log}
+}
+
+// Run implements [job.Handler].
+func (h *Compress) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	p, err := h.payload(j)
+	if err != nil {
+		return nil, job.Permanent(fmt.Errorf("payload of a compress job: %w", err))
+	}
+	r, err := h.begin(j, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.encoder.Close() }()
+	result, err := r.target.made(ctx)
+	if result != nil || err != nil {
+		return result, err
+	}
+	if err := r.resume(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		result, err := r.finish(ctx)
+		if !errors.Is(err, errChanged) && !errors.Is(err, errBlocksGone) {
+			return result, err
+		}
+		if err := r.startOver(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// payload reads what is to be compressed, and checks that it may be.
+func (h *Compress) payload(j *job.Job) (CompressPayload, error) {
+	p, err := parseCompressPayload(j.Payload)
+	switch {
+	case err != nil:
+		return p, err
+	case !slices.Contains(h.readable, p.Container):
+		return p, notAllowed(p.Container, "read", "--data-container")
+	case !slices.Contains(h.writable, p.TargetContainer):
+		return p, notAllowed(p.TargetContainer, "write", "--output-container")
+	}
+	return p, nil
+}
+
+// begin sends nothing.
+func (h *Compress) begin(j *job.Job, p CompressPayload) (*compression, error) {
+	from, err := openSource(h.container, blobName{p.Container, p.Blob, p.Version})
+	if err != nil {
+		return nil, err
+	}
+	to, err := openTarget(h.container, p, j)
+	if err != nil {
+		return nil, err
+	}
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(p.Level)),
+		zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true)) // an empty blob becomes a frame too
+	if err != nil {
+		return nil, fmt.Errorf("prepare zstd: %w", err)
+	}
+	return &compression{job: j, source: from, target: to, encoder: encoder, log: h.log}, nil
+}
+
+// compression is one run of a compress job.
+type compression struct {
+	job     *job.Job
+	source  *source
+	target  *target
+	encoder *zstd.Encoder
+	log     *slog.Logger
+
+	at *frameCursor
+}
+
+// resume goes on from the recorded state, or from the source's start.
+func (r *compression) resume(ctx context.Context) error {
+	state, version, ok := r.job.Saved()
+	if !ok {
+		return r.start(ctx)
+	}
+	at, err := decodeFrames(state, version)
+	if err != nil {
+		return job.Permanent(fmt.Errorf("recorded state of a compress job: %w", err))
+	}
+	r.at = at
+	err = r.target.holds(ctx, at.frames)
+	if errors.Is(err, errBlocksGone) {
+		return r.startOver(ctx, err)
+	}
+	return err
+}
+
+// start looks at the source: its ETag says which bytes are meant from here on.
+func (r *compression) start(ctx context.Context) error {
+	etag, size, err := r.source.look(ctx)
+	if err != nil {
+		return err
+	}
+	chunk, err := chunkSize(size)
+	if err != nil {
+		return job.Permanent(fmt.Errorf("compress %s: %w", r.source, err))
+	}
+	r.at = newFrameCursor(etag, size, chunk)
+	return nil
+}
+
+// startOver is start for a job whose source changed, or whose blocks went.
+func (r *compression) startOver(ctx context.Context, cause error) error {
+	restarts := r.at.restarts
+	if restarts >= maxRestarts {
+		return job.Permanent(fmt.Errorf("the job started over %d times, and again: %w", restarts, cause))
+	}
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	r.at.restarts = restarts + 1
+	r.log.InfoContext(ctx, "compression starts over", "job_id", r.job.ID, "cause", cause.Error(), "restarts", r.at.restarts)
+	return nil
+}
+
+// finish compresses the rest of the source and commits the target.
+func (r *compression) finish(ctx context.Context) ([]byte, error) {
+	var data, frame []byte
+	for !r.at.atEnd() {
+		data = slices.Grow(data[:0], r.at.next())[:r.at.next()]
+		if len(data) > 0 {
+			if err := r.source.read(ctx, data, r.at.offset, r.at.etag); err != nil {
+				return nil, err
+			}
+		}
+		frame = r.encoder.EncodeAll(data, frame[:0])
+		if err := r.target.stage(ctx, len(r.at.frames), frame); err != nil {
+			return nil, err
+		}
+		r.at.add(data, frame)
+		progress, err := r.at.progress()
+		if err != nil {
+			return nil, err
+		}
+		r.job.Report(progress)
+		r.log.DebugContext(ctx, "frame staged", "job_id", r.job.ID, "frame", len(r.at.frames)-1, "bytes", len(data), "compressed", len(frame))
+	}
+	return r.target.commit(ctx, r.at)
+}

@@ -1,0 +1,183 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// Time-outs of one call, the SDK's retries included.
+const (
+	stageTimeout  = 2 * time.Minute
+	commitTimeout = time.Minute
+)
+
+// zstdType is the media type of zstd (RFC 8878, section 7.1).
+const zstdType = "application/zstd"
+
+// errBlocksGone says that blocks are not there which were staged: the service
+// drops them a week after the last one (Put Block, in its REST documentation).
+var errBlocksGone = errors.New("staged blocks are gone")
+
+// target is the blob that a compress job makes.
+type target struct {
+	blobName
+	payload CompressPayload
+	client  *blockblob.Client
+
+	// key says whose the target is. It is the same on every attempt, and another
+	// for every job and payload.
+	key string
+}
+
+// openTarget sends nothing.
+func openTarget(containers func(name string) *container.Client, p CompressPayload, j *job.Job) (*target, error) {
+	work, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	return &target{
+		blobName: blobName{container: p.TargetContainer, blob: p.TargetBlob},
+		payload:  p, client: containers(p.TargetContainer).NewBlockBlobClient(p.TargetBlob),
+		key: j.Key("compress " + string(work)),
+	}, nil
+}
+
+// made returns the result if the job made the target already, and nil if there is
+// no target. One that somebody else made is a permanent error.
+func (t *target) made(ctx context.Context) ([]byte, error) {
+	callCtx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	reply, err := t.client.GetProperties(callCtx, nil)
+	switch {
+	case bloberror.HasCode(err, bloberror.BlobNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, t.explain(ctx, err)
+	}
+	made := labelOf(reply.Metadata)
+	if made.Key != t.key {
+		return nil, job.Permanent(fmt.Errorf("target %s exists already, and this job did not make it: remove it, or name another with target_blob", t))
+	}
+	if reply.ContentLength != nil {
+		made.written = *reply.ContentLength
+	}
+	return made.result(t.payload)
+}
+
+// holds returns errBlocksGone unless all of the frames are staged.
+func (t *target) holds(ctx context.Context, frames []frameHash) error {
+	callCtx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	reply, err := t.client.GetBlockList(callCtx, blockblob.BlockListTypeUncommitted, nil)
+	switch {
+	case bloberror.HasCode(err, bloberror.BlobNotFound):
+		return errBlocksGone
+	case err != nil:
+		return t.explain(ctx, err)
+	}
+	staged := make(map[string]bool, len(reply.UncommittedBlocks))
+	for _, b := range reply.UncommittedBlocks {
+		if b.Name != nil {
+			staged[*b.Name] = true
+		}
+	}
+	for _, id := range t.ids(frames) {
+		if !staged[id] {
+			return errBlocksGone
+		}
+	}
+	return nil
+}
+
+// stage sends frame number n. Sending it again changes nothing.
+func (t *target) stage(ctx context.Context, n int, frame []byte) error {
+	callCtx, cancel := context.WithTimeout(ctx, stageTimeout)
+	defer cancel()
+	_, err := t.client.StageBlock(callCtx, t.id(n, hashOf(frame)), streaming.NopCloser(bytes.NewReader(frame)),
+		&blockblob.StageBlockOptions{TransactionalValidation: blob.TransferValidationTypeComputeCRC64()})
+	if err != nil {
+		return t.explain(ctx, err)
+	}
+	return nil
+}
+
+// commit makes the target of the staged frames, unless there is one already.
+func (t *target) commit(ctx context.Context, at *frameCursor) ([]byte, error) {
+	callCtx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	made := label{
+		Key: t.key, ETag: string(at.etag), Bytes: at.size,
+		SourceSHA256: hexSum(at.in), SHA256: hexSum(at.out), written: at.written,
+	}
+	none := azcore.ETagAny
+	_, err := t.client.CommitBlockList(callCtx, t.ids(at.frames), &blockblob.CommitBlockListOptions{
+		Metadata: made.metadata(), HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new(zstdType)},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &none}},
+	})
+	switch {
+	case err == nil:
+		return made.result(t.payload)
+	case bloberror.HasCode(err, bloberror.InvalidBlockList):
+		return nil, errBlocksGone
+	case bloberror.HasCode(err, bloberror.BlobAlreadyExists, bloberror.ConditionNotMet):
+		return t.afterConflict(ctx, err)
+	}
+	return nil, t.explain(ctx, err)
+}
+
+// afterConflict finds out who made the target: this job, in a reply that was lost
+// or on another worker, or somebody else.
+func (t *target) afterConflict(ctx context.Context, conflict error) ([]byte, error) {
+	result, err := t.made(ctx)
+	if result == nil && err == nil {
+		return nil, t.explain(ctx, conflict) // it is gone again: an ordinary failure
+	}
+	return result, err
+}
+
+// ids are the ids of the frames' blocks, in order.
+func (t *target) ids(frames []frameHash) []string {
+	ids := make([]string, len(frames))
+	for n, f := range frames {
+		ids[n] = t.id(n, f)
+	}
+	return ids
+}
+
+// id names a block after the job, its place and its content: whoever stages it
+// again stages the same. All ids have one length, as the service asks for.
+func (t *target) id(n int, f frameHash) string {
+	raw := append(make([]byte, 0, 64), t.key...)
+	raw = binary.BigEndian.AppendUint32(raw, uint32(n))
+	return base64.StdEncoding.EncodeToString(append(raw, f[:]...))
+}
+
+// explain says what an error of the client means.
+func (t *target) explain(ctx context.Context, err error) error {
+	var response *azcore.ResponseError
+	if ctx.Err() == nil && errors.As(err, &response) {
+		switch code := bloberror.Code(response.ErrorCode); {
+		case code == bloberror.ContainerNotFound:
+			return job.Permanent(fmt.Errorf("container %s does not exist", t.container))
+		case code == bloberror.InvalidBlobOrBlock && response.StatusCode == http.StatusBadRequest:
+			return job.Permanent(fmt.Errorf("target %s has blocks that something else staged there and did not commit (%s): name another with target_blob, or wait a week", t, answer(response)))
+		}
+	}
+	return explain(ctx, "write "+t.String(), "Storage Blob Data Contributor", err)
+}
