@@ -15,7 +15,8 @@ type flags struct {
 	cli.Storage
 	cli.Log
 
-	DataContainer      []string         `help:"Container that digest jobs may read. May be given several times. Without it there are no digest jobs." group:"Jobs" placeholder:"NAME"`
+	DataContainer      []string         `help:"Container that digest and compress jobs may read. May be given several times. Without it there are no such jobs." group:"Jobs" placeholder:"NAME"`
+	OutputContainer    []string         `help:"Container that compress jobs may write. May be given several times. Without it there are no compress jobs." group:"Jobs" placeholder:"NAME"`
 	KindsFile          string           `help:"File with the kinds of jobs whose work a command does; docs/process.md has its form." group:"Jobs" placeholder:"FILE"`
 	Scratch            string           `help:"Folder for the working folders of commands. Default: that for temporary files." group:"Jobs" placeholder:"FOLDER"`
 	DefaultKind        string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`

@@ -16,18 +16,33 @@ import (
 // kinds returns the handlers that the flags describe and the given ones, which
 // come before built-in ones of the same name. close frees what they need.
 func (f *flags) kinds(given job.Kinds, account *azure.Account, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
-	all, closeKinds, err = f.commands(given, log)
+	if len(f.OutputContainer) > 0 && len(f.DataContainer) == 0 {
+		return nil, nil, &cli.ConfigError{Err: errors.New("--output-container is for compress jobs, which read from somewhere: name that with --data-container")}
+	}
+	commands, closeKinds, err := f.commands(given, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, ok := all["digest"]; !ok && len(f.DataContainer) > 0 {
-		all["digest"] = handlers.NewDigest(account.Container, f.DataContainer, log)
-	}
+	all = f.builtin(account, log)
+	maps.Copy(all, commands)
 	maps.Copy(all, given)
 	if len(all) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with --data-container, or commands with --kinds-file")}
 	}
 	return all, closeKinds, nil
+}
+
+// builtin returns the kinds that come with the worker, as far as the operator said
+// what they may read and write.
+func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
+	kinds := job.Kinds{}
+	if len(f.DataContainer) > 0 {
+		kinds["digest"] = handlers.NewDigest(account.Container, f.DataContainer, log)
+	}
+	if len(f.DataContainer) > 0 && len(f.OutputContainer) > 0 {
+		kinds["compress"] = handlers.NewCompress(account.Container, f.DataContainer, f.OutputContainer, log)
+	}
+	return kinds
 }
 
 // commands returns the handlers of the kinds file, none without one.
