@@ -26,6 +26,7 @@ import (
 type Compress struct {
 	container          func(name string) *container.Client
 	readable, writable []string
+	chunk              int64 // least size of a chunk, in bytes
 	log                *slog.Logger
 }
 
@@ -33,7 +34,7 @@ type Compress struct {
 // containers only. container returns the client of one; log gets a line at debug
 // level for every frame that was staged.
 func NewCompress(container func(name string) *container.Client, readable, writable []string, log *slog.Logger) *Compress {
-	return &Compress{container: container, readable: slices.Clone(readable), writable: slices.Clone(writable), log: log}
+	return &Compress{container: container, readable: slices.Clone(readable), writable: slices.Clone(writable), chunk: rangeSize, log: log}
 }
 
 // Run implements [job.Handler].
@@ -94,7 +95,7 @@ func (h *Compress) begin(j *job.Job, p CompressPayload) (*compression, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare zstd: %w", err)
 	}
-	return &compression{job: j, source: from, target: to, encoder: encoder, log: h.log}, nil
+	return &compression{job: j, source: from, target: to, encoder: encoder, chunk: h.chunk, log: h.log}, nil
 }
 
 // compression is one run of a compress job.
@@ -103,6 +104,7 @@ type compression struct {
 	source  *source
 	target  *target
 	encoder *zstd.Encoder
+	chunk   int64 // the least
 	log     *slog.Logger
 
 	at *frameCursor
@@ -132,7 +134,7 @@ func (r *compression) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chunk, err := chunkSize(size)
+	chunk, err := chunkSize(size, r.chunk)
 	if err != nil {
 		return job.Permanent(fmt.Errorf("compress %s: %w", r.source, err))
 	}

@@ -22,11 +22,14 @@ const (
 	largestChunk = 16 << 20
 )
 
-// chunkSize is rangeSize, or as many MiB as a source of that size needs in order
-// to fit into a blob's blocks.
-func chunkSize(size int64) (int64, error) {
+// chunkSize is least, or as many MiB as a source of that size needs in order to fit
+// into a blob's blocks.
+func chunkSize(size, least int64) (int64, error) {
 	const step = 1 << 20
-	chunk := max(rangeSize, (size+maxFrames*step-1)/(maxFrames*step)*step)
+	if size <= maxFrames*least {
+		return least, nil
+	}
+	chunk := (size + maxFrames*step - 1) / (maxFrames * step) * step
 	if chunk > largestChunk {
 		return 0, fmt.Errorf("it has %d bytes; at most %d can be compressed", size, int64(maxFrames)*largestChunk)
 	}

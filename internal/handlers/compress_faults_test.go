@@ -44,7 +44,7 @@ func TestCompressPayloads(t *testing.T) {
 
 func TestCompressStates(t *testing.T) {
 	p := setupPacker(t)
-	p.put(t, "blob", packable(2*rangeSize+1))
+	p.put(t, "blob", packable(2*testChunk+1))
 	good := string(p.stopped(t, 1).State)
 	frame := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for _, c := range []struct {
@@ -124,11 +124,11 @@ func TestChunkSize(t *testing.T) {
 	for _, c := range []struct{ size, want int64 }{
 		{0, 4 << 20}, {1, 4 << 20}, {50_000 * 4 << 20, 4 << 20}, {50_000*4<<20 + 1, 5 << 20}, {50_000 * 16 << 20, 16 << 20},
 	} {
-		if got, err := chunkSize(c.size); got != c.want || err != nil {
+		if got, err := chunkSize(c.size, rangeSize); got != c.want || err != nil {
 			t.Errorf("chunkSize(%d) = %d, %v, want %d", c.size, got, err, c.want)
 		}
 	}
-	if got, err := chunkSize(50_000*16<<20 + 1); err == nil {
+	if got, err := chunkSize(50_000*16<<20+1, rangeSize); err == nil {
 		t.Errorf("chunkSize of what does not fit into a blob's blocks = %d, want an error", got)
 	}
 }
@@ -178,9 +178,9 @@ func (s *sink) Do(r *http.Request) (*http.Response, error) {
 	return reply, nil
 }
 
-// TestCompressMemoryIsFlat compresses 1 GiB.
+// TestCompressMemoryIsFlat compresses 256 MiB.
 func TestCompressMemoryIsFlat(t *testing.T) {
-	const size, limit = 1 << 30, 64 << 20
+	const size, limit = 256 << 20, 64 << 20
 	s := &sink{zeros: zeros{size: size, etag: `"1"`}}
 	runtime.GC()
 	base, peak := heapObjects(), uint64(0)
@@ -195,7 +195,7 @@ func TestCompressMemoryIsFlat(t *testing.T) {
 		t.Errorf("%d blocks of %d bytes, result %s; want %d and the same size", s.blocks, s.written, result, size/rangeSize)
 	}
 	growth := int64(peak) - int64(base)
-	t.Logf("1 GiB in %v, heap %d KiB before, at most %d KiB more meanwhile", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
+	t.Logf("256 MiB in %v, heap %d KiB before, at most %d KiB more meanwhile", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
 	if growth > limit {
 		t.Errorf("the heap grew by %d bytes, want at most %d", growth, limit)
 	}

@@ -19,14 +19,14 @@ import (
 )
 
 func TestCompressOfSizes(t *testing.T) {
-	for _, size := range []int{0, 1, rangeSize - 1, rangeSize, rangeSize + 1, 3*rangeSize + 17} {
+	for _, size := range []int{0, 1, testChunk - 1, testChunk, testChunk + 1, 3*testChunk + 17} {
 		p := setupPacker(t)
 		data := packable(size)
 		p.put(t, "a/blob", data)
 		j := compressJob("a/blob", nil)
 		p.wantPacked(t, p.run(t, j), data)
 		state, _, _ := p.server.ReadBlob("out", "a/blob.zst")
-		if got, want := len(state.Blocks), max(1, (size+rangeSize-1)/rangeSize); got != want || len(state.Staged) != 0 {
+		if got, want := len(state.Blocks), max(1, (size+testChunk-1)/testChunk); got != want || len(state.Staged) != 0 {
 			t.Errorf("%d bytes became %d frames, and %d are left over; want %d and none", size, got, len(state.Staged), want)
 		}
 		if latest := j.Latest(); latest == nil || latest.Fraction != 1 {
@@ -64,11 +64,9 @@ func TestCompressResultReadsWell(t *testing.T) {
 // the same target as one that is not.
 func TestCompressSurvivesEvictions(t *testing.T) {
 	p := setupPacker(t)
-	data := packable(2*rangeSize + 1000)
+	data := packable(2*testChunk + 1000)
 	p.put(t, "blob", data)
-	jobtest.Run(t, func() job.Handler {
-		return NewCompress(p.account.Container, []string{"data"}, []string{"out"}, discard())
-	}, jobtest.Case{
+	jobtest.Run(t, func() job.Handler { return p.handler() }, jobtest.Case{
 		Payload: compressPayload("blob"),
 		Reset: func() {
 			if _, _, made := p.server.ReadBlob("out", "blob.zst"); made {
@@ -83,22 +81,22 @@ func TestCompressSurvivesEvictions(t *testing.T) {
 			p.wantPacked(t, result, data)
 			return nil
 		},
-		Runs: 40,
+		Runs: 150,
 	})
 }
 
 // TestCompressGoesOnWhereItWas: what was staged is not read again.
 func TestCompressGoesOnWhereItWas(t *testing.T) {
 	p := setupPacker(t)
-	data := packable(3*rangeSize + 5)
+	data := packable(3*testChunk + 5)
 	p.put(t, "blob", data)
 	saved := p.stopped(t, 2)
-	if saved.Text != "8.0 of 12.0 MiB" || saved.Version != 1 {
+	if saved.Text != "128.0 of 192.0 KiB" || saved.Version != 1 {
 		t.Errorf("report = %q, version %d, want two ranges in version 1", saved.Text, saved.Version)
 	}
 	result := p.run(t, compressJob("blob", saved))
 	p.wantPacked(t, result, data)
-	want := []storage.Range{{Offset: 2 * rangeSize, Count: rangeSize}, {Offset: 3 * rangeSize, Count: 5}}
+	want := []storage.Range{{Offset: 2 * testChunk, Count: testChunk}, {Offset: 3 * testChunk, Count: 5}}
 	if diff := cmp.Diff(want, p.served()); diff != "" {
 		t.Errorf("ranges that the resumed run read (-want +got):\n%s", diff)
 	}
@@ -108,7 +106,7 @@ func TestCompressGoesOnWhereItWas(t *testing.T) {
 // at the same time as its successor. Both may finish; there is one target.
 func TestCompressByTwoOwners(t *testing.T) {
 	p := setupPacker(t)
-	data := packable(3 * rangeSize)
+	data := packable(3 * testChunk)
 	p.put(t, "blob", data)
 	saved := p.stopped(t, 1)
 
@@ -136,7 +134,7 @@ func TestCompressByTwoOwners(t *testing.T) {
 // job has made already.
 func TestCompressCommittedByTheOther(t *testing.T) {
 	p := setupPacker(t)
-	data := packable(rangeSize + 1)
+	data := packable(testChunk + 1)
 	p.put(t, "blob", data)
 	var first []byte
 	p.once(storage.OpPutBlockList, func() {
@@ -156,7 +154,7 @@ func TestCompressCommittedByTheOther(t *testing.T) {
 func TestCompressAfterALostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := setupPacker(t)
-		data := packable(rangeSize + 1)
+		data := packable(testChunk + 1)
 		p.put(t, "blob", data)
 		lost := false
 		p.server.OnCall(func(c storage.Call) storage.Fault {
@@ -204,9 +202,9 @@ func TestCompressToATakenName(t *testing.T) {
 
 func TestCompressOfABlobThatChanges(t *testing.T) {
 	p := setupPacker(t)
-	p.put(t, "blob", packable(3*rangeSize))
+	p.put(t, "blob", packable(3*testChunk))
 	saved := p.stopped(t, 2)
-	changed := packable(2*rangeSize + 9)
+	changed := packable(2*testChunk + 9)
 	changed[0] = 'z'
 	p.put(t, "blob", changed)
 	j := compressJob("blob", saved)
@@ -224,12 +222,12 @@ func TestCompressOfABlobThatChanges(t *testing.T) {
 
 func TestCompressOfABlobThatKeepsChanging(t *testing.T) {
 	p := setupPacker(t)
-	p.put(t, "blob", packable(2*rangeSize))
+	p.put(t, "blob", packable(2*testChunk))
 	reads := 0
 	p.server.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation == storage.OpGetBlob {
 			if reads++; reads%2 == 0 {
-				p.put(t, "blob", packable(2*rangeSize))
+				p.put(t, "blob", packable(2*testChunk))
 			}
 		}
 		return storage.Fault{}
@@ -245,7 +243,7 @@ func TestCompressOfABlobThatKeepsChanging(t *testing.T) {
 func TestCompressAfterAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := setupPacker(t)
-		data := packable(2*rangeSize + 9)
+		data := packable(2*testChunk + 9)
 		p.put(t, "blob", data)
 		saved := p.stopped(t, 2)
 		time.Sleep(8 * 24 * time.Hour)
@@ -260,7 +258,7 @@ func TestCompressAfterAWeek(t *testing.T) {
 // name, which drops what was staged.
 func TestCompressWhenBlocksVanish(t *testing.T) {
 	p := setupPacker(t)
-	data := packable(rangeSize + 9)
+	data := packable(testChunk + 9)
 	p.put(t, "blob", data)
 	p.once(storage.OpPutBlockList, func() {
 		p.putTarget(t)

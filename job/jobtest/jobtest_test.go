@@ -164,7 +164,7 @@ func TestManyReports(t *testing.T) {
 			if saved, _, ok := j.Saved(); ok {
 				next = binary.BigEndian.Uint64(saved)
 			}
-			for ; next < 2000; next++ {
+			for ; next < 1000; next++ {
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
@@ -173,7 +173,7 @@ func TestManyReports(t *testing.T) {
 			return nil, nil
 		})
 	}
-	for runs, most := range map[int]int{0: defaultRuns, 100: 100} {
+	for runs, most := range map[int]int{0: defaultRuns, 50: 50} {
 		calls = 0
 		summary, err := prove(t.Context(), long, Case{Runs: runs})
 		if err != nil {
