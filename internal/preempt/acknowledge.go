@@ -47,7 +47,7 @@ func (c *Client) Acknowledge(ctx context.Context, id string) error {
 func (c *Client) tryAcknowledge(ctx context.Context, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, acknowledgeTimeout)
 	defer cancel()
-	_, err := c.askEvents(ctx, http.MethodPost, body)
+	_, err := c.askEvents(ctx, Later, http.MethodPost, body)
 	return err
 }
 

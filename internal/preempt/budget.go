@@ -14,35 +14,51 @@ const (
 	budgetWindow   = time.Second
 )
 
-// budget lets at most budgetRequests pass in any budgetWindow. It is a sliding
-// window, not a bucket: a bucket allows twice the rate for a moment. The zero
-// value is ready to use.
-type budget struct {
-	mu   sync.Mutex
-	sent [budgetRequests]time.Time // a ring; next is the oldest
-	next int
+// Budget says when the next request may be sent. Workers on one VM share one,
+// as the service's limit is the VM's.
+type Budget interface {
+	// Wait returns when a request of that urgency may be sent, which is to
+	// happen at once then, or with the cause of ctx.
+	Wait(ctx context.Context, u Urgency) error
 }
 
-// reserve takes the next free moment at or after now and returns it.
-func (b *budget) reserve(now time.Time) time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := now
-	if oldest := b.sent[b.next]; !oldest.IsZero() {
-		if free := oldest.Add(budgetWindow); free.After(at) {
-			at = free
+// WithBudget makes a Client send its requests when b allows it. The default is a
+// budget of the client's own: four requests in any one second.
+func WithBudget(b Budget) Option {
+	return func(c *Client) { c.budget = b }
+}
+
+// ownBudget is the budget of one client.
+type ownBudget struct {
+	start time.Time
+
+	mu    sync.Mutex
+	slots Slots
+}
+
+// NewBudget returns a budget of so many requests in any window, for the clients
+// of one process.
+func NewBudget(most int, window time.Duration) Budget {
+	return &ownBudget{start: time.Now(), slots: Slots{Most: most, Window: window}}
+}
+
+// Wait implements [Budget]. A slot taken and then not used stays taken, which
+// errs on the safe side.
+func (b *ownBudget) Wait(ctx context.Context, u Urgency) error {
+	for {
+		delay, ok := b.take(u)
+		if err := sleep(ctx, delay); err != nil || ok {
+			return err
 		}
 	}
-	b.sent[b.next] = at
-	b.next = (b.next + 1) % budgetRequests
-	return at
 }
 
-// wait returns when a request may be sent, or with the cause of ctx. A moment
-// reserved and then not used stays taken, which errs on the safe side.
-func (b *budget) wait(ctx context.Context) error {
-	now := time.Now()
-	return sleep(ctx, b.reserve(now).Sub(now))
+func (b *ownBudget) take(u Urgency) (delay time.Duration, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Since(b.start)
+	at, ok := b.slots.Take(now, u)
+	return at - now, ok
 }
 
 // sleep waits for d, or returns the cause of ctx when that ends first.

@@ -3,6 +3,7 @@ package preempt
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,37 +13,71 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 )
 
-// Whenever requests are wanted, no second has more than the budget allows, and
-// none waits longer than that takes.
-func TestBudgetHoldsInAnySecond(t *testing.T) {
+// Whenever requests are wanted, no window has more than the slots allow, and what
+// fits waits for nothing.
+func TestSlotsHoldInAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var b budget
-		now := noon
-		var granted []time.Time
-		for _, gap := range rapid.SliceOfN(rapid.IntRange(0, 700), 1, 40).Draw(t, "gaps in ms") {
-			now = now.Add(time.Duration(gap) * time.Millisecond)
-			at := b.reserve(now)
-			if at.Before(now) {
-				t.Fatalf("reserve at %s = %s, want no earlier", now, at)
+		s := Slots{Most: budgetRequests, Window: budgetWindow}
+		var now time.Duration
+		var granted []time.Duration
+		for _, gap := range rapid.SliceOfN(rapid.IntRange(0, 700), 1, 60).Draw(t, "gaps in ms") {
+			now += time.Duration(gap) * time.Millisecond
+			urgency := Urgency(rapid.IntRange(int(Later), int(Poll)).Draw(t, "urgency"))
+			at, ok := s.Take(now, urgency)
+			if at < now || urgency == Poll && !ok || urgency == Later && ok != (at == now) {
+				t.Fatalf("Take(%s, %d) = %s, %t, want a poll to have a slot, anything else one that is free now", now, urgency, at, ok)
 			}
-			if n := len(granted); n >= budgetRequests && at.Sub(granted[n-budgetRequests]) < budgetWindow {
-				t.Fatalf("%d requests within %s", budgetRequests+1, at.Sub(granted[n-budgetRequests]))
+			if n := len(granted); n < budgetRequests && at != now {
+				t.Fatalf("request %d waits %s, want none", n+1, at-now)
 			}
-			if n := len(granted); n < budgetRequests && !at.Equal(now) {
-				t.Fatalf("request %d waits %s, want none", n+1, at.Sub(now))
+			if ok {
+				granted = append(granted, at)
 			}
-			granted = append(granted, at)
+		}
+		slices.Sort(granted)
+		for i := budgetRequests; i < len(granted); i++ {
+			if span := granted[i] - granted[i-budgetRequests]; span < budgetWindow {
+				t.Fatalf("%d requests within %s", budgetRequests+1, span)
+			}
 		}
 	})
 }
 
-func TestBudgetDoesNotDelayWhatFits(t *testing.T) {
-	var b budget
+func TestSlotsDoNotDelayWhatFits(t *testing.T) {
+	s := Slots{Most: budgetRequests, Window: budgetWindow}
 	for i := range 40 {
-		now := noon.Add(time.Duration(i) * budgetWindow / budgetRequests)
-		if at := b.reserve(now); !at.Equal(now) {
-			t.Errorf("request %d waits %s, want none", i+1, at.Sub(now))
+		now := time.Duration(i) * budgetWindow / budgetRequests
+		if at, ok := s.Take(now, Urgency(i%2)); at != now || !ok {
+			t.Errorf("request %d waits %s, want none", i+1, at-now)
 		}
+	}
+}
+
+// Polls that wait have their slots; what can wait asks again and again, and is
+// sent when they leave one.
+func TestPollsGoFirst(t *testing.T) {
+	s := Slots{Most: 2, Window: time.Second}
+	for i, want := range []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second} {
+		if at, ok := s.Take(0, Poll); at != want || !ok {
+			t.Errorf("poll %d at %s, want %s", i+1, at, want)
+		}
+	}
+	if at, ok := s.Take(0, Later); ok || at != 2*time.Second {
+		t.Errorf("what can wait = %s, %t, want to ask again at 2s", at, ok)
+	}
+	if at, ok := s.Take(time.Second, Later); ok {
+		t.Errorf("what can wait goes at %s, before a poll that waits", at)
+	}
+	if at, ok := s.Take(2*time.Second, Later); !ok || at != 2*time.Second {
+		t.Errorf("what can wait = %s, %t, want the slot that polls left", at, ok)
+	}
+}
+
+func TestSlotsAreFullWhenNothingIsKnown(t *testing.T) {
+	s := Slots{Most: 2, Window: time.Second}
+	s.Fill(time.Minute)
+	if at, _ := s.Take(time.Minute, Poll); at != time.Minute+time.Second {
+		t.Errorf("first poll at %s, want a window later", at)
 	}
 }
 

@@ -29,11 +29,11 @@ const maxAnswer = 1 << 20
 const dialTimeout = 2 * time.Second
 
 // Client asks an instance metadata service. It is safe for concurrent use, and
-// all its calls share one budget of requests.
+// all its calls share one [Budget] of requests.
 type Client struct {
 	base    string
 	http    *http.Client
-	budget  budget
+	budget  Budget
 	version eventsVersion
 }
 
@@ -54,7 +54,7 @@ func NewClient(endpoint string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata endpoint: %w", err)
 	}
-	c := &Client{base: base, http: &http.Client{
+	c := &Client{base: base, budget: NewBudget(budgetRequests, budgetWindow), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	c.version.set(EventsVersionAuto)
@@ -105,7 +105,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or is
 // that of the connection or of ctx.
 func (c *Client) Events(ctx context.Context) (Document, error) {
-	a, err := c.askEvents(ctx, http.MethodGet, nil)
+	a, err := c.askEvents(ctx, Poll, http.MethodGet, nil)
 	if err != nil {
 		return Document{}, fmt.Errorf("read scheduled events: %w", err)
 	}
@@ -119,7 +119,7 @@ func (c *Client) Events(ctx context.Context) (Document, error) {
 
 // Instance asks what this VM is. Errors are as for [Client.Events].
 func (c *Client) Instance(ctx context.Context) (Instance, error) {
-	a, err := c.ask(ctx, http.MethodGet, "/metadata/instance/compute", instanceVersion, nil)
+	a, err := c.ask(ctx, Later, http.MethodGet, "/metadata/instance/compute", instanceVersion, nil)
 	if err != nil {
 		return Instance{}, fmt.Errorf("read instance metadata: %w", err)
 	}
@@ -139,8 +139,8 @@ type answer struct {
 
 // ask sends one request for path, with body if that is not empty, when the
 // budget allows. Any status but 200 is an error.
-func (c *Client) ask(ctx context.Context, method, path, version string, body []byte) (answer, error) {
-	if err := c.budget.wait(ctx); err != nil {
+func (c *Client) ask(ctx context.Context, u Urgency, method, path, version string, body []byte) (answer, error) {
+	if err := c.budget.Wait(ctx, u); err != nil {
 		return answer{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path+"?api-version="+version, bytes.NewReader(body))

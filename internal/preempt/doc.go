@@ -56,5 +56,6 @@
 // # Limits
 //
 // The service answers five requests a second for the whole VM. A Client sends
-// at most four in any one second, all its callers together.
+// at most four in any one second, all its callers together, polls first.
+// Several processes on one VM share a [Budget].
 package preempt

@@ -64,13 +64,13 @@ func (c *Client) EventsVersion() string { return c.version.use() }
 // refused, the same question is asked in the older one, and if that is answered
 // it is asked in no other from then on. A refusal that has another reason, as
 // the 404 of a service that is being updated, shows in both and changes nothing.
-func (c *Client) askEvents(ctx context.Context, method string, body []byte) (answer, error) {
+func (c *Client) askEvents(ctx context.Context, u Urgency, method string, body []byte) (answer, error) {
 	version := c.version.use()
-	a, err := c.ask(ctx, method, eventsPath, version, body)
+	a, err := c.ask(ctx, u, method, eventsPath, version, body)
 	if c.version.older == "" || version == c.version.older || !isUnsupported(err) {
 		return a, err
 	}
-	older, olderErr := c.ask(ctx, method, eventsPath, c.version.older, body)
+	older, olderErr := c.ask(ctx, u, method, eventsPath, c.version.older, body)
 	if olderErr != nil {
 		return answer{}, olderErr
 	}
