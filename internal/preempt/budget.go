@@ -3,6 +3,7 @@ package preempt
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,6 +60,33 @@ func (b *ownBudget) take(u Urgency) (delay time.Duration, ok bool) {
 	now := time.Since(b.start)
 	at, ok := b.slots.Take(now, u)
 	return at - now, ok
+}
+
+// queued counts the polls that wait for the budget.
+type queued struct {
+	n    *atomic.Int64
+	left chan struct{} // holds one: none waits any more
+}
+
+func newQueued() queued { return queued{n: &atomic.Int64{}, left: make(chan struct{}, 1)} }
+
+func (q queued) any() bool { return q.n.Load() > 0 }
+
+// wait waits for the budget. The watcher sends no further poll while one waits:
+// they would only stand in line, and each be later than the last.
+func (c *Client) wait(ctx context.Context, u Urgency) error {
+	if u != Poll {
+		return c.budget.Wait(ctx, u)
+	}
+	c.queued.n.Add(1)
+	err := c.budget.Wait(ctx, u)
+	if c.queued.n.Add(-1) == 0 {
+		select {
+		case c.queued.left <- struct{}{}:
+		default:
+		}
+	}
+	return err
 }
 
 // sleep waits for d, or returns the cause of ctx when that ends first.

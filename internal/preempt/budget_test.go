@@ -34,13 +34,51 @@ func TestSlotsHoldInAnyWindow(t *testing.T) {
 				granted = append(granted, at)
 			}
 		}
-		slices.Sort(granted)
-		for i := budgetRequests; i < len(granted); i++ {
-			if span := granted[i] - granted[i-budgetRequests]; span < budgetWindow {
-				t.Fatalf("%d requests within %s", budgetRequests+1, span)
-			}
-		}
+		checkSlots(t, granted)
 	})
+}
+
+// The same holds where polls sleep through their slots, give them back and ask
+// again.
+func TestSlotsHoldWhenSomeComeLate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Slots{Most: budgetRequests, Window: budgetWindow}
+		var now time.Duration
+		var waiting, granted []time.Duration
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now += time.Duration(rapid.IntRange(0, 700).Draw(t, "gap in ms")) * time.Millisecond
+			if at, _ := s.Take(now, Poll); at == now {
+				granted = append(granted, at)
+			} else {
+				waiting = append(waiting, at)
+			}
+			waiting = slices.DeleteFunc(waiting, func(at time.Duration) bool {
+				if at > now {
+					return false
+				}
+				if rapid.Bool().Draw(t, "on time") || at == now {
+					granted = append(granted, at)
+					return true
+				}
+				s.Return(at)
+				if again, ok := s.Take(now, Later); ok {
+					granted = append(granted, again)
+				}
+				return true
+			})
+		}
+		checkSlots(t, granted)
+	})
+}
+
+// checkSlots fails where more than the budget was sent in any window.
+func checkSlots(t *rapid.T, granted []time.Duration) {
+	slices.Sort(granted)
+	for i := budgetRequests; i < len(granted); i++ {
+		if span := granted[i] - granted[i-budgetRequests]; span < budgetWindow {
+			t.Fatalf("%d requests within %s", budgetRequests+1, span)
+		}
+	}
 }
 
 func TestSlotsDoNotDelayWhatFits(t *testing.T) {

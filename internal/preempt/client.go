@@ -34,6 +34,7 @@ type Client struct {
 	base    string
 	http    *http.Client
 	budget  Budget
+	queued  queued // polls that wait for the budget
 	version eventsVersion
 }
 
@@ -54,7 +55,7 @@ func NewClient(endpoint string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metadata endpoint: %w", err)
 	}
-	c := &Client{base: base, budget: NewBudget(budgetRequests, budgetWindow), http: &http.Client{
+	c := &Client{base: base, queued: newQueued(), budget: NewBudget(budgetRequests, budgetWindow), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	c.version.set(EventsVersionAuto)
@@ -140,7 +141,7 @@ type answer struct {
 // ask sends one request for path, with body if that is not empty, when the
 // budget allows. Any status but 200 is an error.
 func (c *Client) ask(ctx context.Context, u Urgency, method, path, version string, body []byte) (answer, error) {
-	if err := c.budget.Wait(ctx, u); err != nil {
+	if err := c.wait(ctx, u); err != nil {
 		return answer{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path+"?api-version="+version, bytes.NewReader(body))

@@ -43,7 +43,9 @@ func newPoller(c *Client) *poller {
 	return &poller{client: c, answers: make(chan polled, maxInFlight)}
 }
 
-func (p *poller) free() bool { return p.inFlight < maxInFlight }
+// free reports whether another poll may be sent: one that would wait for the
+// budget behind its predecessor may not.
+func (p *poller) free() bool { return p.inFlight < maxInFlight && !p.client.queued.any() }
 
 // start sends poll number. While nothing is known from the service, one poll at
 // a time is a patient one: it may be the one that switches the service on.

@@ -48,6 +48,14 @@ func (s *Slots) Take(now time.Duration, u Urgency) (at time.Duration, ok bool) {
 	return at, true
 }
 
+// Return gives back a slot that was not used. One that is not among the latest has
+// no bearing on what may be sent any more.
+func (s *Slots) Return(at time.Duration) {
+	if i := slices.Index(s.Sent, at); i >= 0 {
+		s.Sent = slices.Delete(slices.Clone(s.Sent), i, i+1)
+	}
+}
+
 // Fill takes every slot there is at now, for when it is not known what was sent
 // before.
 func (s *Slots) Fill(now time.Duration) {

@@ -46,7 +46,7 @@ func NewWatcher(c *Client) *Watcher { return &Watcher{client: c} }
 // it started has ended.
 //
 // No poll waits for another: while an answer is missing the next polls are sent
-// on time. Answers count in the order in which they were asked for, so that a
+// on time, or as soon as the budget allows where that is short. Answers count in the order in which they were asked for, so that a
 // late one does not bring back an older state. A failed poll is repeated within
 // two seconds, whatever the failure.
 func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
@@ -75,6 +75,7 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 			polls.ended(a)
 			w.Trace.polled(a)
 			pace.answered(a, sight.take(a))
+		case <-w.client.queued.left:
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -1,0 +1,100 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package runtimedir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock is a file whose lock is held. The kernel lets go of it when the process
+// ends. A child process does not get it: Go opens files so.
+type lock struct{ file *os.File }
+
+// take takes the lock of the file, which it makes if need be, or fails with
+// errHeld. A file that was removed meanwhile is not the one that others lock.
+func take(path string) (*lock, error) {
+	for {
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(file, unix.LOCK_EX); err != nil {
+			_ = file.Close()
+			return nil, err
+		}
+		if isStill(file, path) {
+			return &lock{file}, nil
+		}
+		_ = file.Close()
+	}
+}
+
+// isFree reports whether nobody holds the lock of the file.
+func isFree(path string) (bool, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	err = flock(file, unix.LOCK_SH)
+	if errors.Is(err, errHeld) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func flock(file *os.File, how int) error {
+	for {
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return errHeld
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+	}
+}
+
+func isStill(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	found, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, found)
+}
+
+func (l *lock) release() { _ = l.file.Close() }
+
+// read returns what the file holds.
+func (l *lock) read() ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(l.file, 0, maxFile))
+}
+
+// write replaces what the file holds. If the process is killed in the middle,
+// whoever reads it next finds it damaged.
+func (l *lock) write(content []byte) {
+	if _, err := l.file.WriteAt(content, 0); err == nil {
+		_ = l.file.Truncate(int64(len(content)))
+	}
+}
+
+// sinceBoot is the kernel's clock, which nobody sets.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(bootClock, &ts); err != nil {
+		panic("runtimedir: the kernel has no clock: " + err.Error()) // it always has
+	}
+	return time.Duration(ts.Nano())
+}
