@@ -25,8 +25,9 @@ type flags struct {
 	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
 	MetadataEndpoint   string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction" placeholder:"URL"`
 	EventsAPIVersion   string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction" placeholder:"VERSION"`
-	Acknowledge        string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; never. With several workers on one VM give never." enum:"self,never" default:"self" group:"Eviction"`
-	Instance           string           `help:"Tells several workers on one VM apart." default:"0" group:"Eviction"`
+	Acknowledge        string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; never. Several workers on one VM need --runtime-dir for that." enum:"self,never" default:"self" group:"Eviction"`
+	Instance           string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`
+	RuntimeDir         string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
 	Version            kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 

@@ -18,8 +18,8 @@ package spotworker
 
 import (
 	"context"
-	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -62,21 +62,22 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	if done || err != nil {
 		return err
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	w, closeKinds, err := f.worker(kinds, stderr)
 	if err != nil {
 		return err
 	}
 	defer closeKinds()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return w.Run(ctx)
 }
 
 // worker builds what the flags describe. closeKinds frees what its handlers need,
 // when it has ended.
 func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, closeKinds func(), err error) {
-	config, err := f.config()
+	log := f.Logger(stderr)
+	config, err := f.config(log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,7 +87,7 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, clo
 	}
 	config.Queue, config.Poison = stores.Queue, stores.Poison
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
-	config.Log = f.Logger(stderr)
+	config.Log = log
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Log); err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +99,7 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, clo
 }
 
 // config is the part of the worker's configuration that needs no storage.
-func (f *flags) config() (worker.Config, error) {
+func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
 		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
@@ -109,17 +110,12 @@ func (f *flags) config() (worker.Config, error) {
 		host = "unknown-host"
 	}
 	c.Host = host
-	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
-		return c, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}
-	}
-	if f.MetadataEndpoint == "none" {
-		return c, nil
-	}
-	c.Metadata, err = preempt.NewClient(f.MetadataEndpoint, preempt.WithEventsVersion(f.EventsAPIVersion))
+	c.Runtime, err = f.neighbours(log)
 	if err != nil {
-		return c, &cli.ConfigError{Err: fmt.Errorf("--metadata-endpoint: %w (none runs without eviction notices)", err)}
+		return c, err
 	}
-	return c, nil
+	c.Metadata, err = f.metadata(c.Runtime)
+	return c, err
 }
 
 // bootID tells one start of a Linux machine from the next.

@@ -43,6 +43,7 @@ var breaches = []struct {
 	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
+	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},

@@ -100,6 +100,13 @@ var importRules = []importRule{
 		reason:  "a worker says what it does through it, and tools read that, without either knowing the other",
 	},
 	{
+		name:    "runtimedir knows the metadata budget alone",
+		in:      []string{"./internal/runtimedir/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/runtimedir/...", "./internal/preempt"},
+		reason:  "it keeps what the workers of one VM share, and nothing of what they do",
+	},
+	{
 		name:    "azure imports no sibling",
 		in:      []string{"./internal/azure/..."},
 		forbids: []string{"./..."},
@@ -113,7 +120,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
 			"./internal/checkpoint", "./internal/health", "./internal/lifecycle", "./internal/preempt",
-			"./internal/presence", "./internal/queue",
+			"./internal/presence", "./internal/queue", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

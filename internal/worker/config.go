@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -57,6 +58,9 @@ type Config struct {
 	// Acknowledge says which events are let go ahead before their time, once
 	// everything is saved or released. Default: [AcknowledgeSelf].
 	Acknowledge Acknowledge
+
+	// Runtime is this worker's place among those of its VM; nil for the only one.
+	Runtime *runtimedir.Dir
 
 	// Instance tells several workers on one VM apart. Default "0".
 	Instance string
@@ -129,6 +133,9 @@ func (c *Config) Validate() error {
 	}
 	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {
 		return fmt.Errorf("default kind %q is not one of this worker's kinds", c.DefaultKind)
+	}
+	if err := runtimedir.ValidateInstance(c.Instance); err != nil {
+		return err
 	}
 	return c.Acknowledge.Validate()
 }
