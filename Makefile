@@ -6,6 +6,9 @@ FUZZTIME ?= 10s
 # What the binaries print as their version.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# Modules beside this one, as a stranger's are.
+EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
+
 # Debian packages that integration tests need: iproute2 for a network of their own.
 DEBIAN_PACKAGES := iproute2
 
@@ -28,6 +31,8 @@ demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
 	@race=$$(tools/race.sh) && set -x && go test $$race $(TESTFLAGS) ./...
+	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
+		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: integration
 integration: ## tests against real components; what is missing is skipped by name (TESTFLAGS=...)
@@ -44,7 +49,8 @@ lint: ## gofmt, go vet and golangci-lint, which is installed into .tools/ if nee
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
-	@linter=$$(tools/golangci-lint.sh) && echo golangci-lint run && "$$linter" run
+	@linter=$$(tools/golangci-lint.sh) && for module in . $(EXAMPLES); do \
+		echo golangci-lint run in $$module && (cd $$module && "$$linter" run) || exit 1; done
 
 .PHONY: windows
 windows: ## build and vet for Windows, amd64 and arm64
