@@ -42,6 +42,6 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 			return found, found.Final() || found != "" && !s.flags.TakeOver
 		}
 	}
-	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix, s.flags.Delay)
+	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix, s.flags.terms())
 	return s.put(ctx, stores, p, source{jobs: jobs, total: -1, again: "running it again goes on with the rest"})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -18,9 +19,11 @@ import (
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
-	Delay    time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
-	TakeOver bool          `help:"Let jobs that are recorded as running be started anew at once: their worker is known to be dead." group:"Jobs" env:"-"`
-	DryRun   bool          `help:"Read and check everything, say what would be enqueued, and write nothing." group:"Jobs" env:"-"`
+	Delay      time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
+	MaxRun     time.Duration `help:"Most time that a job may run, over all attempts and workers; more ends it in the poison queue. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
+	MaxSilence time.Duration `help:"Most time that a job may run without a report of its handler; more is a failure. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
+	TakeOver   bool          `help:"Let jobs that are recorded as running be started anew at once: their worker is known to be dead." group:"Jobs" env:"-"`
+	DryRun     bool          `help:"Read and check everything, say what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
 	WaitTimeout time.Duration `help:"Longest time to wait; 0s is without end." default:"0s" group:"Results" env:"-"`
@@ -57,6 +60,11 @@ func (f *flags) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
+// terms are what the flags say about every job.
+func (f *flags) terms() producer.Terms {
+	return producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence}
+}
+
 func (f *flags) check() error {
 	var err error
 	switch {
@@ -64,6 +72,10 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
+	case queue.CheckLimit(f.MaxRun) != nil:
+		err = fmt.Errorf("--max-run: %w", queue.CheckLimit(f.MaxRun))
+	case queue.CheckLimit(f.MaxSilence) != nil:
+		err = fmt.Errorf("--max-silence: %w", queue.CheckLimit(f.MaxSilence))
 	case f.DryRun && f.Wait:
 		err = errors.New("--dry-run enqueues nothing that --wait could wait for: leave one of them out")
 	case f.WaitTimeout < 0:

@@ -45,7 +45,7 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.put(ctx, stores, s.producer(stores), source{
-		jobs: producer.Lines(in, s.flags.Delay), total: total,
+		jobs: producer.Lines(in, s.flags.terms()), total: total,
 		again: "lines with an id of their own can be put again, the others only from there on",
 	})
 }
@@ -115,7 +115,7 @@ func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader,
 
 // checkLines reads all lines and reports the bad ones.
 func (s *session) checkLines(ctx context.Context, in io.Reader) (total int64, err error) {
-	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.Delay), s.failed)
+	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.terms()), s.failed)
 	switch {
 	case ctx.Err() != nil:
 		return 0, errNothingYet

@@ -62,7 +62,7 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 
 // job is what the flags describe.
 func (c *putCommand) job(ctx context.Context, s *session) (producer.Job, error) {
-	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Delay: s.flags.Delay}
+	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Terms: s.flags.terms()}
 	var err error
 	if spec.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
 		return producer.Job{}, err

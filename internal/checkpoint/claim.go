@@ -43,7 +43,10 @@ type Claim struct {
 	// every write until one took effect; nil then, and where there was no record.
 	opening func(*Record)
 
+	paid time.Duration // for the job before this claim
+
 	mu      sync.Mutex            // guards what follows; never held during a call
+	spent   func() time.Duration  // by this claim's handler so far; nil before it is called
 	record  Record                // as it stands, as far as is known; no ETag while there is none
 	begun   string                // the state's hash when the claim began
 	readers map[*stateReader]bool // of the recorded state, that are open
@@ -114,7 +117,7 @@ func (s *Store) Take(ctx context.Context, d Delivery, found Record, owner string
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{
 		store: s, delivery: d, owner: owner, token: uuid.NewString(),
-		turn: make(chan struct{}, 1), record: r, begun: r.StateHash, readers: map[*stateReader]bool{},
+		turn: make(chan struct{}, 1), record: r, paid: r.Paid, begun: r.StateHash, readers: map[*stateReader]bool{},
 	}
 	if r.StateBlocks == 0 {
 		c.blocks = noBlocks()
@@ -137,6 +140,26 @@ func (c *Claim) Record() Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.record
+}
+
+// CountTime makes every write from now on record the time that spent returns,
+// that of this claim's handler so far, on top of what the job was paid before.
+func (c *Claim) CountTime(spent func() time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent = spent
+}
+
+// Paid returns the time that handlers took for the job up to now, over all
+// deliveries, as far as it was recorded.
+func (c *Claim) Paid() time.Duration {
+	c.mu.Lock()
+	spent := c.spent
+	c.mu.Unlock()
+	if spent == nil {
+		return c.paid
+	}
+	return c.paid + spent()
 }
 
 // Exists reports whether this claim knows of a record in storage.

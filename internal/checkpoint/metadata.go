@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,7 @@ var fields = []field{
 	number("failures", func(r *Record) *int { return &r.Failures }),
 	number("silentends", func(r *Record) *int { return &r.SilentEnds }),
 	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
+	milliseconds("paid", func(r *Record) *time.Duration { return &r.Paid }),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
@@ -127,6 +129,26 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 				err = fmt.Errorf("%d is negative", n)
 			}
 			*at(r) = T(n)
+			return err
+		}}
+}
+
+// milliseconds is a duration as a whole number of them, rounded down.
+func milliseconds(key string, at func(*Record) *time.Duration) field {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return field{key,
+		func(r *Record) string {
+			if ms := at(r).Milliseconds(); ms > 0 {
+				return strconv.FormatInt(ms, 10)
+			}
+			return ""
+		},
+		func(r *Record, v string) error {
+			ms, err := strconv.ParseInt(v, 10, 64)
+			if err == nil && (ms < 0 || ms > most) {
+				err = fmt.Errorf("%d is out of range", ms)
+			}
+			*at(r) = time.Duration(ms) * time.Millisecond
 			return err
 		}}
 }

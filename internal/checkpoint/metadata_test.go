@@ -18,7 +18,7 @@ import (
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
 
-// fullRecord has a value in every field that is written.
+// fullRecord has a value in every field that the first version wrote.
 func fullRecord() Record {
 	return Record{
 		ID: "job-1", Version: 1, Status: Running, Kind: "digest",
@@ -41,6 +41,7 @@ func goldenRecords() map[string]Record {
 		"fresh":     {ID: "job-1", Version: 1, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"cancelled": {ID: "job-1", Version: 1, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
 		"newer":     newer,
+		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, Paid: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
 
@@ -79,13 +80,15 @@ func TestGoldenRecords(t *testing.T) {
 	}
 }
 
-// The full golden record leaves no key out, so that none is without an example.
-func TestGoldenRecordIsFull(t *testing.T) {
-	full := fullRecord()
-	metadata := full.metadata()
+// The golden records leave no key out, so that none is without an example.
+func TestGoldenRecordsAreFull(t *testing.T) {
+	shown := map[string]*string{}
+	for _, r := range goldenRecords() {
+		maps.Copy(shown, r.metadata())
+	}
 	for _, f := range fields {
-		if metadata[f.key] == nil {
-			t.Errorf("key %s is not in the full record", f.key)
+		if shown[f.key] == nil {
+			t.Errorf("key %s is in none of the golden records", f.key)
 		}
 	}
 }
@@ -118,6 +121,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			SilentEnds: count.Draw(t, "silent"), Interruptions: count.Draw(t, "interruptions"),
+			Paid:       time.Duration(rapid.Int64Range(0, math.MaxInt64/1_000_000).Draw(t, "paid")) * time.Millisecond,
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
 			StateSize: rapid.Int64Range(0, math.MaxInt64).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
@@ -184,7 +188,7 @@ func TestSizeAtWorst(t *testing.T) {
 	r := Record{
 		Status: Cancelled, Kind: strings.Repeat("k", 64), PayloadHash: hashOf(nil), MessageID: strings.Repeat("m", 36),
 		Token: strings.Repeat("t", 36), Write: math.MaxInt, Generation: math.MaxInt, Failures: math.MaxInt,
-		SilentEnds: math.MaxInt, Interruptions: math.MaxInt, Progressed: true, StateHash: hashOf(nil),
+		SilentEnds: math.MaxInt, Interruptions: math.MaxInt, Paid: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}

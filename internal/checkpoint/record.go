@@ -64,6 +64,11 @@ type Record struct {
 	// the job nothing.
 	Interruptions int
 
+	// Paid is the time that handlers took for the job, over all deliveries, as of
+	// the last write, in whole milliseconds. What a worker did between its last
+	// write and its sudden death is not in it.
+	Paid time.Duration
+
 	// Progressed says that the current claim stored a state that differs from
 	// the one it began with.
 	Progressed bool

@@ -104,6 +104,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	c.number++
 	next := c.record
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
+	next.Paid = c.Paid().Truncate(time.Millisecond)
 	if c.opening != nil {
 		c.opening(&next)
 	}

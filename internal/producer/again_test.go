@@ -50,12 +50,12 @@ func TestStoppedAndRunAgain(t *testing.T) {
 		b.slowly()
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
-		first, err := b.Run(ctx, Lines(numbered(n), 0))
+		first, err := b.Run(ctx, Lines(numbered(n), Terms{}))
 		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
 			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
 		}
 		committed := b.deliver(t, 50)
-		again, err := b.Run(t.Context(), Lines(numbered(n), 0))
+		again, err := b.Run(t.Context(), Lines(numbered(n), Terms{}))
 		if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); again != want || err != nil {
 			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
 		}
@@ -82,7 +82,7 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
-			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", 0))
+			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", Terms{}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()

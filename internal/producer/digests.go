@@ -40,9 +40,9 @@ func DigestID(containerName, blob, etag string) string {
 }
 
 // Digests yields a job of the kind "digest" for each blob of a container whose
-// name starts with prefix (all for ""), in the order of their names, to be
-// started after delay. Any error but a [*JobError] ends the sequence.
-func Digests(ctx context.Context, client *container.Client, name, prefix string, delay time.Duration) iter.Seq2[Job, error] {
+// name starts with prefix (all for ""), in the order of their names, on
+// those terms. Any error but a [*JobError] ends the sequence.
+func Digests(ctx context.Context, client *container.Client, name, prefix string, terms Terms) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
 		for pager.More() {
@@ -60,7 +60,7 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 				if isDirectory(item) {
 					continue
 				}
-				if !yield(digestJob(name, item, delay)) {
+				if !yield(digestJob(name, item, terms)) {
 					return
 				}
 			}
@@ -85,7 +85,7 @@ func isDirectory(item *container.BlobItem) bool {
 	return p != nil && p.ResourceType != nil && *p.ResourceType == "directory"
 }
 
-func digestJob(name string, item *container.BlobItem, delay time.Duration) (Job, error) {
+func digestJob(name string, item *container.BlobItem, terms Terms) (Job, error) {
 	where := fmt.Sprintf("blob %q", *item.Name)
 	if item.Properties == nil || item.Properties.ETag == nil {
 		return Job{}, &JobError{Where: where, Err: errors.New("the listing has no ETag for it")}
@@ -99,7 +99,7 @@ func digestJob(name string, item *container.BlobItem, delay time.Duration) (Job,
 		return Job{}, &JobError{Where: where, Err: err}
 	}
 	id := DigestID(name, *item.Name, string(*item.Properties.ETag))
-	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload, Delay: delay})
+	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload, Terms: terms})
 }
 
 // KnownDigests returns the status of all jobs of [Digests] that have a record:

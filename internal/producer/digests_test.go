@@ -41,7 +41,7 @@ func TestDigests(t *testing.T) {
 	for _, name := range []string{"in/b.txt", "in/a&ü.txt", "out/c.txt"} {
 		b.putBlob(t, "data", name, []byte(name), nil)
 	}
-	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", 0)
+	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", Terms{})
 	sum, err := b.Run(t.Context(), source)
 	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
 		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
@@ -69,7 +69,7 @@ func TestDigestsOverSeveralPages(t *testing.T) {
 		b.putBlob(t, "data", fmt.Sprintf("b%05d", i), nil, nil)
 	}
 	ids := map[string]bool{}
-	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "", 0) {
+	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestDigestsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
-		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", "", 0))
+		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestDigestsAgain(t *testing.T) {
 
 func TestDigestsOfNoContainer(t *testing.T) {
 	b := setup(t)
-	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", 0))
+	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", Terms{}))
 	if err == nil || err.Error() != "container gone does not exist" || sum != (Summary{}) {
 		t.Errorf("run = %+v, %v; want that the container does not exist", sum, err)
 	}

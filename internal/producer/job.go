@@ -25,9 +25,33 @@ type Spec struct {
 	// Deadline is handed to the handler. Default: none.
 	Deadline time.Time
 
+	Terms
+}
+
+// Terms are what may be said about one job, or about all of a run.
+type Terms struct {
 	// Delay keeps the job from being started for a while, up to
 	// [queue.MaxDelay]. Default: none.
 	Delay time.Duration
+
+	// MaxRun is the most time that handlers may take for the job, over all
+	// deliveries, and MaxSilence the most time without a report. Whole seconds.
+	// The kind's own limits count where they are stricter. Default: none.
+	MaxRun, MaxSilence time.Duration
+}
+
+// Check says what must be changed, or returns nil.
+func (t Terms) Check() error {
+	if t.Delay < 0 || t.Delay > queue.MaxDelay {
+		return fmt.Errorf("delay %s: it must be between 0 and %s", t.Delay, queue.MaxDelay)
+	}
+	if err := queue.CheckLimit(t.MaxRun); err != nil {
+		return fmt.Errorf("max run: %w", err)
+	}
+	if err := queue.CheckLimit(t.MaxSilence); err != nil {
+		return fmt.Errorf("max silence: %w", err)
+	}
+	return nil
 }
 
 // Job is a job that can be put on a queue.
@@ -82,12 +106,12 @@ func NewJob(where string, s Spec) (Job, error) {
 	if data, _ := s.Payload.Inline(); len(data) > queue.MaxPayload {
 		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
 	}
-	if s.Delay < 0 || s.Delay > queue.MaxDelay {
-		return Job{}, fmt.Errorf("delay %s: it must be between 0 and %s", s.Delay, queue.MaxDelay)
+	if err := s.Check(); err != nil {
+		return Job{}, err
 	}
 	return Job{
 		Where: where, OwnID: own,
-		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline},
+		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
 		delay:    s.Delay,
 	}, nil
 }

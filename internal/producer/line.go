@@ -21,13 +21,15 @@ type lineJSON struct {
 	PayloadBase64 *string         `json:"payload_base64"`
 	Deadline      *string         `json:"deadline"`
 	Delay         *string         `json:"delay"`
+	MaxRun        *string         `json:"max_run"`
+	MaxSilence    *string         `json:"max_silence"`
 }
 
 // parseSpec reads a line. An unknown field is an error: it is a typing mistake
 // more often than not, and the job would run without what it was meant to say.
-// delay is that of a line which names none. What could be read comes with the
-// error.
-func parseSpec(line []byte, delay time.Duration) (Spec, error) {
+// usual are the terms of a line which names none. What could be read comes with
+// the error.
+func parseSpec(line []byte, usual Terms) (Spec, error) {
 	var l lineJSON
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -37,7 +39,7 @@ func parseSpec(line []byte, delay time.Duration) (Spec, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("it has more than one JSON value")
 	}
-	spec := Spec{Kind: l.Kind, Delay: delay}
+	spec := Spec{Kind: l.Kind, Terms: usual}
 	if l.ID != nil {
 		if *l.ID == "" {
 			return spec, errors.New("field id is empty; leave it out for a new id")
@@ -54,16 +56,35 @@ func parseSpec(line []byte, delay time.Duration) (Spec, error) {
 		}
 		spec.Deadline = deadline
 	}
-	if l.Delay != nil {
-		wait, err := time.ParseDuration(*l.Delay)
-		if err != nil {
-			return spec, fmt.Errorf("field delay is %.40q; it must be a time such as 90s or 24h, up to 168h", *l.Delay)
-		}
-		spec.Delay = wait
+	if err := l.terms(&spec.Terms); err != nil {
+		return spec, err
 	}
 	var err error
 	spec.Payload, err = l.payload()
 	return spec, err
+}
+
+// terms sets those that the line names.
+func (l *lineJSON) terms(t *Terms) error {
+	for _, field := range []struct {
+		name, example string
+		text          *string
+		to            *time.Duration
+	}{
+		{"delay", "90s or 24h, up to 168h", l.Delay, &t.Delay},
+		{"max_run", "90s or 24h", l.MaxRun, &t.MaxRun},
+		{"max_silence", "90s or 10m", l.MaxSilence, &t.MaxSilence},
+	} {
+		if field.text == nil {
+			continue
+		}
+		d, err := time.ParseDuration(*field.text)
+		if err != nil {
+			return fmt.Errorf("field %s is %.40q; it must be a time such as %s", field.name, *field.text, field.example)
+		}
+		*field.to = d
+	}
+	return nil
 }
 
 func (l *lineJSON) payload() (queue.Payload, error) {
@@ -95,7 +116,7 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline and delay", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run and max_silence", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

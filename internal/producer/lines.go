@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -27,9 +26,10 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; delay is that of the lines that name none. Empty lines are skipped. A line that is no job yields a
-// [*JobError]; an error of r itself ends the sequence.
-func Lines(r io.Reader, delay time.Duration) iter.Seq2[Job, error] {
+// Only kind is required; max_run and max_silence are times like delay. usual are
+// the terms of the lines that name none. Empty lines are skipped. A line that is
+// no job yields a [*JobError]; an error of r itself ends the sequence.
+func Lines(r io.Reader, usual Terms) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
@@ -51,7 +51,7 @@ func Lines(r io.Reader, delay time.Duration) iter.Seq2[Job, error] {
 			}
 			var j Job
 			if err == nil {
-				j, err = parseLine(where, line, delay)
+				j, err = parseLine(where, line, usual)
 			}
 			if !yield(j, err) {
 				return
@@ -61,8 +61,8 @@ func Lines(r io.Reader, delay time.Duration) iter.Seq2[Job, error] {
 }
 
 // parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte, delay time.Duration) (Job, error) {
-	spec, err := parseSpec(line, delay)
+func parseLine(where string, line []byte, usual Terms) (Job, error) {
+	spec, err := parseSpec(line, usual)
 	if err == nil {
 		var j Job
 		if j, err = NewJob(where, spec); err == nil {

@@ -16,7 +16,7 @@ import (
 
 // collect returns the ids of a source's jobs and its errors, in order.
 func collect(r io.Reader) (got []string) {
-	for j, err := range Lines(r, 0) {
+	for j, err := range Lines(r, Terms{}) {
 		if err != nil {
 			got = append(got, err.Error())
 			continue
@@ -114,7 +114,7 @@ func TestParseSpec(t *testing.T) {
 	const general = time.Minute // the delay of lines that name none
 	type fields struct {
 		ID, Kind, Payload, Deadline string
-		Delay                       time.Duration
+		Delay, MaxRun, MaxSilence   time.Duration
 	}
 	for line, want := range map[string]fields{
 		`{"kind":"k"}`: {Kind: "k"},
@@ -126,14 +126,16 @@ func TestParseSpec(t *testing.T) {
 		`{"kind":"k","deadline":"2026-01-31T10:30:00+01:00"}`: {Kind: "k", Deadline: "2026-01-31T09:30:00Z"},
 		`{"kind":"k","delay":"36h"}`:                          {Kind: "k", Delay: 36*time.Hour - general},
 		`{"kind":"k","delay":"0s"}`:                           {Kind: "k", Delay: -general},
+		`{"kind":"k","max_run":"6h","max_silence":"10m"}`:     {Kind: "k", MaxRun: 5 * time.Hour, MaxSilence: 10 * time.Minute},
+		`{"kind":"k","max_run":"0s"}`:                         {Kind: "k", MaxRun: -time.Hour},
 	} {
-		s, err := parseSpec([]byte(line), general)
+		s, err := parseSpec([]byte(line), Terms{Delay: general, MaxRun: time.Hour})
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
 		}
 		data, _ := s.Payload.Inline()
-		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general}
+		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general, MaxRun: s.MaxRun - time.Hour, MaxSilence: s.MaxSilence}
 		if !s.Deadline.IsZero() {
 			got.Deadline = s.Deadline.UTC().Format(time.RFC3339)
 		}
@@ -155,14 +157,14 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":7}`:                        "field kind is a JSON number; it must be a string",
 		`{"kind":"k","id":7}`:               "field id is a JSON number; it must be a string",
 		`{"kind":"k","id":""}`:              "field id is empty; leave it out for a new id",
-		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline and delay`,
+		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline, delay, max_run and max_silence`,
 		`{"kind":"k","deadline":"8h"}`:      `field deadline is "8h"; it must be a time such as 2026-01-31T09:30:00Z`,
 		`{"kind":"k","delay":"soon"}`:       `field delay is "soon"; it must be a time such as 90s or 24h, up to 168h`,
 		`{"kind":"k","delay":90}`:           "field delay is a JSON number; it must be a string",
 		`{"kind":"k","payload_base64":"A"}`: "field payload_base64: illegal base64 data at input byte 0",
 		`{"kind":"k","payload":1,"payload_base64":"AAAA"}`: "both payload and payload_base64 are given",
 	} {
-		if _, err := parseSpec([]byte(line), 0); err == nil || err.Error() != want {
+		if _, err := parseSpec([]byte(line), Terms{}); err == nil || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", line, err, want)
 		}
 	}
@@ -171,7 +173,7 @@ func TestParseSpecRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	var bad []string
 	failed := func(e *JobError) { bad = append(bad, e.Error()) }
-	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}"), 0), failed)
+	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}"), Terms{}), failed)
 	if checked != 3 || n != 2 || err != nil {
 		t.Errorf("Check = %d, %d, %v; want 3 lines, 2 bad", checked, n, err)
 	}
@@ -183,7 +185,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("bad (-want +got):\n%s", diff)
 	}
 	broken := errors.New("input broken")
-	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}, 0), failed); !errors.Is(err, broken) {
+	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}, Terms{}), failed); !errors.Is(err, broken) {
 		t.Errorf("Check of a broken input = %v, want its error", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 		b.server.OnResult(func(storage.Result) { calls.add(-1) })
 		began := time.Now()
 
-		sum, err := b.Run(t.Context(), Lines(numbered(n), 0))
+		sum, err := b.Run(t.Context(), Lines(numbered(n), Terms{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,13 +64,13 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 func TestRunHandsOverEverything(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
-	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline, Delay: time.Hour}
+	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline, Terms: Terms{Delay: time.Hour, MaxRun: 6 * time.Hour, MaxSilence: time.Minute}}
 	if _, err := b.Run(t.Context(), one(t, spec)); err != nil {
 		t.Fatal(err)
 	}
 	e := b.envelopes(t)["a"]
-	if data, _ := e.Payload.Inline(); string(data) != "\x00\xff" || !e.Deadline.Equal(deadline) {
-		t.Errorf("message = %+v, want the payload 00ff and the deadline %v", e, deadline)
+	if data, _ := e.Payload.Inline(); string(data) != "\x00\xff" || !e.Deadline.Equal(deadline) || e.MaxRun != spec.MaxRun || e.MaxSilence != spec.MaxSilence {
+		t.Errorf("message = %+v, want the payload 00ff, the deadline %v and the limits", e, deadline)
 	}
 	m := b.server.Messages(b.stores.Names.Queue)[0]
 	if delay := m.NextVisible.Sub(m.Inserted); delay != time.Hour {
@@ -120,7 +120,7 @@ func TestRunWithoutTheBlobPutsNoMessage(t *testing.T) {
 func TestRunGoesOnAfterBadLines(t *testing.T) {
 	b := setup(t)
 	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
-	sum, err := b.Run(t.Context(), Lines(in, 0))
+	sum, err := b.Run(t.Context(), Lines(in, Terms{}))
 	if want := (Summary{Enqueued: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -140,7 +140,7 @@ func TestRunGoesOnAfterBadLines(t *testing.T) {
 func TestRunSkips(t *testing.T) {
 	b := setup(t)
 	b.Skip = func(id string) (checkpoint.Status, bool) { return checkpoint.Open, id != "job-2" }
-	sum, err := b.Run(t.Context(), Lines(numbered(3), 0))
+	sum, err := b.Run(t.Context(), Lines(numbered(3), Terms{}))
 	if want := (Summary{Enqueued: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -175,7 +175,7 @@ func TestRunTellsOnlyWhatTheServiceConfirmed(t *testing.T) {
 			b.confirmed = append(b.confirmed, id)
 			return nil
 		}
-		sum, err := b.Run(t.Context(), Lines(numbered(60), 0))
+		sum, err := b.Run(t.Context(), Lines(numbered(60), Terms{}))
 		if err != nil || sum.Enqueued+sum.Failed != 60 || sum.Enqueued != len(b.confirmed) || sum.Enqueued == 0 {
 			t.Errorf("run = %+v, %v, with %d ids told", sum, err, len(b.confirmed))
 		}
@@ -197,7 +197,7 @@ func TestRunEndsOnWhatConcernsEveryJob(t *testing.T) {
 			b := setup(t)
 			b.Parallel = 4
 			b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &c.refusal} })
-			sum, err := b.Run(t.Context(), Lines(numbered(1000), 0))
+			sum, err := b.Run(t.Context(), Lines(numbered(1000), Terms{}))
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrInterrupted) {
 				t.Errorf("run = %v, want an end with %s", err, c.want)
 			}
@@ -220,7 +220,7 @@ func TestRunGoesOnAfterABadMoment(t *testing.T) {
 			}
 			return storage.Fault{}
 		})
-		sum, err := b.Run(t.Context(), Lines(numbered(500), 0))
+		sum, err := b.Run(t.Context(), Lines(numbered(500), Terms{}))
 		if err != nil || sum.Failed != b.Parallel || sum.Enqueued+sum.Failed != 500 {
 			t.Errorf("run = %+v, %v; want the first 16 to fail and then none", sum, err)
 		}
@@ -237,7 +237,7 @@ func TestRunInterrupted(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
-		sum, err := b.Run(ctx, Lines(numbered(1000), 0))
+		sum, err := b.Run(ctx, Lines(numbered(1000), Terms{}))
 		if !errors.Is(err, ErrInterrupted) {
 			t.Errorf("run = %v, want ErrInterrupted", err)
 		}
@@ -261,7 +261,7 @@ func TestRunInterruptedBeforeItBegan(t *testing.T) {
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sum, err := b.Run(ctx, Lines(numbered(3), 0))
+	sum, err := b.Run(ctx, Lines(numbered(3), Terms{}))
 	if !errors.Is(err, ErrInterrupted) || sum != (Summary{}) || len(b.server.Counts()) != 0 {
 		t.Errorf("run = %+v, %v after %v; want nothing done", sum, err, b.server.Counts())
 	}
@@ -287,7 +287,7 @@ func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
 		}
 		return nil
 	}
-	sum, err := b.Run(t.Context(), Lines(numbered(100), 0))
+	sum, err := b.Run(t.Context(), Lines(numbered(100), Terms{}))
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "job job-2 is enqueued") {
 		t.Errorf("run = %v, want that of job-2", err)
 	}
@@ -299,7 +299,7 @@ func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
 func TestRunEndsWithItsInput(t *testing.T) {
 	b := setup(t)
 	broken := errors.New("input broken")
-	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}, 0))
+	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}, Terms{}))
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read line 2") {
 		t.Errorf("run = %v, want the input's error in line 2", err)
 	}
@@ -315,11 +315,13 @@ func TestNewJob(t *testing.T) {
 		t.Errorf("ids made = %q and %q, %v; want two UUIDs of version 7", j.ID(), other.ID(), err)
 	}
 	for want, spec := range map[string]Spec{
-		`kind "": must not be empty`:                                        {},
-		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:    {Kind: "a b"},
-		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`: {Kind: "k", ID: "a/b"},
-		`delay -1s: it must be between 0 and 168h0m0s`:                      {Kind: "k", Delay: -time.Second},
-		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                 {Kind: "k", Delay: queue.MaxDelay + time.Second},
+		`kind "": must not be empty`:                                                                 {},
+		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:                             {Kind: "a b"},
+		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`:                          {Kind: "k", ID: "a/b"},
+		`delay -1s: it must be between 0 and 168h0m0s`:                                               {Kind: "k", Terms: Terms{Delay: -time.Second}},
+		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                                          {Kind: "k", Terms: Terms{Delay: queue.MaxDelay + time.Second}},
+		`max run: -1s is no limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`:      {Kind: "k", Terms: Terms{MaxRun: -time.Second}},
+		`max silence: 1.5s is no limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`: {Kind: "k", Terms: Terms{MaxSilence: 1500 * time.Millisecond}},
 		`payload has 67108865 bytes; at most 67108864 are allowed: put the data in a blob and name it in the payload`: {
 			Kind: "k", Payload: queue.BytesPayload(make([]byte, queue.MaxPayload+1))},
 	} {

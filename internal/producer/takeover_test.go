@@ -124,7 +124,7 @@ func TestTakeOverOfOtherWorkIsNoReasonToStop(t *testing.T) {
 	for i := range n {
 		b.seed(t, fmt.Sprintf("job-%d", i+1), checkpoint.Running)
 	}
-	sum, err := b.Run(t.Context(), Lines(numbered(n+1), 0)) // with payloads of their own
+	sum, err := b.Run(t.Context(), Lines(numbered(n+1), Terms{})) // with payloads of their own
 	if want := (Summary{Enqueued: 1, Failed: n, Last: fmt.Sprintf("line %d", n+1)}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -161,8 +161,8 @@ func TestDryRun(t *testing.T) {
 		want Summary
 	}{
 		{one(t, big), Summary{Enqueued: 1, Last: "the job"}},
-		{Lines(strings.NewReader(in), 0), Summary{Enqueued: 1, Failed: 2, Last: "line 3"}},
-		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", 0), Summary{Enqueued: 2, Last: `blob "b"`}},
+		{Lines(strings.NewReader(in), Terms{}), Summary{Enqueued: 1, Failed: 2, Last: "line 3"}},
+		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}), Summary{Enqueued: 2, Last: `blob "b"`}},
 	} {
 		if sum, err := b.Run(t.Context(), row.jobs); sum != row.want || err != nil {
 			t.Errorf("run = %+v, %v; want %+v", sum, err, row.want)

@@ -95,7 +95,8 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	known := map[string]any{
 		"id": &w.ID, "kind": &w.Kind,
 		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
-		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline, "trace": &w.Trace,
+		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
+		"max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
 		"resume": &w.Resume, "put_back_since": &w.PutBackSince,
 	}
 	unknown := map[string]json.RawMessage{}
@@ -117,6 +118,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	return Envelope{
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline),
+		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), unknown: unknown,
 	}, nil
 }

@@ -76,6 +76,10 @@ func decodeRows() []decodeRow {
 		{name: "time that UTC cannot write", text: with(`"deadline":"9999-12-31T23:59:59-01:00"`), id: "a", reason: "year"},
 		{name: "put back at a time that UTC cannot write", text: with(`"put_back_since":"9999-12-31T23:59:59-01:00"`), id: "a", reason: "year"},
 		{name: "resume is text", text: with(`"resume":"yes"`), id: "a", reason: "field resume"},
+		{name: "limit with a fraction", text: with(`"max_run":1.5`), id: "a", reason: "field max_run"},
+		{name: "negative limit", text: with(`"max_silence":-1`), id: "a", reason: "field max_silence"},
+		{name: "limit beyond all measure", text: with(`"max_run":1000000001`), id: "a", reason: "out of range"},
+		{name: "limit is text", text: with(`"max_run":"6h"`), id: "a", reason: "field max_run"},
 		{name: "trace too long", text: with(`"trace":"` + strings.Repeat("x", 9000) + `"`), id: "a", reason: "beside the payload"},
 		{name: "unknown fields too long", text: with(`"x":"` + strings.Repeat("x", 9000) + `"`), id: "a", reason: "beside the payload"},
 	}

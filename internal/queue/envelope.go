@@ -49,6 +49,11 @@ type Envelope struct {
 	// Deadline is handed to the handler; zero for none.
 	Deadline time.Time
 
+	// MaxRun and MaxSilence bound the job beside the limits of its kind: the time
+	// that handlers may take over all deliveries, and the time without a report.
+	// Whole seconds; 0 is no limit.
+	MaxRun, MaxSilence time.Duration
+
 	// Trace is a W3C traceparent, or empty.
 	Trace string
 
@@ -74,6 +79,8 @@ type envelopeJSON struct {
 	PayloadRef    *Ref            `json:"payload_ref,omitempty"`
 	EnqueuedAt    *time.Time      `json:"enqueued_at,omitempty"`
 	Deadline      *time.Time      `json:"deadline,omitempty"`
+	MaxRun        wireSeconds     `json:"max_run,omitempty"`
+	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
@@ -124,6 +131,12 @@ func (e Envelope) validate() error {
 	if err := jobid.ValidateKind(e.Kind); err != nil {
 		return err
 	}
+	if err := CheckLimit(e.MaxRun); err != nil {
+		return fmt.Errorf("field max_run: %w", err)
+	}
+	if err := CheckLimit(e.MaxSilence); err != nil {
+		return fmt.Errorf("field max_silence: %w", err)
+	}
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
@@ -140,6 +153,7 @@ func (e Envelope) wire() envelopeJSON {
 		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, Resume: e.Resume,
 		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
+		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence),
 	}
 	switch {
 	case e.Payload.ref != nil:

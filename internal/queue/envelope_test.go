@@ -31,6 +31,7 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 			EnqueuedAt: noon.Add(123456789), Deadline: time.Date(2026, time.March, 10, 14, 0, 0, 0, zone).UTC(),
 			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Resume: true, PutBackSince: noon.Add(time.Hour),
 		},
+		"limits": {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
 		"newer": {
 			ID: "from-a-newer-version", Kind: "k", EnqueuedAt: noon,
 			unknown: map[string]json.RawMessage{"priority": []byte("7"), "labels": []byte(`{"a":"<b>"}`)},
