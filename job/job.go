@@ -112,6 +112,7 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 // Report is for the goroutine that runs the handler, or one at a time.
 func (j *Job) Report(p Progress) {
 	last := j.Latest()
+	p.at = time.Now()
 	switch {
 	case p.HasState():
 		j.reported++

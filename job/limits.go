@@ -9,8 +9,9 @@ import (
 type Limits struct {
 	// MaxRun is how long a job may run in all, over all its deliveries. It is
 	// paid time: from each call of the handler to its end, waiting in the queue
-	// left out. A worker that dies without a word has told what it recorded last,
-	// so up to one checkpoint interval of each such run is not counted.
+	// left out. Of a run whose worker died without a word, what came after the
+	// last write of the record is not known and not counted: a checkpoint
+	// interval, or up to 5 minutes where the state did not change.
 	MaxRun time.Duration
 
 	// MaxSilence is how long a job may go without a report. It counts from the
@@ -25,7 +26,9 @@ type Limits struct {
 
 // WithLimits returns a handler that does what h does, within the limits. A job
 // that exceeds MaxRun or MaxSilence is stopped with [Overrun] or [Silent] as the
-// reason, and has failed, whatever its handler returns then. Where h has limits
+// reason, and has failed, whatever its handler returns then. After too long a
+// silence it is tried again as after any failure; a job that ran too long ends in
+// the poison queue, since another attempt could only run longer. Where h has limits
 // already, or the job's message gives some, the stricter of each counts.
 func WithLimits(h Handler, l Limits) Handler {
 	return limited{Handler: h, limits: LimitsOf(h).Stricter(l)}

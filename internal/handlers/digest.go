@@ -82,11 +82,14 @@ func (d *Digest) payload(j *job.Job) (DigestPayload, error) {
 
 // begin goes on from the recorded state, or from the blob's start.
 func begin(ctx context.Context, j *job.Job, b *source) (*cursor, error) {
-	state, version, ok := j.Saved()
+	if err := j.CheckVersion(digestStateVersion); err != nil {
+		return nil, err
+	}
+	state, _, ok := j.Saved()
 	if !ok {
 		return start(ctx, b)
 	}
-	c, err := decodeState(state, version)
+	c, err := decodeState(state)
 	if err != nil {
 		return nil, job.Permanent(fmt.Errorf("recorded state of a digest job: %w", err))
 	}

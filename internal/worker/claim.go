@@ -18,7 +18,7 @@ type claimer struct {
 	*engine
 	running *sync.WaitGroup
 	last    context.Context    // outlives a stop by what the drain's budget allows
-	ended   chan time.Duration // of each delivery that ended: how long it took
+	ended   chan time.Duration // of each delivery that ended: how long it took, or notRun
 	free    int
 	buffer  []*queue.Lease
 	empty   int // claims in a row that gave nothing
@@ -60,9 +60,11 @@ func (c *claimer) start(ctx context.Context) {
 		c.buffer = c.buffer[1:]
 		c.free--
 		c.running.Go(func() {
-			begun := time.Now()
-			c.deliver(ctx, lease)
-			c.ended <- time.Since(begun)
+			begun, took := time.Now(), notRun
+			if c.deliver(ctx, lease) {
+				took = time.Since(begun)
+			}
+			c.ended <- took
 		})
 	}
 }

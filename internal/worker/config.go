@@ -126,9 +126,12 @@ func (c *Config) Validate() error {
 	case c.Policy.Interval < minInterval || c.Policy.Interval > c.Policy.TouchEvery:
 		return fmt.Errorf("checkpoint interval %s is out of range: give %s to %s", c.Policy.Interval, minInterval, c.Policy.TouchEvery)
 	}
-	for kind := range c.Kinds {
+	for kind, handler := range c.Kinds {
 		if err := jobid.ValidateKind(kind); err != nil {
 			return err
+		}
+		if err := job.LimitsOf(handler).Validate(); err != nil {
+			return fmt.Errorf("limits of kind %q: %w", kind, err)
 		}
 	}
 	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {

@@ -42,7 +42,8 @@ type delivery struct {
 }
 
 // deliver takes one message through to its end. ctx ends when work has to stop.
-func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
+// It reports whether that says something about how long jobs take.
+func (e *engine) deliver(ctx context.Context, lease *queue.Lease) (telling bool) {
 	last, cancelLast := outlive(ctx, drainEnd)
 	defer cancelLast()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -69,6 +70,7 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) {
 		case <-last.Done():
 		}
 	}
+	return out.action != giveWay
 }
 
 // run is a job's way from the message that was read to what is to be done with it.
@@ -77,6 +79,11 @@ func (d *delivery) run(ctx context.Context) outcome {
 	if !ok {
 		return out
 	}
+	leave, out, ok := d.places.enter(ctx, d.envelope.Kind)
+	if !ok {
+		return out
+	}
+	defer leave()
 	if out, ok := d.recover(ctx); !ok {
 		return out
 	}
@@ -85,7 +92,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	}
 	end := d.process(ctx, handler)
 	d.claim.CloseReaders() // the handler is done, or given up
-	if end.err != nil && end.stop == nil {
+	if end.failed() {
 		end = d.saveStream(ctx, end)
 	}
 	return decide(end, d.claim.FailuresAfter(d.snapshot()))

@@ -21,6 +21,7 @@ type engine struct {
 	pace     *pace
 	gate     *gate
 	suspects chan struct{} // holds one: the suspect that is running
+	places   places
 	atWork   *atWork
 	outlook  *outlook
 	inHand   inHand
@@ -38,6 +39,7 @@ type tally struct {
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
+		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, loops: w.loops,
 	}
 }

@@ -40,10 +40,11 @@ const (
 	reject                        // poison without a record: not a job of ours
 	finish                        // the job is over: do what is left, delete the message
 	putBack                       // not workable now: leave it to others or to later
+	giveWay                       // enough of its kind run here: leave it to others or to later, uncounted
 	drop                          // another delivery has the job: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "give way", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -52,7 +53,7 @@ type outcome struct {
 	action action
 	reason string
 	result []byte            // of commit
-	delay  time.Duration     // of retry, and of an interruption that nobody asked for
+	delay  time.Duration     // of retry, giveWay, and an interruption that nobody asked for
 	record checkpoint.Record // of finish
 }
 
@@ -66,18 +67,31 @@ type ended struct {
 	conflict  *checkpoint.ConflictError // a write that was not ours to make
 }
 
+// exceeded reports whether the job was stopped because it exceeded a limit.
+func (e ended) exceeded() bool {
+	return e.stop != nil && (e.stop.Reason == job.Overrun || e.stop.Reason == job.Silent)
+}
+
+// failed reports whether the end is a failure, or may be one.
+func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
+
 // decide says what the end of a run means. failures is what the count of
 // failures in a row would be if this was one.
 //
 // Once a stop was requested nothing but a proven result counts: an error,
-// permanent or not, is then an interruption. Whatever the record's owner is by
-// now comes before everything.
+// permanent or not, is then an interruption. A job that exceeded a limit has
+// failed, whatever its handler returned. Whatever the record's owner is by now
+// comes before everything.
 func decide(e ended, failures int) outcome {
 	switch {
 	case e.conflict != nil:
 		return outcomeOf(e.conflict)
 	case e.fault != nil:
 		return outcome{action: poison, reason: e.fault.Error()}
+	case e.exceeded() && e.stop.Reason == job.Overrun:
+		return outcome{action: poison, reason: e.stop.Error()} // another attempt would only exceed it more
+	case e.exceeded():
+		return failed(e.stop, failures)
 	case e.err == nil && !e.abandoned && len(e.result) > job.MaxResult:
 		return outcome{action: poison, reason: fmt.Sprintf(
 			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
@@ -89,11 +103,17 @@ func decide(e ended, failures int) outcome {
 		return outcome{action: interrupted, reason: e.err.Error(), delay: firstBackoff}
 	case job.IsPermanent(e.err):
 		return outcome{action: poison, reason: e.err.Error()}
-	case failures >= maxFailures:
-		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", failures, e.err)}
 	default:
-		return outcome{action: retry, reason: e.err.Error(), delay: backoff(failures)}
+		return failed(e.err, failures)
 	}
+}
+
+// failed is the outcome of a failure that a further attempt may mend.
+func failed(err error, failures int) outcome {
+	if failures >= maxFailures {
+		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", failures, err)}
+	}
+	return outcome{action: retry, reason: err.Error(), delay: backoff(failures)}
 }
 
 // backoff returns how long a job waits after that many failures in a row:

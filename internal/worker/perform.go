@@ -93,6 +93,8 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 		return d.finish(out)
 	case putBack:
 		return d.putBack(out)
+	case giveWay:
+		return d.giveWay(ctx, out)
 	default:
 		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
 		return nil
@@ -246,6 +248,17 @@ func (d *delivery) putBack(out outcome) error {
 		return err
 	}
 	d.log.Info("message put back", "reason", out.reason, "since", d.envelope.PutBackSince)
+	return nil
+}
+
+// giveWay leaves the job to others, or to later, as if it had not been claimed:
+// no place of its kind was free here.
+func (d *delivery) giveWay(ctx context.Context, out outcome) error {
+	d.keepNoMore()
+	if err := d.lease.Release(d.last, out.delay); err != nil {
+		return err
+	}
+	d.log.DebugContext(ctx, "job gave way", "reason", out.reason, "in", out.delay)
 	return nil
 }
 

@@ -48,7 +48,13 @@ func pollDelay(empty int) time.Duration {
 // usual is a moving average of how long jobs take. It belongs to one goroutine.
 type usual struct{ mean time.Duration }
 
+// notRun stands for how long a job took that gave way: it says nothing.
+const notRun time.Duration = -1
+
 func (u *usual) add(d time.Duration) {
+	if d == notRun {
+		return
+	}
 	if d = max(d, time.Microsecond); u.mean == 0 {
 		u.mean = d
 		return

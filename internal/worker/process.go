@@ -20,9 +20,14 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
 	d.closed = make(chan struct{})
 	d.from = fractionOf(d.saved, 0)
+	watch := startWatch()
+	d.claim.CountTime(watch.elapsed)
+	defer d.keepLimits(ctx, d.limits(handler), watch)()
 	go func() {
 		defer close(d.closed)
-		done <- d.call(ctx, handler)
+		end := d.call(ctx, handler)
+		watch.stop()
+		done <- end
 		<-d.performed
 		d.closeJob(ctx)
 	}()
@@ -176,7 +181,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 	if s.Stream == nil {
 		return end
 	}
-	ctx, cancel := outlive(ctx, stopDeadline)
+	ctx, cancel := outlive(ctx, statesEnd)
 	defer cancel()
 	err := d.insist(ctx, "save the state of a failed job", func() error { return d.observeSave(func() error { return d.claim.Save(ctx, s) }) })
 	switch conflict := asConflict(err); {

@@ -1,0 +1,210 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestExceeded(t *testing.T) {
+	both := job.Limits{MaxRun: time.Hour, MaxSilence: time.Minute}
+	for _, row := range []struct {
+		name         string
+		limits       job.Limits
+		paid, silent time.Duration
+		want         job.Reason
+		until        time.Duration
+	}{
+		{"just begun", both, 0, 0, "", time.Minute},
+		{"soon silent for too long", both, 30 * time.Minute, 59 * time.Second, "", time.Second},
+		{"soon run for too long", both, time.Hour - time.Second, 0, "", time.Second},
+		{"silent for too long", both, time.Minute, time.Minute, job.Silent, 0},
+		{"run for too long", both, time.Hour, 0, job.Overrun, 0},
+		{"both: more time is of no use", both, 2 * time.Hour, 2 * time.Hour, job.Overrun, 0},
+		{"only one limit", job.Limits{MaxSilence: time.Minute}, 100 * time.Hour, time.Second, "", 59 * time.Second},
+		{"only the other", job.Limits{MaxRun: time.Hour}, time.Minute, 59 * time.Minute, "", 59 * time.Minute},
+	} {
+		reason, err := exceeded(row.limits, row.paid, row.silent)
+		if reason != row.want || (err != nil) != (row.want != "") {
+			t.Errorf("%s: exceeded = %q, %v, want %q", row.name, reason, err, row.want)
+		}
+		if got := untilExceeded(row.limits, row.paid, row.silent); err == nil && got != row.until {
+			t.Errorf("%s: untilExceeded = %s, want %s", row.name, got, row.until)
+		}
+	}
+}
+
+// reporter reports every so often until it is stopped; what it then returns is
+// a result, which must not count.
+func reporter(every time.Duration, stops chan<- *job.Stop) job.HandlerFunc {
+	return func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for n := byte(0); ; n++ {
+			select {
+			case <-ctx.Done():
+				stops <- job.StopOf(ctx)
+				return []byte("too late"), nil
+			case <-time.After(every):
+				j.Report(job.Progress{State: []byte{byte(j.Attempt), n}})
+			}
+		}
+	}
+}
+
+// next returns the next stop of a job.
+func next(t *testing.T, stops <-chan *job.Stop) *job.Stop {
+	t.Helper()
+	select {
+	case stop := <-stops:
+		return stop
+	case <-time.After(10 * time.Minute):
+		t.Fatal("no job was stopped for 10 minutes")
+		return nil
+	}
+}
+
+// A handler's time ends with the handler, however long its last write takes.
+func TestStopwatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watch := startWatch()
+		time.Sleep(time.Second)
+		if got := watch.elapsed(); got != time.Second {
+			t.Errorf("elapsed = %s, want 1s", got)
+		}
+		watch.stop()
+		time.Sleep(time.Hour)
+		if got := watch.elapsed(); got != time.Second {
+			t.Errorf("elapsed an hour after the end = %s, want 1s", got)
+		}
+	})
+}
+
+// TestMaxRunCountsAllDeliveries: a job is stopped when all its runs together took
+// too long, evictions between them notwithstanding, and ends in the poison queue
+// with its state kept.
+func TestMaxRunCountsAllDeliveries(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stops := make(chan *job.Stop, 10)
+		kinds := job.Kinds{"endless": job.WithLimits(interruptible(stops), job.Limits{MaxRun: time.Minute})}
+		b.put("a", "endless", "")
+		first := b.start("vm_0", kinds)
+		b.waitFor("a run of 40 s", time.Minute, func() bool { return b.record("a").Paid >= 40*time.Second })
+		first.stop()
+		next(t, stops)
+		paid := b.record("a").Paid
+		time.Sleep(10 * time.Minute) // on the queue, which costs nothing
+		resumed := time.Now()
+		b.start("vm_2", kinds)
+		stop := next(t, stops)
+		if took := time.Since(resumed); stop.Reason != job.Overrun || took > time.Minute-paid+2*time.Second {
+			t.Errorf("stop = %v %s after the worker's start, want %q within %s", stop, took, job.Overrun, time.Minute-paid)
+		}
+		b.waitFor("poison", time.Minute, func() bool { return len(b.poisoned()) == 1 })
+		r := b.record("a")
+		if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "ran too long: 1m0s over all deliveries") || !r.HasState() {
+			t.Errorf("record = %s because %q, state %t, want poison, that reason, and the state", r.Status, r.Reason, r.HasState())
+		}
+	})
+}
+
+// interruptible reports every second, and returns the cause when it is stopped.
+func interruptible(stops chan<- *job.Stop) job.HandlerFunc {
+	run := reporter(time.Second, stops)
+	return func(ctx context.Context, j *job.Job) ([]byte, error) {
+		_, _ = run(ctx, j)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// TestMaxSilence: a job without a report for too long has failed, although its
+// handler returns a result then. The message's limit counts when it is stricter.
+func TestMaxSilence(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stops := make(chan *job.Stop, 10)
+		late := reporter(25*time.Second, stops) // but is silent for longer than it may
+		kinds := job.Kinds{"late": job.WithLimits(late, job.Limits{MaxSilence: time.Minute})}
+		b.start("vm_0", kinds)
+		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "late", MaxSilence: 20 * time.Second}, 0); err != nil {
+			t.Fatal(err)
+		}
+		put := time.Now()
+		stop := next(t, stops)
+		if took := time.Since(put); stop.Reason != job.Silent || took < 20*time.Second || took > 31*time.Second {
+			t.Errorf("stop = %v after %s, want %q after 20s", stop, took, job.Silent)
+		}
+		b.waitFor("failure", time.Minute, func() bool { return b.record("a").Failures == 1 })
+		if r := b.record("a"); r.Status != checkpoint.Open || !strings.Contains(r.Reason, "silent for 20s; 20s are allowed") {
+			t.Errorf("record = %s because %q, want open after a failure", r.Status, r.Reason)
+		}
+		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisoned()) == 1 })
+		if got := b.poisoned()[0].Reason; !strings.HasPrefix(got, "5 failures in a row without progress, the last: stopped: no report: silent") {
+			t.Errorf("reason of the poison message = %q, want five failures", got)
+		}
+	})
+}
+
+// A job that reports in time, and runs for less than it may, is left alone.
+func TestLimitsThatAreKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 50, each: time.Second}
+		b.put("a", "steps", "")
+		b.start("vm_0", job.Kinds{"steps": job.WithLimits(work, job.Limits{MaxRun: 51 * time.Second, MaxSilence: 2 * time.Second})})
+		b.waitDone("a", 2*time.Minute)
+		if r := b.record("a"); r.Failures != 0 || r.Paid != 50*time.Second {
+			t.Errorf("record = %d failures, paid %s, want 0, 50s", r.Failures, r.Paid)
+		}
+	})
+}
+
+// TestStateOfAnUnknownVersion: a handler that does not know a state fails and says
+// so; the state stays, through the retries and in the poison record, for a worker
+// that knows it.
+func TestStateOfAnUnknownVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		newer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("of version 2"), Version: 2})
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		older := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			if err := j.CheckVersion(1); err != nil {
+				return nil, err
+			}
+			return nil, errors.New("took a state that it does not know")
+		})
+		b.put("a", "k", "")
+		first := b.start("vm_0", job.Kinds{"k": newer})
+		b.waitFor("a state", time.Minute, func() bool { return b.record("a").HasState() })
+		first.stop()
+
+		b.start("vm_1", job.Kinds{"k": older})
+		for failures := 1; failures < maxFailures; failures++ {
+			b.waitFor("failure", 10*time.Minute, func() bool { return b.record("a").Failures == failures })
+			wantVersion2(t, b, checkpoint.Open)
+		}
+		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisoned()) == 1 })
+		wantVersion2(t, b, checkpoint.Poison)
+		if got := b.poisoned()[0].Reason; !strings.Contains(got, "recorded state has version 2; this program reads 1") {
+			t.Errorf("reason of the poison message = %q, want the versions", got)
+		}
+	})
+}
+
+func wantVersion2(t *testing.T, b *bench, status checkpoint.Status) {
+	t.Helper()
+	r := b.record("a")
+	for _, blob := range b.server.Blobs(b.names.Records) {
+		if _, body, _ := b.server.ReadBlob(b.names.Records, blob.Name); string(body) != "of version 2" {
+			t.Errorf("state in the record = %q, want the one that version 2 left", body)
+		}
+	}
+	if r.Status != status || r.StateVersion != 2 || !r.HasState() {
+		t.Errorf("record = %s, state of version %d, want %s with the state of version 2", r.Status, r.StateVersion, status)
+	}
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// Bounds of what a job over the concurrency of its kind has to wait.
+const (
+	// placePatience is how long it may wait in its slot.
+	placePatience = 10 * time.Second
+
+	// Then it is hidden on the queue for the time in which a place should get
+	// free, within these.
+	minGiveWay = 5 * time.Second
+	maxGiveWay = time.Minute
+)
+
+// places bounds how many jobs of a kind run at once, where the kind has such a
+// limit. A job over it waits in its slot if that promises to be short, and gives
+// way otherwise: its message goes back, uncounted, with its record untouched. So
+// a kind never holds more slots than twice its limit, half of them for 10 s.
+type places map[string]*place
+
+type place struct {
+	taken chan struct{} // holds one for each job that runs
+
+	mu      sync.Mutex
+	waiting int
+	usual   usual // how long jobs of the kind take
+}
+
+func newPlaces(kinds job.Kinds) places {
+	p := places{}
+	for kind, handler := range kinds {
+		if limit := job.LimitsOf(handler).Concurrency; limit > 0 {
+			p[kind] = &place{taken: make(chan struct{}, limit)}
+		}
+	}
+	return p
+}
+
+// enter takes a place for a job of that kind. Whoever has it leaves it in the end.
+// If ok is false, the job gives way, or ctx ended.
+func (p places) enter(ctx context.Context, kind string) (leave func(), out outcome, ok bool) {
+	k := p[kind]
+	if k == nil {
+		return func() {}, outcome{}, true
+	}
+	if !k.wait(ctx) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, stopped(ctx, fmt.Errorf("place for kind %q: %w", kind, err)), false
+		}
+		return nil, outcome{action: giveWay, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}, false
+	}
+	begun := time.Now()
+	return func() { k.leave(time.Since(begun)) }, outcome{}, true
+}
+
+// wait reports whether it got a place.
+func (k *place) wait(ctx context.Context) bool {
+	select {
+	case k.taken <- struct{}{}:
+		return true
+	default:
+	}
+	k.mu.Lock()
+	waits := mayWait(cap(k.taken), k.waiting, k.usual.mean)
+	if waits {
+		k.waiting++
+	}
+	k.mu.Unlock()
+	if !waits {
+		return false
+	}
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.waiting--
+	}()
+	timer := time.NewTimer(placePatience)
+	defer timer.Stop()
+	select {
+	case k.taken <- struct{}{}:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (k *place) leave(took time.Duration) {
+	k.mu.Lock()
+	k.usual.add(took)
+	k.mu.Unlock()
+	<-k.taken
+}
+
+func (k *place) delay() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := giveWayFor(cap(k.taken), k.usual.mean)
+	return d - d/4 + rand.N(d/2) // so that many that gave way do not come back at once
+}
+
+// mayWait reports whether a job that finds limit jobs of its kind running, and
+// others waiting, should wait in its slot too. usual is how long jobs of the kind
+// take, 0 if that is not known.
+func mayWait(limit, waiting int, usual time.Duration) bool {
+	return waiting < limit && usual/time.Duration(limit) <= placePatience
+}
+
+// giveWayFor returns how long a job that does not wait is left to others: until
+// a place should be free, within minGiveWay … maxGiveWay.
+func giveWayFor(limit int, usual time.Duration) time.Duration {
+	return min(max(usual/time.Duration(limit), minGiveWay), maxGiveWay)
+}
