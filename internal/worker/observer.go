@@ -79,7 +79,7 @@ const (
 // outcomeWords are the outcomes of deliveries as [Observer] hears of them.
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
-	finish: "finished", putBack: "put_back", drop: "dropped",
+	finish: "finished", putBack: "put_back", giveWay: "gave_way", drop: "dropped",
 }
 
 // over takes note that the delivery came to its end with this outcome.
