@@ -61,8 +61,11 @@ func (l Limits) Stricter(other Limits) Limits {
 
 // stricter returns the smaller of two limits, of which 0 is none.
 func stricter[T int | time.Duration](a, b T) T {
-	if a == 0 || b == 0 {
-		return max(a, b)
+	switch {
+	case a == 0:
+		return b
+	case b == 0:
+		return a
 	}
 	return min(a, b)
 }
