@@ -26,7 +26,8 @@ const (
 type Stop struct {
 	Reason Reason
 
-	// Deadline is when the handler is abandoned if it has not returned.
+	// Deadline is when the handler is abandoned if it has not returned. A more
+	// urgent notice may bring it nearer: [StopOf] returns it as it is now.
 	Deadline time.Time
 
 	// NotBefore is when the platform may take the VM, by its own clock; zero

@@ -163,5 +163,7 @@ func (d *delivery) overstays(begun, now time.Time) *drain {
 	if p.mayGoOn(d.course(begun), now) {
 		return nil
 	}
-	return drainFor(p.notice(now))
+	drain := drainFor(p.notice(now))
+	d.drains.begin(drain)
+	return drain
 }

@@ -134,11 +134,27 @@ func TestVisibilityGrowsAndShrinks(t *testing.T) {
 func TestDrainTimes(t *testing.T) {
 	seen := time.Now()
 	d := newDrain(job.Evicted, errors.New("why"), seen, 8*time.Second)
-	got := []time.Duration{d.stop.Deadline.Sub(seen), d.states.Sub(seen), d.end.Sub(seen)}
-	for i, want := range []time.Duration{4, 6, 8} {
-		if got[i] != want*time.Second {
-			t.Errorf("time %d = %s, want %s", i, got[i], want*time.Second)
+	want := func(handlers, states, end time.Duration) {
+		t.Helper()
+		got, _ := d.current()
+		if want := (times{seen.Add(handlers), seen.Add(states), seen.Add(end)}); got != want || !d.stop().Deadline.Equal(want.handlers) {
+			t.Errorf("times = %v, want %v", got, want)
 		}
+	}
+	want(4*time.Second, 6*time.Second, 8*time.Second)
+	if d.shorten(times{seen.Add(time.Minute), seen.Add(time.Minute), seen.Add(time.Minute)}) {
+		t.Error("a later limit shortened the drain")
+	}
+	want(4*time.Second, 6*time.Second, 8*time.Second)
+	_, changed := d.current()
+	if !d.shorten(times{seen.Add(5 * time.Second), seen.Add(5 * time.Second), seen.Add(6 * time.Second)}) {
+		t.Error("an earlier limit did not shorten the drain")
+	}
+	want(4*time.Second, 5*time.Second, 6*time.Second)
+	select {
+	case <-changed:
+	default:
+		t.Error("those who wait for the drain were not told")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(d)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -18,33 +19,93 @@ const strayGrace = 5 * time.Second
 //
 //	seen ──── handlers stop ────▶ states are sent ────▶ records only ────▶ end
 //	           ½ of the budget            ¾                                 1
+//
+// A more urgent notice brings these times nearer while the drain goes on; nothing
+// puts them off.
 type drain struct {
-	stop   *job.Stop // its Deadline is the end of the handlers' time
-	seen   time.Time
-	states time.Time // until then states are sent; after it, metadata alone
-	end    time.Time // everything is released
+	reason    job.Reason
+	err       error
+	seen      time.Time
+	notBefore time.Time // see [job.Stop]
+
+	mu      sync.Mutex
+	times   times
+	changed chan struct{} // closed when the times are not these any more
+}
+
+// times are those of a drain.
+type times struct {
+	handlers time.Time // the end of the handlers' time
+	states   time.Time // until then states are sent; after it, metadata alone
+	end      time.Time // everything is released
 }
 
 func newDrain(reason job.Reason, err error, seen time.Time, budget time.Duration) *drain {
 	return &drain{
-		stop:   &job.Stop{Reason: reason, Deadline: seen.Add(budget / 2), Err: err},
-		seen:   seen,
-		states: seen.Add(budget * 3 / 4),
-		end:    seen.Add(budget),
+		reason: reason, err: err, seen: seen, changed: make(chan struct{}),
+		times: times{handlers: seen.Add(budget / 2), states: seen.Add(budget * 3 / 4), end: seen.Add(budget)},
 	}
 }
 
 // drainFor is the drain that a notice calls for.
 func drainFor(n preempt.Notice) *drain {
 	d := newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
-	d.stop.NotBefore = n.NotBefore
+	d.notBefore = n.NotBefore
 	return d
 }
 
-func (d *drain) Error() string { return d.stop.Error() }
+// current returns the times to keep to, and a channel that is closed when they
+// come nearer.
+func (d *drain) current() (times, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.times, d.changed
+}
+
+func (d *drain) end() time.Time {
+	t, _ := d.current()
+	return t.end
+}
+
+// shorten brings the times nearer where those of limit are, and reports whether
+// any was.
+func (d *drain) shorten(limit times) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	nearer := d.times.within(limit)
+	if nearer == d.times {
+		return false
+	}
+	d.times = nearer
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return true
+}
+
+// within returns the earlier of each of the times.
+func (t times) within(limit times) times {
+	return times{
+		handlers: earlier(t.handlers, limit.handlers), states: earlier(t.states, limit.states), end: earlier(t.end, limit.end),
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// stop is what the handlers are told, as of now.
+func (d *drain) stop() *job.Stop {
+	t, _ := d.current()
+	return &job.Stop{Reason: d.reason, Deadline: t.handlers, NotBefore: d.notBefore, Err: d.err}
+}
+
+func (d *drain) Error() string { return d.stop().Error() }
 
 // Unwrap lets a handler find the [job.Stop] in its context's cause.
-func (d *drain) Unwrap() error { return d.stop }
+func (d *drain) Unwrap() error { return d.stop() }
 
 // drainOf returns the drain that stopped ctx, or nil.
 func drainOf(ctx context.Context) *drain {
@@ -64,40 +125,64 @@ func stopOf(ctx context.Context) *job.Stop {
 }
 
 // outlive returns a context that goes on after ctx was stopped, until the time
-// that until gives for the cause. Its values are those of ctx. Cancel frees it.
-func outlive(ctx context.Context, until func(cause error) time.Time) (context.Context, context.CancelFunc) {
+// that until gives for the cause and the moment of the stop. A drain that is
+// shortened meanwhile counts. Its values are those of ctx. Cancel frees it.
+func outlive(ctx context.Context, until func(cause error, stopped time.Time) time.Time) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		timer := time.NewTimer(time.Until(until(cause)))
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel(cause)
-		case <-out.Done():
-		}
+		cause, stopped := context.Cause(ctx), time.Now()
+		awaitEnd(out, cause, func() time.Time { return until(cause, stopped) })
+		cancel(cause)
 	})
 	return out, func() { stop(); cancel(nil) }
 }
 
-// drainEnd is the time up to which last writes may go on.
-func drainEnd(cause error) time.Time {
-	if d, ok := errors.AsType[*drain](cause); ok {
-		return d.end
+// awaitEnd returns at the time that end gives, which comes nearer when the drain
+// that is the cause does, or when ctx ends.
+func awaitEnd(ctx context.Context, cause error, end func() time.Time) {
+	for {
+		changed := changedOf(cause)
+		timer := time.NewTimer(time.Until(end()))
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-changed:
+			timer.Stop()
+		}
 	}
-	return time.Now()
+}
+
+// changedOf returns a channel that is closed when the times of the drain that is
+// the cause come nearer. Those of any other cause never do.
+func changedOf(cause error) <-chan struct{} {
+	if d, ok := errors.AsType[*drain](cause); ok {
+		_, changed := d.current()
+		return changed
+	}
+	return nil
+}
+
+// drainEnd is the time up to which last writes may go on.
+func drainEnd(cause error, stopped time.Time) time.Time {
+	if d, ok := errors.AsType[*drain](cause); ok {
+		return d.end()
+	}
+	return stopped
 }
 
 // briefly returns an outlive time: that long after the stop.
-func briefly(grace time.Duration) func(error) time.Time {
-	return func(error) time.Time { return time.Now().Add(grace) }
+func briefly(grace time.Duration) func(error, time.Time) time.Time {
+	return func(_ error, stopped time.Time) time.Time { return stopped.Add(grace) }
 }
 
 // stopDeadline is the time up to which the handler, and a save that is under
 // way for it, may go on.
-func stopDeadline(cause error) time.Time {
+func stopDeadline(cause error, stopped time.Time) time.Time {
 	if stop, ok := errors.AsType[*job.Stop](cause); ok {
 		return stop.Deadline
 	}
-	return time.Now()
+	return stopped
 }

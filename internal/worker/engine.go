@@ -24,6 +24,7 @@ type engine struct {
 	places   places
 	atWork   *atWork
 	outlook  *outlook
+	drains   *drains
 	inHand   inHand
 	held     held
 	tally    tally
@@ -40,7 +41,7 @@ func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
 		places: newPlaces(w.Kinds),
-		atWork: w.atWork, outlook: w.watch.outlook, loops: w.loops,
+		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, loops: w.loops,
 	}
 }
 
@@ -66,8 +67,8 @@ func (e *engine) run(ctx context.Context) {
 
 func (e *engine) logStop(ctx context.Context, jobs int) {
 	if d := drainOf(ctx); d != nil {
-		e.Log.InfoContext(ctx, "work stopped", "reason", d.stop.Error(), "jobs", jobs,
-			"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
+		e.Log.InfoContext(ctx, "work stopped", "reason", d.Error(), "jobs", jobs,
+			"since_notice", time.Since(d.seen), "budget", d.end().Sub(d.seen))
 	}
 }
 
@@ -77,11 +78,11 @@ func (e *engine) logDrained(ctx context.Context, before counts) {
 		return
 	}
 	now := e.counts()
-	e.Observer.Drained(string(d.stop.Reason), time.Since(d.seen))
+	e.Observer.Drained(string(d.reason), time.Since(d.seen))
 	e.Log.InfoContext(ctx, "drained", "jobs", before.inHand,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
 		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", now.inHand,
-		"since_notice", time.Since(d.seen), "budget", d.end.Sub(d.seen))
+		"since_notice", time.Since(d.seen), "budget", d.end().Sub(d.seen))
 }
 
 // counts is a tally at one moment.

@@ -13,6 +13,8 @@ func (w *watch) carryOut(d preempt.Decision, now time.Time) {
 	switch stands := w.stands(d); {
 	case stands && !w.standing:
 		w.worker.evict(d.Notice(now))
+	case stands && d.Action == preempt.Drain:
+		w.worker.hasten(d.Notice(now))
 	case !stands && w.standing:
 		w.left = nil
 		w.worker.withdraw()

@@ -50,6 +50,6 @@ func (l loops) enter(state lifecycle.State, now time.Time) {
 // drain says that the state will be left when the drain is over.
 func (l loops) drain(d *drain, now time.Time) {
 	if d != nil {
-		l.phase.Turn(now, max(d.end.Sub(now), 0)+briefTurn)
+		l.phase.Turn(now, max(d.end().Sub(now), 0)+briefTurn)
 	}
 }

@@ -179,11 +179,12 @@ func (d *delivery) writeLast(ctx context.Context, s checkpoint.Snapshot, write f
 
 // statesEnd is the time up to which the state of a job that was stopped may be
 // sent. Of one that ended by itself it may be sent as long as nothing stops it.
-func statesEnd(cause error) time.Time {
+func statesEnd(cause error, stopped time.Time) time.Time {
 	if drain, ok := errors.AsType[*drain](cause); ok {
-		return drain.states
+		t, _ := drain.current()
+		return t.states
 	}
-	return time.Now().Add(time.Minute)
+	return stopped.Add(time.Minute)
 }
 
 // retry counts a failure and lets the job come back later.

@@ -110,17 +110,21 @@ func (d *delivery) closeJob(ctx context.Context) {
 // join waits for a handler that was stopped, up to its deadline. What end
 // already holds goes before what the handler returns.
 func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended {
-	stop := stopOf(ctx)
-	timer := time.NewTimer(time.Until(stop.Deadline))
-	defer timer.Stop()
+	late, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		awaitEnd(late, context.Cause(ctx), func() time.Time { return stopOf(ctx).Deadline })
+	}()
 	select {
 	case e := <-done:
 		end.result, end.err = e.result, e.err
-	case <-timer.C:
-		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stop.Reason)
+	case <-over:
+		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stopOf(ctx).Reason)
 		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
 	}
-	end.stop = stop
+	end.stop = stopOf(ctx)
 	return end
 }
 

@@ -22,6 +22,7 @@ type Worker struct {
 	beat       *beat
 	loops      loops
 	engine     *engine // made when warm-up knows the worker's name
+	drains     drains
 	background sync.WaitGroup
 
 	mu   sync.Mutex              // makes an interruption one step with the phase it ends
@@ -78,14 +79,18 @@ func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, w.stop = context.WithCancelCause(ctx)
-	stop := w.stop
-	return phase{ctx, w.machine.State()}, func() { stop(nil) }
+	stop, state := w.stop, w.machine.State()
+	if state == lifecycle.Process {
+		w.drains.reset()
+	}
+	return phase{ctx, state}, func() { stop(nil) }
 }
 
 // interrupt ends the phase under way with d as the cause, and reports event.
 func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.drains.press(d)
 	w.stop(d)
 	_ = w.apply(event, why) // refused only when the worker has stopped already
 }
@@ -137,7 +142,14 @@ func (w *Worker) terminate() {
 // evict is a notice: the platform takes this VM.
 func (w *Worker) evict(n preempt.Notice) {
 	d := drainFor(n)
-	w.interrupt(lifecycle.Notice, d.stop.Err.Error(), d)
+	w.interrupt(lifecycle.Notice, d.err.Error(), d)
+}
+
+// hasten is a further notice during a drain: it may leave less time, never more.
+func (w *Worker) hasten(n preempt.Notice) {
+	if w.drains.press(drainFor(n)) {
+		w.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
+	}
 }
 
 // withdraw says that the announced event is off.

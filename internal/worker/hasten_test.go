@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestNoticeDuringADrain: a more urgent notice shortens a drain under way, the
+// handler's own deadline included; a less urgent one changes nothing.
+func TestNoticeDuringADrain(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		first, second func(b *bench)
+		least, most   time.Duration // from the second notice to the release
+	}{
+		{
+			"an eviction that starts",
+			func(b *bench) { b.announce("Reboot", byUser, in(15*time.Minute)) },
+			func(b *bench) { b.announce("Preempt", func(e *imds.Event) { e.Status = "Started" }) },
+			0, 2100 * time.Millisecond,
+		},
+		{
+			"an eviction in two seconds",
+			func(b *bench) { b.announce("Terminate", byUser, in(5*time.Minute)) },
+			func(b *bench) { b.announce("Preempt", in(2*time.Second)) },
+			0, 2500 * time.Millisecond,
+		},
+		{
+			"an event that leaves more time",
+			func(b *bench) { b.announce("Preempt", in(8*time.Second)) },
+			func(b *bench) { b.announce("Reboot", byUser, in(15*time.Minute)) },
+			2 * time.Second, 4 * time.Second,
+		},
+	} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			stubborn := newStubborn()
+			defer stubborn.giveUp()
+			var deadlines [2]atomic.Int64 // until then, as the handler sees it at each notice
+			seen := make(chan struct{})
+			watching := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				<-ctx.Done()
+				deadlines[0].Store(job.StopOf(ctx).Deadline.UnixMilli())
+				<-seen
+				deadlines[1].Store(job.StopOf(ctx).Deadline.UnixMilli())
+				return nil, context.Cause(ctx)
+			})
+			b.put("stubborn", "stubborn", "")
+			b.put("watching", "watching", "")
+			p := b.start("vm_0", job.Kinds{"stubborn": stubborn, "watching": watching})
+			b.waitFor("some work", time.Minute, func() bool { return len(p.log.find("job started")) == 2 })
+			tt.first(b)
+			b.waitFor("stopped", 3*time.Second, func() bool { return deadlines[0].Load() > 0 })
+			time.Sleep(time.Second)
+			second := time.Now()
+			tt.second(b)
+			b.waitFor("the second notice is seen", 2*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) >= 3 })
+			close(seen)
+			b.waitFor("released", 10*time.Second, func() bool { return b.record("stubborn").Status == checkpoint.Open })
+			if took := time.Since(second); took < tt.least || took > tt.most {
+				t.Errorf("%s: released %s after it was announced, want %s to %s", tt.name, took, tt.least, tt.most)
+			}
+			if shortened := deadlines[1].Load() < deadlines[0].Load(); shortened != (tt.least == 0) || deadlines[1].Load() > deadlines[0].Load() {
+				t.Errorf("%s: handler's deadline moved by %dms, want it nearer: %t", tt.name, deadlines[1].Load()-deadlines[0].Load(), tt.least == 0)
+			}
+		})
+	}
+}
+
+// TestEvictionWhileAJobIsHandedOver: it shortens also the drain of a single job
+// that would not have been done before the VM goes.
+func TestEvictionWhileAJobIsHandedOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stubborn := newStubborn()
+		defer stubborn.giveUp()
+		b.put("stubborn", "stubborn", "")
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"stubborn": stubborn, "steps": &steps{n: 60, each: time.Second}})
+		b.waitFor("some work", time.Minute, func() bool { return len(p.log.find("job started")) == 2 })
+		b.announce("Terminate", in(5*time.Minute))
+		b.waitFor("claiming ended", 5*time.Second, func() bool {
+			return len(p.log.find("claiming ended; jobs that will not be done in time are handed over")) == 1
+		})
+		evicted := time.Now()
+		b.announce("Preempt", func(e *imds.Event) { e.Status = "Started" })
+		b.waitFor("released", 10*time.Second, func() bool { return b.record("stubborn").Status == checkpoint.Open })
+		if took := time.Since(evicted); took > 2100*time.Millisecond {
+			t.Errorf("eviction to release = %s, want one poll and the second that is left", took)
+		}
+	})
+}
