@@ -61,6 +61,14 @@ windows: ## build and vet for Windows, amd64 and arm64
 bicep: ## check infra/bicep: with the bicep compiler, or with the checker in BICEPCHECK
 	@tools/bicep.sh
 
+.PHONY: deploy
+deploy: ## deploy to Azure, step by step; without a subscription show the commands (DEPLOY_FLAGS=--what-if)
+	@tools/deploy.sh $(DEPLOY_FLAGS)
+
+.PHONY: evict
+evict: ## evict one Spot VM of the deployment, as Azure would (VM=name)
+	@tools/deploy-evict.sh $(VM)
+
 .PHONY: bench
 bench: ## all benchmarks (BENCHFLAGS=...)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...

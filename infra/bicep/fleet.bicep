@@ -228,5 +228,5 @@ output packagesContainer string = foundation.outputs.names.packages
 @description('Name of the fleet.')
 output fleetName string = '${prefix}-fleet'
 
-@description('Configuration file of the workers, to be uploaded as worker.env beside the package.')
-output workerConfiguration string = foundation.outputs.workerConfiguration
+@description('Lines of the workers\' configuration file, to be uploaded as worker.env beside the package.')
+output workerConfiguration string[] = foundation.outputs.workerConfiguration

@@ -4,7 +4,6 @@ using 'fleet.bicep'
 
 param prefix = 'spotworker'
 param operatorId = readEnvironmentVariable('OPERATOR_ID', '')
-param operatorKind = 'Group'
 param sshPublicKey = readEnvironmentVariable('SSH_PUBLIC_KEY', '')
 param applicationVersion = readEnvironmentVariable('APPLICATION_VERSION', '1.0.0')
 

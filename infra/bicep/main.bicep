@@ -347,8 +347,8 @@ output packagesContainer string = foundation.outputs.names.packages
 @description('Name of the scale set of Spot VMs.')
 output scaleSetName string = '${prefix}-spot'
 
-@description('Configuration file of the workers, to be uploaded as worker.env beside the package.')
-output workerConfiguration string = foundation.outputs.workerConfiguration
+@description('Lines of the workers\' configuration file, to be uploaded as worker.env beside the package.')
+output workerConfiguration string[] = foundation.outputs.workerConfiguration
 
-@description('Configuration file of the on-demand workers, to be uploaded as worker-ondemand.env; empty where there are none.')
-output onDemandConfiguration string = foundation.outputs.onDemandConfiguration
+@description('Lines of the on-demand workers\' configuration file, to be uploaded as worker-ondemand.env; none where there are none.')
+output onDemandConfiguration string[] = foundation.outputs.onDemandConfiguration

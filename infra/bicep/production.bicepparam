@@ -6,7 +6,6 @@ using 'main.bicep'
 
 param prefix = 'spotworker'
 param operatorId = readEnvironmentVariable('OPERATOR_ID', '')
-param operatorKind = 'Group'
 param sshPublicKey = readEnvironmentVariable('SSH_PUBLIC_KEY', '')
 param applicationVersion = readEnvironmentVariable('APPLICATION_VERSION', '1.0.0')
 

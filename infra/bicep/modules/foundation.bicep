@@ -309,8 +309,8 @@ output onDemandPackageId string = stage == 'Foundation' || !onDemand ? '' : vers
 @description('Whether logs are collected, from agents that the policy associates.')
 output collectsLogs bool = collects ? !empty(logAssociation!.outputs.assignmentId) : false
 
-@description('Configuration file of the workers.')
-output workerConfiguration string = join(map(items(spotSettings), s => '${s.key}=${s.value}'), '\n')
+@description('Lines of the workers\' configuration file.')
+output workerConfiguration string[] = map(items(spotSettings), s => '${s.key}=${s.value}')
 
-@description('Configuration file of the on-demand workers; empty where there are none.')
-output onDemandConfiguration string = join(map(items(onDemandSettings), s => '${s.key}=${s.value}'), '\n')
+@description('Lines of the on-demand workers\' configuration file; none where there are none.')
+output onDemandConfiguration string[] = map(items(onDemandSettings), s => '${s.key}=${s.value}')

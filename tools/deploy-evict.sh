@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Evicts one Spot VM of a deployment, as Azure would: the VM gets its notice,
+# and is gone within half an hour. The name of a VM as the argument; without
+# one, the first that runs. DRY_RUN=1 only prints the command.
+#
+# The VMs of a Flexible scale set are VMs like any other, so it is az vm; for a
+# Uniform one it would be az vmss simulate-eviction --instance-id.
+set -euo pipefail
+
+group=${RESOURCE_GROUP:-spotworker}
+prefix=${PREFIX:-spotworker}
+vm=${1:-}
+
+if [ -z "$vm" ] && [ -n "${DRY_RUN:-}" ]; then
+  vm=VM
+fi
+if [ -z "$vm" ]; then
+  command -v az >/dev/null || { echo "evict: az is missing: install the Azure CLI, and run az login" >&2; exit 1; }
+  vm=$(az vm list --resource-group "$group" --output tsv --query \
+    "[?priority=='Spot' && starts_with(name, '$prefix-spot')].name | [0]")
+  [ -n "$vm" ] || { echo "evict: no Spot VM of $prefix-spot in resource group $group" >&2; exit 1; }
+fi
+
+printf '$ az vm simulate-eviction --resource-group %q --name %q\n' "$group" "$vm"
+[ -n "${DRY_RUN:-}" ] || az vm simulate-eviction --resource-group "$group" --name "$vm"
