@@ -264,6 +264,9 @@ module evictionAlert 'eviction-alert.bicep' = if (monitoring) {
   }
 }
 
+// Containers that handlers may store results in.
+var written = filter(dataContainers, c => c.access == 'ReadWrite')
+
 var sharedSettings = union(
   {
     SPOTWORKER_ACCOUNT: storage.outputs.accountName
@@ -272,6 +275,7 @@ var sharedSettings = union(
     SPOTWORKER_LOG_FORMAT: 'json'
   },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
+  empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') },
   workerSettings
 )
 var spotSettings = union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })
