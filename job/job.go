@@ -107,9 +107,9 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 }
 
 // Report tells the worker how far the job is. It stores a pointer and returns,
-// within 100 ns: call it as often as there is something to tell. The worker decides when a
-// report is worth a write; after a notice the last one is always written.
-// Report is for the goroutine that runs the handler, or one at a time.
+// within 100 ns: call it as often as there is something to tell. The worker
+// decides when a report is worth a write; after a notice the last one is always
+// written. Report is for the goroutine that runs the handler, or one at a time.
 func (j *Job) Report(p Progress) {
 	last := j.Latest()
 	p.at = time.Now()

@@ -51,8 +51,8 @@ type Case struct {
 	// negative number is none.
 	LateReports int
 
-	// Runs is how often the handler is called at most, in all. Default 300, at
-	// least 20.
+	// Runs is how often the handler is called at most, in all, not counting the
+	// breaks that it takes itself. Default 300, at least 20.
 	Runs int
 
 	// Seed chooses the moments where there are more than Runs allows.

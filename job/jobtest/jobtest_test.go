@@ -38,6 +38,7 @@ func TestGoodHandlers(t *testing.T) {
 			return adder(ctx, j)
 		},
 		"a goroutine that reports": elsewhere,
+		"breaks":                   breaking,
 	} {
 		t.Run(name, func(t *testing.T) {
 			Run(t, always(f), Case{Payload: []byte("payload")})
@@ -114,6 +115,26 @@ func elsewhere(ctx context.Context, j *job.Job) (result []byte, err error) {
 	})
 	err = group.Wait()
 	return result, err
+}
+
+// breaking takes a break after every second step.
+func breaking(ctx context.Context, j *job.Job) ([]byte, error) {
+	c, err := restore(j)
+	if err != nil {
+		return nil, err
+	}
+	for n := 0; c.Next < steps; n++ {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if n == 2 {
+			return nil, job.Interrupted(errors.New("enough for now"))
+		}
+		c.Sum += c.Next
+		c.Next++
+		c.report(j)
+	}
+	return c.result(), nil
 }
 
 // TestKeyedEffects: effects under keys of the job happen once.

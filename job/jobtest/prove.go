@@ -7,6 +7,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// maxBreaks is how many breaks a job may take in all (job.Interrupted).
+const maxBreaks = 1000
+
 // trial is what is known of a job, and how it is tried.
 type trial struct {
 	Case
@@ -44,13 +47,13 @@ func (t *trial) reference(ctx context.Context) error {
 	if err := t.untouched(ctx, first, nil); err != nil {
 		return err
 	}
-	t.learn(first.runs[0])
+	t.learn(first)
 
 	second := t.begin()
 	if err := t.untouched(ctx, second, t.places); err != nil {
 		return err
 	}
-	if f := t.compare(second.runs[0].result); f != nil {
+	if f := t.compare(second.last().result); f != nil {
 		f.what = "two uninterrupted runs differ: " + f.what
 		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results mean the same, say so in Case.Same."
 		return second.fail(f)
@@ -71,30 +74,27 @@ func (t *trial) reference(ctx context.Context) error {
 	return nil
 }
 
-// untouched is one run that nobody interrupts, of a job that has just begun.
+// untouched does a job that nobody interrupts.
 func (t *trial) untouched(ctx context.Context, s *story, places ranks) error {
-	r := t.call(ctx, s, nil, nil, places)
-	switch {
-	case r.broke() != nil:
-		return s.fail(r.broke())
-	case r.err != nil:
-		return s.fail(&fault{what: "the handler fails without any interruption", detail: r.err.Error()})
+	if f := t.complete(ctx, s, nil, places); f != nil {
+		return s.fail(f)
 	}
 	if f := t.Effects.ledger().conflict(); f != nil {
 		return s.fail(f)
 	}
-	if err := t.Check(r.result); err != nil {
+	if err := t.Check(s.last().result); err != nil {
 		return s.fail(&fault{what: "Case.Check fails without any interruption", detail: err.Error()})
 	}
 	return nil
 }
 
-// learn keeps what the first run showed.
-func (t *trial) learn(r *run) {
-	t.result, t.reports, t.looks = r.result, r.reports, r.looks
+// learn keeps what the first job showed.
+func (t *trial) learn(s *story) {
+	first := s.runs[0]
+	t.result, t.reports, t.looks = s.last().result, first.reports, first.looks
 	t.effects = t.Effects.ledger()
-	if t.places = r.learned; r.repeats {
-		t.places = ranks{} // the order of states that come again says nothing
+	if t.places = first.learned; first.repeats || len(s.runs) > 1 {
+		t.places = ranks{} // the order says nothing of states that come again, or not all of it
 	}
 }
 
@@ -108,39 +108,50 @@ func (t *trial) begin() *story {
 // try does a job that is interrupted at the given moments.
 func (t *trial) try(ctx context.Context, all interruptions) error {
 	s := t.begin()
-	var from *state
-	for i := 0; ; i++ {
-		var m *moment
-		if i < len(all) {
-			m = &all[i]
-		}
-		r := t.call(ctx, s, from, m, t.places)
-		if f := t.outcome(r); f != nil {
-			return s.failWanting(f, t.result)
-		}
-		if r.err == nil && !r.killed {
-			break
-		}
-		t.interruptions++
-		from = r.recorded()
+	f := t.complete(ctx, s, all, t.places)
+	if f == nil {
+		f = t.compare(s.last().result)
 	}
-	f := t.compare(s.runs[len(s.runs)-1].result)
 	if f == nil {
 		return nil
 	}
 	return s.failWanting(f, t.result)
 }
 
+// complete calls the handler until the job has its result. The runs end early at
+// the given moments, and where the handler takes a break.
+func (t *trial) complete(ctx context.Context, s *story, all interruptions, places ranks) *fault {
+	var from *state
+	for i := range len(all) + maxBreaks {
+		var m *moment
+		if i < len(all) {
+			m = &all[i]
+		}
+		r := t.call(ctx, s, from, m, places)
+		if f := outcome(r); f != nil {
+			return f
+		}
+		if r.err == nil && !r.killed {
+			return nil
+		}
+		if r.stopped {
+			t.interruptions++
+		}
+		from = r.recorded()
+	}
+	return &fault{what: "the job never ends", detail: fmt.Sprintf("the handler took %d breaks (job.Interrupted)", maxBreaks)}
+}
+
 // outcome says what is wrong with one run, whatever the job comes to.
-func (t *trial) outcome(r *run) *fault {
+func outcome(r *run) *fault {
 	if f := r.broke(); f != nil {
 		return f // the handler may be running still
 	}
 	switch {
-	case r.err == nil || r.stopped:
+	case r.err == nil || r.stopped || job.IsInterrupted(r.err):
 		return nil
 	case r.from == nil:
-		return &fault{what: "a run fails that nobody stopped", detail: r.err.Error()}
+		return &fault{what: "the handler fails without any interruption", detail: r.err.Error()}
 	}
 	return &fault{what: "the handler cannot go on from its own state", detail: r.err.Error(), hint: "What is recorded is the bytes and the version, nothing else: all that the next run needs must be in them."}
 }

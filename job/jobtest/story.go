@@ -16,6 +16,8 @@ type fault struct {
 // story is a job, run by run.
 type story struct{ runs []*run }
 
+func (s *story) last() *run { return s.runs[len(s.runs)-1] }
+
 // shownRuns is how many runs a story shows at its beginning and at its end.
 const shownRuns = 3
 

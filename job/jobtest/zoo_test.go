@@ -244,6 +244,10 @@ var zoo = []beast{
 	{"fails by itself", of(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no such image") }),
 		"the handler fails without any interruption", `no such image`},
 
+	{"takes breaks for ever", of(func(context.Context, *job.Job) ([]byte, error) {
+		return nil, job.Interrupted(errors.New("later"))
+	}), "the job never ends", "took 1000 breaks"},
+
 	{"panics", of(func(context.Context, *job.Job) ([]byte, error) { panic("index out of range") }),
 		"the handler panicked", "index out of range"},
 
