@@ -46,7 +46,8 @@
 // get elsewhere: a cursor, a hash under way, what was found so far. Up to
 // [MaxState] it is bytes; a larger one is a stream, read with [Job.OpenSaved]. It
 // is captured after the work that it stands for, in memory that does not change
-// any more. [Progress.Version] is for the day when its format changes.
+// any more. [Progress.Version] is for the day when its format changes, and
+// [Job.CheckVersion] for the worker that does not know it yet.
 //
 // A report costs some 50 ns and one allocation; the worker decides when one is
 // worth a write. How far a job is, and a few words about it, reach the job's

@@ -67,12 +67,12 @@ func parse(raw []byte) (payload, error) {
 
 // resume returns the recorded state, or the one to begin with.
 func resume(j *job.Job, p payload) (state, error) {
-	saved, version, ok := j.Saved()
+	if err := j.CheckVersion(stateVersion); err != nil {
+		return state{}, err // an older worker: one that knows the state goes on
+	}
+	saved, _, ok := j.Saved()
 	if !ok {
 		return state{Next: p.From}, nil
-	}
-	if version != stateVersion {
-		return state{}, fmt.Errorf("the recorded state has version %d; this worker reads %d", version, stateVersion)
 	}
 	var s state
 	if err := json.Unmarshal(saved, &s); err != nil {

@@ -112,11 +112,14 @@ type compression struct {
 
 // resume goes on from the recorded state, or from the source's start.
 func (r *compression) resume(ctx context.Context) error {
-	state, version, ok := r.job.Saved()
+	if err := r.job.CheckVersion(compressStateVersion); err != nil {
+		return err
+	}
+	state, _, ok := r.job.Saved()
 	if !ok {
 		return r.start(ctx)
 	}
-	at, err := decodeFrames(state, version)
+	at, err := decodeFrames(state)
 	if err != nil {
 		return job.Permanent(fmt.Errorf("recorded state of a compress job: %w", err))
 	}

@@ -126,10 +126,7 @@ func (c *frameCursor) encode() ([]byte, error) {
 }
 
 // decodeFrames is the inverse of progress. It never guesses.
-func decodeFrames(raw []byte, version int) (*frameCursor, error) {
-	if version != compressStateVersion {
-		return nil, fmt.Errorf("it has version %d; this worker reads version %d", version, compressStateVersion)
-	}
+func decodeFrames(raw []byte) (*frameCursor, error) {
 	var s compressState
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
