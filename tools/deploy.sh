@@ -28,7 +28,7 @@ mode=ask
 case "${1:-}" in
   '') ;;
   --yes | --what-if | --dry-run) mode=${1#--} ;;
-  *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2 ;;
+  *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' tools/deploy.sh >&2; exit 2 ;;
 esac
 
 fail() { echo "deploy: $*" >&2; exit 1; }
@@ -140,7 +140,7 @@ showUploads() {
 
 if [ "$mode" != dry-run ]; then
   if ! command -v az >/dev/null || ! az account show --output none 2>/dev/null; then
-    "$0" --dry-run
+    tools/deploy.sh --dry-run
     fail "nothing was deployed: az is missing or not signed in. These are the commands that would have run; install the Azure CLI and run az login first"
   fi
   OPERATOR_ID=${OPERATOR_ID:-$(az ad signed-in-user show --query id --output tsv)}

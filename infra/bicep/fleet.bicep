@@ -28,7 +28,7 @@ param location string = resourceGroup().location
 param prefix string = 'spotworker'
 
 @description('Tags of every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
 @description('How much is made: Foundation, Application or Workers. What an earlier deployment made beyond that stays.')
 param stage stageType = 'Workers'
@@ -81,7 +81,7 @@ param packageCommands packageCommandsType = {
 }
 
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
-param workerSettings object = {}
+param workerSettings { *: string } = {}
 
 @description('Port on the loopback interface where the worker tells its health.')
 @minValue(1024)

@@ -27,6 +27,7 @@ for word in "$@"; do
   last=$word
 done
 case "$*" in
+  "account show"*) test ! -f signed-out ;;
   "deployment group show"*accountName*) echo someaccount ;;
   "deployment group show"*workerConfiguration*) printf 'A=1\nB=2\n' ;;
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
@@ -182,6 +183,21 @@ func TestDeployAsksFirst(t *testing.T) {
 	}
 	if got := changing(calls); !slices.Equal(got, []string{"group create"}) {
 		t.Errorf("without an answer it made %q, want the resource group alone", got)
+	}
+}
+
+func TestDeployWithoutASubscription(t *testing.T) {
+	a := newSubscription(t)
+	a.write("signed-out", "", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "nothing was deployed") {
+		t.Errorf("deploy without a subscription = %v, want a failure that says so; it said:\n%s", err, said)
+	}
+	if !strings.Contains(said, "$ az deployment group create") {
+		t.Errorf("the commands were not shown:\n%s", said)
+	}
+	if len(calls) != 1 {
+		t.Errorf("az was called %d times, want once, to see who is signed in: %q", len(calls), calls)
 	}
 }
 

@@ -45,6 +45,7 @@ var brokenCopies = []struct {
 	{"another queue", "modules/foundation.bicep", "'${prefix}-jobs-poison'", "'${prefix}-jobs-dead'", "names"},
 	{"a place of its own", "modules/network.bicep", "  name: '${prefix}-network'\n  location: location", "  name: '${prefix}-network'\n  location: resourceGroup().location", "locations"},
 	{"a module left out", "modules/foundation.bicep", "module evictionAlert 'eviction-alert.bicep'", "module evictionAlert 'alerts.bicep'", "wired"},
+	{"two modules under one name", "modules/foundation.bicep", "name: '${prefix}-gallery'", "name: '${prefix}-network'", "wired"},
 	{"a parameter without a word", "modules/network.bicep", "@description('Start of the names.')\n", "", "described"},
 	{"a VM that nobody asks", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
 }
@@ -65,8 +66,8 @@ func TestBrokenCopies(t *testing.T) {
 			}
 			edit(t, filepath.Join(folder, c.file), c.old, c.new)
 
-			findings, failed := runChecker(t, command, root, "infra/bicep")
 			if c.want == checker {
+				findings, failed := runChecker(t, command, root, "infra/bicep")
 				if !failed {
 					t.Errorf("the checker finds nothing wrong, want a finding")
 				} else if !bytes.Contains(findings, []byte(filepath.Base(c.file))) {

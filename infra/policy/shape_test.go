@@ -81,9 +81,27 @@ func checkWired(d deployment, tell report) {
 			tell(name, 0, "no file uses this module")
 		}
 	}
+	checkDeploymentNames(d, tell)
 	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
 		if !strings.Contains(d[entry].source, "module foundation 'modules/foundation.bicep'") {
 			tell(entry, 0, "the foundation is not deployed")
+		}
+	}
+}
+
+// checkDeploymentNames: two modules under one name would be one deployment to
+// Azure, and overwrite each other.
+func checkDeploymentNames(d deployment, tell report) {
+	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+		first := map[string]string{}
+		for _, name := range []string{entry, "modules/foundation.bicep", "modules/log-association.bicep"} {
+			for _, m := range d[name].Modules {
+				called := text(at(m.Body, "name"))
+				if other, taken := first[called]; taken {
+					tell(name, m.Line, "modules %s and %s are both deployed as %s", other, m.Symbol, called)
+				}
+				first[called] = m.Symbol
+			}
 		}
 	}
 }

@@ -5,7 +5,7 @@
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string

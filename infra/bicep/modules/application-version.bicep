@@ -9,7 +9,7 @@ import { packageCommandsType } from 'types.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Name of the gallery.')
 param galleryName string

@@ -2,7 +2,7 @@
 // with policy Delete too, when the VM is not.
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string

@@ -8,7 +8,7 @@ import * as vm from 'vm.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Name of the fleet.')
 param fleetName string

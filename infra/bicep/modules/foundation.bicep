@@ -15,7 +15,7 @@ import {
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string
@@ -57,7 +57,7 @@ param packageCommands packageCommandsType
 param onDemand bool
 
 @description('Settings of all workers, by the names of their environment variables.')
-param workerSettings object
+param workerSettings { *: string }
 
 @description('Port where the worker tells its health.')
 param healthPort int

@@ -5,7 +5,7 @@
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Name of the gallery: letters, digits, dots and underscores.')
 param galleryName string

@@ -6,7 +6,7 @@
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string

@@ -10,7 +10,7 @@ import { roles } from 'types.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string

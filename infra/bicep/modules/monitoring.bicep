@@ -6,7 +6,7 @@
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string
@@ -35,7 +35,6 @@ var columns = [
   { name: 'reason', type: 'string' }
   { name: 'error', type: 'string' }
   { name: 'event_id', type: 'string' }
-  { name: 'type', type: 'string' }
   { name: 'action', type: 'string' }
   { name: 'from', type: 'string' }
   { name: 'to', type: 'string' }
@@ -74,7 +73,14 @@ resource table 'Microsoft.OperationalInsights/workspaces/tables@2025-07-01' = {
     retentionInDays: retentionDays
     schema: {
       name: 'SpotworkerLog_CL'
-      columns: concat([{ name: 'TimeGenerated', type: 'dateTime' }], sources, columns)
+      columns: concat(
+        [
+          { name: 'TimeGenerated', type: 'dateTime' }
+          { name: 'event_type', type: 'string' }
+        ],
+        sources,
+        columns
+      )
     }
   }
 }
@@ -103,6 +109,7 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
           [
             { name: 'TimeGenerated', type: 'datetime' }
             { name: 'time', type: 'datetime' }
+            { name: 'type', type: 'string' }
           ],
           sources,
           columns
@@ -134,8 +141,9 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
         streams: [stream]
         destinations: ['workspace']
         outputStream: 'Custom-${table.name}'
-        // A line counts from when it was written, not from when it arrived.
-        transformKql: 'source | extend TimeGenerated = coalesce([\'time\'], TimeGenerated) | project-away [\'time\']'
+        // A line counts from when it was written, not from when it arrived; and
+        // every table has a column Type of its own.
+        transformKql: 'source | extend TimeGenerated = coalesce([\'time\'], TimeGenerated), event_type = [\'type\'] | project-away [\'time\'], [\'type\']'
       }
     ]
   }

@@ -7,7 +7,7 @@ import { outboundType } from 'types.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Start of the names.')
 param prefix string

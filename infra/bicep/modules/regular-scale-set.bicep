@@ -9,7 +9,7 @@ import * as vm from 'vm.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Name of the scale set.')
 param scaleSetName string

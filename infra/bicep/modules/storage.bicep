@@ -8,7 +8,7 @@ import { dataContainerType, namesType, retentionType } from 'types.bicep'
 param location string
 
 @description('Tags of every resource.')
-param tags object
+param tags { *: string }
 
 @description('Name of the account: 3 to 24 of a-z and 0-9, the only one of that name in all of Azure.')
 @minLength(3)
