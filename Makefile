@@ -9,8 +9,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Modules beside this one, as a stranger's are.
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
-# Debian packages that integration tests need: iproute2 for a network of their own.
-DEBIAN_PACKAGES := iproute2
+# Debian packages that integration tests need: iproute2 for a network of their
+# own, spin for the model.
+DEBIAN_PACKAGES := iproute2 spin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

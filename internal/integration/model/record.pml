@@ -1,0 +1,497 @@
+/*
+ * The protocol of one job's record and its messages, for spin.
+ *
+ * model.md beside this file says what each part stands for in the code, and
+ * what is left out. The bounds can be set with -D: workers, faults (a crash, a
+ * request or reply lost, a request delayed, a visibility that runs out while its
+ * holder lives) and stops (notices and failures, after which a job is released).
+ *
+ * ETags, claim tokens and write numbers grow without end, so they are not here.
+ * What the protocol asks of them is: whether what an actor knows is still the
+ * record (current), whether the record was written by a worker's present claim,
+ * and if so whether by its latest write (author). That is all the rules compare.
+ */
+
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef FAULTS
+#define FAULTS 2
+#endif
+#ifndef STOPS
+#define STOPS 1
+#endif
+
+/* What the handler has to do, in steps that a state can hold. */
+#define STEPS 2
+
+#define OPERATOR WORKERS
+#define ACTORS (WORKERS + 1)
+#define NOBODY 255
+
+/* Messages of the job: the first, a second enqueue, one in another queue. */
+#define ORIGINAL 0
+#define DUPLICATE 1
+#define MOVED 2
+#define MESSAGES 3
+
+mtype:statuses = { none, open, running, done, poison, cancelled };
+mtype:places = { absent, visible, taken, waiting, deleted };
+mtype:authors = { other, older, latest };
+mtype:rulings = { effective, repeat, finish, putback, fenced };
+
+#define final(s) ((s) == done || (s) == poison || (s) == cancelled)
+
+/* The record. */
+mtype:statuses status = none;
+byte owner;    /* message that owns it */
+byte progress; /* steps in the stored state */
+
+/* What actors know of it. */
+bool current[ACTORS];         /* the ETag known to the actor is the record's */
+bool under[WORKERS];          /* so is the one its doubtful write was conditional on */
+mtype:authors author[WORKERS]; /* who wrote it, as the worker's present claim sees it */
+
+/* A request that the service has not looked at yet, one for each actor. */
+typedef request {
+	bool sent;
+	bool create;
+	bool holds;  /* its ETag is the record's */
+	bool mine;   /* a worker's present claim sent it */
+	bool newest; /* and nothing since */
+	mtype:statuses status;
+	byte message;
+	byte steps
+};
+request flight[ACTORS];
+
+mtype:places message[MESSAGES];
+byte holder[MESSAGES];  /* worker whose receipt counts */
+bool delivered[MESSAGES];
+bool posted;            /* the poison queue has a message */
+
+byte faults = FAULTS;
+byte stops = STOPS;
+
+byte i; /* scratch, in d_steps only */
+
+#ifdef WITHOUT_CONDITION
+#define CONDITION(create, holds) true
+#else
+#define CONDITION(create, holds) ((create) -> status == none : (holds))
+#endif
+
+/* The job has its outcome, and where that is poison people can find it. */
+#define ended (status == done || status == cancelled || (status == poison && posted))
+
+/* fault consumes one of the faults that may still happen. */
+#define fault (faults > 0) -> faults--
+
+/*
+ * apply is what the service does with a request whose condition holds. The
+ * promises about writes are here.
+ */
+inline apply(toStatus, toOwner, toProgress, keepsToken)
+{
+	assert(!final(status));                        /* nothing is written over an outcome */
+	assert(final(toStatus) || toProgress >= progress); /* progress never goes backwards */
+	status = toStatus;
+	progress = toProgress;
+	if
+	:: toOwner != NOBODY -> owner = toOwner
+	:: else
+	fi;
+	for (i : 0 .. WORKERS - 1) {
+		if
+		:: !keepsToken -> author[i] = other
+		:: else
+		fi;
+		under[i] = false
+	}
+	for (i : 0 .. ACTORS - 1) {
+		current[i] = false;
+		flight[i].holds = false
+	}
+	i = 0
+}
+
+/* forget leaves nothing of a request, so that states compare equal. */
+inline forget(x)
+{
+	flight[x].sent = false;
+	flight[x].create = false;
+	flight[x].holds = false;
+	flight[x].mine = false;
+	flight[x].newest = false;
+	flight[x].status = none;
+	flight[x].message = 0;
+	flight[x].steps = 0
+}
+
+/* Net delivers a delayed request at any later time, or never. */
+proctype Net(byte a)
+{
+end:
+	do
+	:: d_step {
+		flight[a].sent ->
+		if
+		:: CONDITION(flight[a].create, flight[a].holds) ->
+			apply(flight[a].status, flight[a].message, flight[a].steps, false);
+			if
+			:: a < WORKERS && flight[a].mine && flight[a].newest -> author[a] = latest
+			:: a < WORKERS && flight[a].mine && !flight[a].newest -> author[a] = older
+			:: else
+			fi
+		:: else
+		fi;
+		forget(a)
+	}
+	od
+}
+
+/*
+ * Clock makes a message visible again: at once when its holder is gone, as a
+ * fault while it lives. A message that was put back comes after those that wait
+ * to be taken, since it waits for 30 s and more.
+ */
+proctype Clock(byte m)
+{
+end:
+	do
+	:: atomic { message[m] == taken && holder[m] == NOBODY -> message[m] = visible }
+	:: atomic { message[m] == taken && holder[m] != NOBODY && fault; message[m] = visible }
+	:: atomic {
+		message[m] == waiting && message[ORIGINAL] != visible && message[DUPLICATE] != visible && message[MOVED] != visible ->
+		message[m] = visible
+	}
+	od
+}
+
+/* attempt sends one write of worker p and sets sure: whether it got a good reply. */
+inline attempt(wanted, reached)
+{
+	if
+	:: author[p] == latest -> author[p] = older
+	:: else
+	fi;
+	flight[p].newest = false;
+	under[p] = !create && current[p];
+	if
+	:: d_step {
+		if
+		:: CONDITION(create, current[p]) ->
+			apply(wanted, m, reached, false);
+			author[p] = latest;
+			current[p] = true;
+			create = false;
+			sure = true
+		:: else -> sure = false
+		fi
+	}
+	:: fault; sure = false /* lost, without effect */
+	:: d_step { /* delayed; delivered at once it is a lost reply */
+		!flight[p].sent && fault;
+		flight[p].sent = true;
+		flight[p].create = create;
+		flight[p].holds = current[p];
+		flight[p].mine = true;
+		flight[p].newest = true;
+		flight[p].status = wanted;
+		flight[p].message = m;
+		flight[p].steps = reached;
+		sure = false
+	}
+	fi
+}
+
+/* settle is the one read after a conflict or an unknown outcome. */
+inline settle()
+{
+	d_step {
+		if
+		:: status == none -> create = true; ruling = repeat
+		:: else ->
+			if
+			:: author[p] == latest -> ruling = effective
+#ifdef TOKEN_ALONE
+			:: author[p] == older -> ruling = effective
+#else
+			:: author[p] == older && status == running -> ruling = repeat
+			:: author[p] == older && status != running && final(status) -> ruling = finish
+			:: author[p] == older && status != running && !final(status) -> ruling = putback
+#endif
+			:: author[p] == other ->
+				if
+				:: under[p] -> ruling = repeat
+				:: !under[p] && final(status) -> ruling = finish
+				:: !under[p] && !final(status) && (status == open || owner != m) -> ruling = putback
+				:: else -> ruling = fenced
+				fi
+			fi;
+			if
+			:: ruling == effective || ruling == repeat -> current[p] = true; create = false
+			:: else
+			fi
+		fi
+	}
+}
+
+/*
+ * write repeats a write until it took effect or was ruled out. The worker may
+ * die before each request and each read.
+ */
+inline write(toWrite, upTo)
+{
+	do
+	:: atomic {
+		attempt(toWrite, upTo);
+		if
+		:: sure -> ruling = effective; break
+		:: else
+		fi
+	}
+	atomic {
+		maybeCrash();
+		settle();
+		if
+		:: ruling == repeat
+		:: else -> break
+		fi
+	}
+	od
+}
+
+/* maybeCrash ends the worker, as a fault. */
+inline maybeCrash()
+{
+	if
+	:: true
+	:: fault; goto crashed
+	fi
+}
+
+/* reveal makes the message visible, as a release or a put-back does. */
+inline reveal(how)
+{
+	if
+	:: holder[m] == p && message[m] != deleted -> message[m] = how; holder[m] = NOBODY
+	:: else
+	fi
+}
+
+proctype Worker(byte p)
+{
+	byte m, at;
+	bool create, sure;
+	mtype:rulings ruling = fenced;
+	mtype:statuses next = none;
+
+end:	do
+	:: atomic {
+		if
+		:: message[ORIGINAL] == visible -> m = ORIGINAL
+		:: message[DUPLICATE] == visible -> m = DUPLICATE
+		:: message[MOVED] == visible -> m = MOVED
+		fi;
+		message[m] = taken;
+		holder[m] = p;
+		create = !delivered[m] && m != MOVED;
+		delivered[m] = true;
+		if
+		:: create -> goto work /* a first delivery reads nothing: its first write finds out */
+		:: else
+		fi
+	}
+
+	/* Recover: one read, then a write that claims. */
+	atomic {
+		maybeCrash();
+		if
+		:: status == none -> create = true; ruling = repeat
+		:: final(status) -> ruling = finish
+#ifdef ANY_OWNER
+		:: status == open || status == running ->
+#else
+		:: status == open || (status == running && owner == m) ->
+#endif
+			current[p] = true; at = progress; ruling = repeat
+#ifndef ANY_OWNER
+		:: status == running && owner != m -> ruling = putback
+#endif
+		fi;
+		if
+		:: ruling != repeat -> goto ruled
+		:: else
+		fi
+	}
+	write(running, at);
+
+ruled:	atomic {
+		if
+		:: ruling == effective -> goto work
+		:: ruling == finish -> goto over
+		:: ruling == putback -> reveal(waiting); goto idle
+		:: ruling == fenced -> goto idle
+		fi
+	}
+
+work:	atomic {
+		maybeCrash();
+		if
+		:: at < STEPS -> at++; next = running
+		:: at < STEPS -> at++; goto work /* reported, not saved */
+		:: at < STEPS -> next = poison
+		:: at == STEPS -> next = done
+		:: stops > 0 ->
+			stops--;
+			if
+			:: create && at == 0 -> reveal(visible); goto idle /* nothing to keep */
+			:: else -> next = open
+			fi
+		fi
+	}
+	write(next, at);
+	atomic {
+		if
+		:: ruling == effective && next == running -> goto work
+		:: ruling == effective && next == open -> goto free
+		:: ruling == effective && final(next) -> goto over
+		:: else -> goto ruled
+		fi
+	}
+
+	/* The record is open. Release the message, or move the job to another queue. */
+free:	atomic {
+		maybeCrash();
+		if
+		:: true -> reveal(visible); goto idle
+		:: message[MOVED] == absent -> message[MOVED] = visible
+		fi
+	}
+	goto remove;
+
+	/* The job has ended, by this worker or another. */
+over:	if
+	:: atomic { status == poison && !posted -> maybeCrash(); posted = true }
+	:: else
+	fi;
+
+remove:	atomic {
+		maybeCrash();
+		if
+		:: holder[m] == p ->
+			/* no message goes without an outcome, or another that carries the job on */
+			assert(ended || (m != MOVED && message[MOVED] != absent && message[MOVED] != deleted));
+			message[m] = deleted
+		:: holder[m] != p /* the receipt does not count any more */
+		:: fault /* the request is lost */
+		fi;
+		goto idle
+	}
+
+crashed: skip;
+idle:	skip;
+	d_step {
+		if
+		:: holder[m] == p && message[m] != deleted -> holder[m] = NOBODY
+		:: else
+		fi;
+		current[p] = false;
+		under[p] = false;
+		author[p] = other; /* what it claims next it claims with a fresh token */
+		flight[p].mine = false;
+		flight[p].newest = false;
+		at = 0; m = 0; create = false; sure = false; ruling = fenced; next = none
+	}
+	od
+}
+
+/*
+ * Operator cancels the job or takes it over from its owner, once, or does
+ * nothing. It is not the record's owner, so it writes a fresh token.
+ */
+proctype Operator()
+{
+	mtype:statuses wanted;
+
+	if
+	:: wanted = none
+	:: wanted = cancelled
+	:: wanted = open
+	fi;
+	do
+	:: d_step {
+		if
+		:: wanted == none || final(status) || (wanted == open && status != running) -> wanted = none
+		:: else -> current[OPERATOR] = (status != none)
+		fi
+	}
+	if
+	:: wanted == none -> break
+	:: else
+	fi;
+	if
+	:: d_step { /* between read and write others write */
+		if
+		:: CONDITION(current[OPERATOR] == false, current[OPERATOR]) ->
+#ifdef OPERATOR_KEEPS_TOKEN
+			apply(wanted, NOBODY, progress, true);
+#else
+			apply(wanted, NOBODY, progress, false);
+#endif
+			wanted = none
+		:: else
+		fi
+	}
+	:: d_step {
+		!flight[OPERATOR].sent && fault;
+		flight[OPERATOR].sent = true;
+		flight[OPERATOR].create = (current[OPERATOR] == false);
+		flight[OPERATOR].holds = current[OPERATOR];
+		flight[OPERATOR].status = wanted;
+		flight[OPERATOR].message = NOBODY;
+		flight[OPERATOR].steps = progress;
+		wanted = none
+	}
+	fi
+	od
+}
+
+#define gone(m) (message[m] == deleted || message[m] == absent)
+
+/* The job ends, and nothing is left of it on any queue. */
+ltl ends { <> (ended && gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED)) }
+
+init {
+	atomic {
+		for (i : 0 .. MESSAGES - 1) {
+			message[i] = absent;
+			holder[i] = NOBODY
+		}
+		i = 0;
+		message[ORIGINAL] = visible;
+#ifndef SINGLE
+		message[DUPLICATE] = visible;
+#endif
+		for (i : 0 .. WORKERS - 1) { author[i] = other }
+		i = 0;
+		run Clock(ORIGINAL); run Clock(DUPLICATE); run Clock(MOVED);
+		run Worker(0);
+#if WORKERS > 1
+		run Worker(1);
+#endif
+#if WORKERS > 2
+		run Worker(2);
+#endif
+		run Net(0);
+#if WORKERS > 1
+		run Net(1);
+#endif
+#if WORKERS > 2
+		run Net(2);
+#endif
+		run Net(OPERATOR);
+		run Operator()
+	}
+}
