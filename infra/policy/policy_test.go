@@ -47,6 +47,10 @@ var brokenCopies = []struct {
 	{"a module left out", "modules/foundation.bicep", "module evictionAlert 'eviction-alert.bicep'", "module evictionAlert 'alerts.bicep'", "wired"},
 	{"two modules under one name", "modules/foundation.bicep", "name: '${prefix}-gallery'", "name: '${prefix}-network'", "wired"},
 	{"a parameter without a word", "modules/network.bicep", "@description('Start of the names.')\n", "", "described"},
+	{"an open port", "modules/network.bicep", "access: 'Deny'", "access: 'Allow'", "network"},
+	{"a subnet that goes out by default", "modules/network.bicep", "          defaultOutboundAccess: false\n", "", "network"},
+	{"autoscale that never scales", "main.bicep", "if (stage == 'Workers' && scales)", "if (stage == 'Workers' && autoscale)", "scaling"},
+	{"a count of yesterday", "modules/autoscale.bicep", "'ApproximateMessageCount'", "'QueueMessageCount'", "scaling"},
 	{"a VM that nobody asks", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
 }
 

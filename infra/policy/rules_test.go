@@ -35,6 +35,8 @@ var rules = []struct {
 	{"wired", checkWired},
 	{"described", checkDescribed},
 	{"health", checkHealth},
+	{"network", checkNetwork},
+	{"scaling", checkScaling},
 }
 
 // judge returns what breaks the rules, in an order of its own.

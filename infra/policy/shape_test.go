@@ -89,8 +89,15 @@ func checkWired(d deployment, tell report) {
 	}
 }
 
+// longestDeployment is how many characters the name of a deployment may have,
+// and longestPrefix how many of them main.bicep leaves to the prefix.
+const (
+	longestDeployment = 64
+	longestPrefix     = 30
+)
+
 // checkDeploymentNames: two modules under one name would be one deployment to
-// Azure, and overwrite each other.
+// Azure, and overwrite each other; a name that is too long is refused.
 func checkDeploymentNames(d deployment, tell report) {
 	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
 		first := map[string]string{}
@@ -101,6 +108,13 @@ func checkDeploymentNames(d deployment, tell report) {
 					tell(name, m.Line, "modules %s and %s are both deployed as %s", other, m.Symbol, called)
 				}
 				first[called] = m.Symbol
+
+				rest, found := strings.CutPrefix(strings.Trim(called, "'"), "${prefix}")
+				if !found || strings.Contains(strings.ReplaceAll(rest, "${i}", "0"), "$") {
+					tell(name, m.Line, "module %s is deployed as %s, want ${prefix} and literal text", m.Symbol, called)
+				} else if n := longestPrefix + len(rest); n > longestDeployment {
+					tell(name, m.Line, "name of module %s has up to %d characters, Azure takes %d", m.Symbol, n, longestDeployment)
+				}
 			}
 		}
 	}

@@ -203,7 +203,7 @@ module gallery 'gallery.bicep' = {
 
 module versions 'application-version.bicep' = [
   for (application, i) in (stage == 'Foundation' ? [] : applications): {
-    name: '${prefix}-application-${application.name}'
+    name: '${prefix}-application-${i}'
     params: {
       location: location
       tags: tags
