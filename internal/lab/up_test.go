@@ -128,12 +128,22 @@ func shell(t *testing.T, script string) *exec.Cmd {
 // test, in good order.
 func (r *running) worker(t *testing.T, vm string) *syncBuffer {
 	t.Helper()
+	return r.workerWith(t, vm, nil)
+}
+
+// workerWith is worker with other flags than those for digest jobs.
+func (r *running) workerWith(t *testing.T, vm string, flags []string) *syncBuffer {
+	t.Helper()
 	folder, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := &syncBuffer{}
-	cmd := shell(t, r.paste(t, "worker", vm, filepath.Join(folder, "worker")))
+	script := r.paste(t, "worker", vm, filepath.Join(folder, "worker"))
+	if len(flags) > 0 {
+		script = strings.Replace(script, "--data-container "+inputContainer, strings.Join(flags, " "), 1)
+	}
+	cmd := shell(t, script)
 	cmd.Stderr = log
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 15 * time.Second
