@@ -33,6 +33,7 @@ case "$*" in
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
   "vmss show"*spot*) cat capacity ;;
   "vmss show"*) exit 3 ;;
+  "vm list"*) cat vm ;;
   "storage blob list"*)
     if [ -f refuse ]; then rm refuse; exit 1; fi
     if [ -f "blob_$prefix" ]; then cat "blob_$prefix"; fi ;;
@@ -67,11 +68,16 @@ func (a *subscription) write(name, content string, mode os.FileMode) {
 	}
 }
 
-// deploy runs the script and returns what it said and what az was asked for.
+// deploy runs tools/deploy.sh and returns what it said and what az was asked for.
 func (a *subscription) deploy(arguments ...string) (said string, calls []string, err error) {
 	a.t.Helper()
+	return a.run("deploy.sh", arguments...)
+}
+
+func (a *subscription) run(script string, arguments ...string) (said string, calls []string, err error) {
+	a.t.Helper()
 	_ = os.Remove(filepath.Join(a.folder, "calls"))
-	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", "deploy.sh"), arguments...)
+	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", script), arguments...)
 	command.Env = []string{
 		"PATH=" + a.folder + ":/usr/bin:/bin", "HOME=" + a.folder,
 		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "DEPLOY_RETRY=0",
@@ -245,5 +251,30 @@ func TestDryRunIsTheDocumentation(t *testing.T) {
 	const fewest = 14
 	if commands < fewest {
 		t.Errorf("a dry run shows %d commands, want at least %d", commands, fewest)
+	}
+}
+
+func TestEvict(t *testing.T) {
+	a := newSubscription(t)
+	const evicts = "vm simulate-eviction --resource-group spotworker --name "
+	for _, c := range []struct{ name, running, argument, want string }{
+		{"one that runs", "spotworker-spot_0a1b2c3d\n", "", "spotworker-spot_0a1b2c3d"},
+		{"a certain one", "spotworker-spot_0a1b2c3d\n", "spotworker-spot_11111111", "spotworker-spot_11111111"},
+		{"none there", "", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a.write("vm", c.running, 0o600)
+			said, calls, err := a.run("deploy-evict.sh", strings.Fields(c.argument)...)
+			evicted := strings.Contains(calls[len(calls)-1], evicts+c.want)
+			if c.want == "" {
+				if err == nil || strings.Contains(strings.Join(calls, "\n"), evicts) {
+					t.Errorf("evict = %v after %q, want an error and no eviction", err, calls)
+				}
+				return
+			}
+			if err != nil || !evicted {
+				t.Errorf("evict = %v after %q, want %s evicted; it said:\n%s", err, calls, c.want, said)
+			}
+		})
 	}
 }
