@@ -60,7 +60,7 @@ func create(ctx context.Context, stores *cli.Stores) error {
 	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers} {
 		containers[name] = stores.Account.Container(name)
 	}
-	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers)
+	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers)
 }
 
 // reach finds out whether the account can be used, without changing anything.

@@ -9,6 +9,7 @@ import (
 // share a storage account by using different prefixes.
 type Names struct {
 	Queue    string // jobs to do
+	OnDemand string // jobs that are to be finished by VMs of regular priority
 	Poison   string // messages that were given up, with their reasons
 	Records  string // container: one blob per job
 	Payloads string // container: payloads too large for a message
@@ -25,10 +26,10 @@ func NamesFor(prefix, queue string) (Names, error) {
 		queue = prefix + "-jobs"
 	}
 	n := Names{
-		Queue: queue, Poison: queue + "-poison",
+		Queue: queue, OnDemand: queue + "-ondemand", Poison: queue + "-poison",
 		Records: prefix + "-jobs", Payloads: prefix + "-payloads", Workers: prefix + "-workers",
 	}
-	for _, name := range []string{n.Queue, n.Poison, n.Records, n.Payloads, n.Workers} {
+	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers} {
 		if err := validName(name); err != nil {
 			return Names{}, fmt.Errorf("name %q made from prefix %q and queue %q: %w", name, prefix, queue, err)
 		}

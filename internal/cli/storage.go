@@ -16,7 +16,7 @@ type Storage struct {
 	BlobEndpoint  string `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
 	QueueEndpoint string `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
 	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
-	Queue         string `help:"Queue of jobs. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
+	Queue         string `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
 }
 
 // connectionStringVariable holds endpoints and key, for emulators. It has no
@@ -25,12 +25,12 @@ const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
 // Stores are a deployment's queues and containers.
 type Stores struct {
-	Account       *azure.Account
-	Names         azure.Names
-	Queue, Poison *queue.Queue
-	Payloads      *queue.Payloads
-	Records       *checkpoint.Store
-	Workers       *presence.Store
+	Account                 *azure.Account
+	Names                   azure.Names
+	Queue, OnDemand, Poison *queue.Queue
+	Payloads                *queue.Payloads
+	Records                 *checkpoint.Store
+	Workers                 *presence.Store
 }
 
 // Open prepares the deployment's queues and containers for that many calls at
@@ -57,6 +57,7 @@ func StoresOf(account *azure.Account, names azure.Names) *Stores {
 	return &Stores{
 		Account: account, Names: names,
 		Queue:    queue.New(account.Queue(names.Queue), names.Queue),
+		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
 		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
 		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
 		Records:  checkpoint.NewStore(account.Container(names.Records)),

@@ -147,7 +147,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers} {
 		containers[name] = account.Container(name)
 	}
-	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers); err != nil {
+	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
 		return err
 	}
 	if u.Files > 0 {

@@ -76,7 +76,7 @@ func (b *bench) create(ctx context.Context) error {
 	for _, name := range []string{b.stores.Names.Records, b.stores.Names.Payloads, b.stores.Names.Workers} {
 		containers[name] = b.stores.Account.Container(name)
 	}
-	return Create(ctx, []*queue.Queue{b.stores.Queue, b.stores.Poison}, containers)
+	return Create(ctx, []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison}, containers)
 }
 
 // putBlob stores a blob in a container, which it creates if need be.
