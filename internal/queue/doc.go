@@ -9,6 +9,9 @@
 // be used, and why. A payload too large for a message travels in a blob beside
 // it ([Payloads], the claim-check pattern).
 //
+// A job may have to go on from another queue: [Queue.PutMoved] puts a message
+// there that stands for itself, and the old one is then completed.
+//
 // A [Lease] is one claimed message. It alone owns the message's text and its
 // current pop receipt, because every renewal and every put-back changes the
 // receipt and must repeat the text. A lease says who is likely to hold the job,

@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// A moved message says all that the old one said, fields of newer versions
+// included, and resume. How long the old one was put back does not count.
+func TestPutMoved(t *testing.T) {
+	ref := Payload{ref: &Ref{SHA256: strings.Repeat("ab", 32), Size: 1 << 20}}
+	for name, payload := range map[string]Payload{
+		"inline": jsonPayload(t, `{"n":"<1>"}`), "in a blob": ref, "none": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				old := Envelope{
+					ID: "a", Kind: "k", Payload: payload, EnqueuedAt: noon, Deadline: noon.Add(time.Hour),
+					Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", PutBackSince: noon.Add(time.Minute),
+					unknown: map[string]json.RawMessage{"priority": []byte("7")},
+				}
+				if err := b.jobs.PutMoved(t.Context(), old, b.payloads); err != nil {
+					t.Fatal(err)
+				}
+				m := b.only(t, jobsName)
+				want := old
+				want.Resume, want.PutBackSince = true, time.Time{}
+				if diff := cmp.Diff(want, decode(t, m.Text), exactly); diff != "" {
+					t.Errorf("moved message (-want +got)\n%s", diff)
+				}
+				if !m.Visible || !m.Expires.IsZero() {
+					t.Errorf("moved message: visible %t, expires at %s, want visible and never", m.Visible, m.Expires)
+				}
+				if n := b.Counts()[storage.OpPutBlob]; n != 0 {
+					t.Errorf("%d blobs were written for a message that fits", n)
+				}
+			})
+		})
+	}
+}
+
+// A foreign message is moved as an envelope whose id is fixed; one that fills its
+// message leaves its payload in a blob.
+func TestPutMovedForeign(t *testing.T) {
+	for name, text := range map[string]string{"short": "not an envelope\n", "of 64 KiB": strings.Repeat("x", MaxText)} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				l := b.claim(t, text)
+				e := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
+				if err := l.Complete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err != nil {
+					t.Fatal(err)
+				}
+				moved := decode(t, b.only(t, jobsName).Text)
+				if moved.ID != l.ID || moved.Kind != "k" || !moved.Resume || moved.Payload.Hash() != e.Payload.Hash() {
+					t.Errorf("moved as %+v, want id %s, kind k, resume and the same payload", moved, l.ID)
+				}
+				if got, err := b.payloads.Load(t.Context(), moved); err != nil || string(got) != text {
+					t.Errorf("payload of %d bytes came with %d, %v", len(text), len(got), err)
+				}
+			})
+		})
+	}
+}
+
+// A move that got no answer is repeated whole; at worst there are two messages
+// that say the same.
+func TestPutMovedInTrouble(t *testing.T) {
+	for _, operation := range []string{storage.OpPutMessage, storage.OpPutBlob} {
+		t.Run(operation, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				e := Foreign(strings.Repeat("x", MaxText), "0195f6a0-1111-7000-8000-000000000001", "k", noon)
+				b.faultOn(operation, 5, storage.Fault{DropReply: true}) // one call of four tries, and one more try
+				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err == nil {
+					t.Fatal("PutMoved without an answer = <nil>, want an error")
+				}
+				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err != nil {
+					t.Fatalf("PutMoved once more = %v, want no error", err)
+				}
+				messages := b.Messages(jobsName)
+				if len(messages) == 0 {
+					t.Fatal("no message after a move that succeeded")
+				}
+				for _, m := range messages {
+					moved := decode(t, m.Text)
+					if got, err := b.payloads.Load(t.Context(), moved); err != nil || moved.ID != e.ID || len(got) != MaxText {
+						t.Errorf("message %+v with a payload of %d bytes, %v, want the job with all of it", moved, len(got), err)
+					}
+				}
+			})
+		})
+	}
+}
