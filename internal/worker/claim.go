@@ -21,7 +21,7 @@ type claimer struct {
 	ended   chan time.Duration // of each delivery that ended: how long it took, or notRun
 	free    int
 	buffer  []*queue.Lease
-	empty   int // claims in a row that gave nothing
+	turns   *turns
 	usual   usual
 }
 
@@ -31,7 +31,10 @@ func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
 	last, cancel := outlive(ctx, drainEnd)
 	defer cancel()
 	defer e.loops.claim.Rest()
-	c := &claimer{engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency), free: e.Concurrency}
+	c := &claimer{
+		engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency),
+		free: e.Concurrency, turns: newTurns(e.TakeFrom),
+	}
 	for ctx.Err() == nil {
 		c.loops.claim.Turn(time.Now(), claimTurn)
 		p, closing := c.outlook.consider(time.Now(), c.usual.mean)
@@ -69,9 +72,13 @@ func (c *claimer) start(ctx context.Context) {
 	}
 }
 
-// claim asks the queue for as many messages as can be started soon, or at once
-// while an eviction is likely.
+// claim asks the queue whose turn it is for as many messages as can be started
+// soon, or at once while an eviction is likely.
 func (c *claimer) claim(ctx context.Context, p prospect) {
+	source := c.turns.take(time.Now())
+	if source == nil {
+		return
+	}
 	grace, cancel := outlive(ctx, briefly(claimGrace))
 	defer cancel()
 	visibility, _ := c.pace.current()
@@ -79,16 +86,11 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 	if p.advised {
 		wanted = min(c.free, queue.MaxClaim)
 	}
-	leases, err := c.Queue.Claim(grace, wanted, visibility)
-	switch {
-	case err != nil && ctx.Err() == nil:
+	leases, err := source.Claim(grace, wanted, visibility)
+	c.turns.note(source, len(leases) > 0, time.Now())
+	if err != nil && ctx.Err() == nil {
 		c.pace.observe(queue.Throttled(err))
-		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "tries", c.empty+1)
-		c.empty++
-	case len(leases) == 0:
-		c.empty++
-	default:
-		c.empty = 0
+		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "tries", source.empty)
 	}
 	for _, lease := range leases {
 		if !c.held.adopt(lease) {
@@ -98,41 +100,29 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 }
 
 // wait returns when there may be something to do: a slot got free, a buffered
-// message got old, the queue may be asked again, the outlook changed, or ctx
-// ended.
+// message got old, a queue may be asked again, the outlook changed, or ctx ended.
 func (c *claimer) wait(ctx context.Context, p prospect) {
-	if c.free > 0 && c.empty == 0 && len(c.buffer) == 0 {
-		return
-	}
-	wait := pollDelay(c.empty)
+	wait := time.Until(c.turns.due())
 	switch {
 	case len(c.buffer) > 0:
 		wait = time.Until(c.buffer[0].AskedAt.Add(maxBuffered))
 	case c.free == 0:
 		wait = longestPoll
+	case wait <= 0:
+		return
 	}
 	now := time.Now()
 	wait = p.untilClose(now, c.usual.mean, wait)
 	c.loops.claim.Turn(now, max(wait, 0)+claimTurn)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.changed:
-			return
-		case <-timer.C:
-			return
-		case took := <-c.ended:
-			c.free++
-			c.usual.add(took)
-			if c.empty == 0 || len(c.buffer) > 0 {
-				return
-			}
-			// The queue was empty a moment ago: a free slot more is no reason
-			// to ask it sooner.
-		}
+	select {
+	case <-ctx.Done():
+	case <-p.changed:
+	case <-timer.C:
+	case took := <-c.ended:
+		c.free++
+		c.usual.add(took)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -27,6 +28,18 @@ const minInterval = 100 * time.Millisecond
 type Config struct {
 	// Queue holds the jobs, Poison those that were given up.
 	Queue, Poison *queue.Queue
+
+	// OnDemand holds the jobs that VMs of regular priority are to finish. It is
+	// needed where TakeFrom names it or MoveAfter is set.
+	OnDemand *queue.Queue
+
+	// TakeFrom are the queues that jobs are taken from, in turn. Default: Queue
+	// alone.
+	TakeFrom []*queue.Queue
+
+	// MoveAfter is how many interruptions move a job that is released to
+	// OnDemand, this one included; 0, the default, is never.
+	MoveAfter int
 
 	// Payloads, Records and Workers are the containers beside them.
 	Payloads *queue.Payloads
@@ -86,6 +99,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
+	if len(c.TakeFrom) == 0 {
+		c.TakeFrom = []*queue.Queue{c.Queue}
+	}
 	if c.Concurrency == 0 {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
@@ -140,9 +156,27 @@ func (c *Config) Validate() error {
 	if err := runtimedir.ValidateInstance(c.Instance); err != nil {
 		return err
 	}
+	if err := c.validateQueues(); err != nil {
+		return err
+	}
 	return c.Acknowledge.Validate()
 }
 
+// validateQueues checks where jobs come from and where they may be moved.
+func (c *Config) validateQueues() error {
+	taken := names(c.TakeFrom)
+	slices.Sort(taken)
+	switch {
+	case len(slices.Compact(taken)) < len(c.TakeFrom):
+		return errors.New("worker is to take from one queue twice: name each queue once")
+	case c.MoveAfter < 0:
+		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
+	case c.MoveAfter > 0 && c.OnDemand == nil:
+		return errors.New("worker that moves jobs needs an on-demand queue")
+	}
+	return nil
+}
+
 func (c *Config) hasStores() bool {
-	return c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil
+	return !slices.Contains(c.TakeFrom, nil) && c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil
 }

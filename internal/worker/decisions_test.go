@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -199,7 +200,7 @@ func TestGateSmallestFirst(t *testing.T) {
 func TestValidate(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		good := func() Config {
-			return Config{Queue: b.queue, Poison: b.poison, Payloads: b.payloads, Records: b.records, Workers: b.workers, Kinds: job.Kinds{"echo": echo}}
+			return Config{Queue: b.queue, OnDemand: b.onDemand, Poison: b.poison, Payloads: b.payloads, Records: b.records, Workers: b.workers, Kinds: job.Kinds{"echo": echo}}
 		}
 		tests := []struct {
 			name   string
@@ -215,6 +216,12 @@ func TestValidate(t *testing.T) {
 			{"too much at once", func(c *Config) { c.Concurrency = 5000 }, "1 to 1024"},
 			{"negative", func(c *Config) { c.Concurrency = -1 }, "1 to 1024"},
 			{"no interval", func(c *Config) { c.Policy = checkpoint.DefaultPolicy(); c.Policy.Interval = 0 }, "100ms to 5m0s"},
+			{"two queues", func(c *Config) { c.TakeFrom = []*queue.Queue{b.onDemand, b.queue} }, ""},
+			{"one queue twice", func(c *Config) { c.TakeFrom = []*queue.Queue{b.queue, b.queue} }, "twice"},
+			{"no queue to take from", func(c *Config) { c.TakeFrom = []*queue.Queue{nil} }, "queues and containers"},
+			{"moves", func(c *Config) { c.MoveAfter = 1 }, ""},
+			{"moves nowhere", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "needs an on-demand queue"},
+			{"moves before anything happened", func(c *Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *Config) { c.Acknowledge = "all" }, `"all"`},
 			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
 		}

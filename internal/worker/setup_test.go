@@ -34,10 +34,10 @@ type bench struct {
 
 // stores are the queues and containers, as one client sees them.
 type stores struct {
-	queue, poison *queue.Queue
-	payloads      *queue.Payloads
-	records       *checkpoint.Store
-	workers       *presence.Store
+	queue, onDemand, poison *queue.Queue
+	payloads                *queue.Payloads
+	records                 *checkpoint.Store
+	workers                 *presence.Store
 }
 
 // inBubble runs a test in virtual time with a local Azure whose queues and
@@ -57,7 +57,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 			}
 		}
 		b.stores = b.connect(b.server.Transport())
-		for _, q := range []*queue.Queue{b.queue, b.poison} {
+		for _, q := range []*queue.Queue{b.queue, b.onDemand, b.poison} {
 			if err := q.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -80,6 +80,7 @@ func (b *bench) connect(transport policy.Transporter) stores {
 	account := b.account(transport)
 	return stores{
 		queue:    queue.New(account.Queue(b.names.Queue), b.names.Queue),
+		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
 		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
 		records:  checkpoint.NewStore(account.Container(b.names.Records)),
@@ -110,7 +111,7 @@ func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *pr
 	}
 	s := b.connect(p.link)
 	c := Config{
-		Queue: s.queue, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
+		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test",
 		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -243,6 +244,12 @@ func (l *logLines) find(msg string) []logLine {
 // put enqueues a job with a JSON payload.
 func (b *bench) put(id, kind, payload string) {
 	b.t.Helper()
+	b.putOn(b.queue, id, kind, payload)
+}
+
+// putOn enqueues a job with a JSON payload on a queue.
+func (b *bench) putOn(q *queue.Queue, id, kind, payload string) {
+	b.t.Helper()
 	e := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}
 	if payload != "" {
 		p, err := queue.JSONPayload([]byte(payload))
@@ -251,7 +258,7 @@ func (b *bench) put(id, kind, payload string) {
 		}
 		e.Payload = p
 	}
-	if err := b.queue.Put(b.t.Context(), e, 0); err != nil {
+	if err := q.Put(b.t.Context(), e, 0); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -308,8 +315,10 @@ func (b *bench) poisoned() []queue.Poison {
 	return all
 }
 
-// left returns how many messages are on the job queue, invisible ones included.
-func (b *bench) left() int { return len(b.server.Messages(b.names.Queue)) }
+// left returns how many messages are on the queues of jobs, invisible ones included.
+func (b *bench) left() int {
+	return len(b.server.Messages(b.names.Queue)) + len(b.server.Messages(b.names.OnDemand))
+}
 
 // bVM is a Spot VM outside any scale set.
 func bVM(name string) imds.VM {

@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.engine == nil {
 		w.engine = newEngine(w, w.name(ctx))
-		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "queue", w.Queue.Name())
+		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
 	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {
 		w.loops.enter(lifecycle.Start, time.Now())
@@ -43,13 +45,32 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 
 // checkStorage makes one call to everything that jobs will need.
 func (w *Worker) checkStorage(ctx context.Context) error {
-	if _, err := w.Queue.Depth(ctx); err != nil {
-		return err
+	for _, q := range w.queues() {
+		if _, err := q.Depth(ctx); err != nil {
+			return err
+		}
 	}
 	if err := w.Records.Check(ctx); err != nil {
 		return err
 	}
 	return w.Payloads.Check(ctx)
+}
+
+// queues are those that the worker takes from or moves to.
+func (w *Worker) queues() []*queue.Queue {
+	queues := slices.Clone(w.TakeFrom)
+	if w.MoveAfter > 0 && !slices.Contains(queues, w.OnDemand) {
+		queues = append(queues, w.OnDemand)
+	}
+	return queues
+}
+
+func names(queues []*queue.Queue) []string {
+	names := make([]string, 0, len(queues))
+	for _, q := range queues {
+		names = append(names, q.Name())
+	}
+	return names
 }
 
 // name returns the worker's name: the VM's with the start of its id, since a

@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// turns goes round the queues that a worker takes jobs from: each that has jobs
+// is asked as often as the others, and one that has none does not hold them up.
+// It belongs to one goroutine.
+type turns struct {
+	sources []*source
+	next    int // of sources: where the search for one to ask begins
+}
+
+// source is one queue, and how its last claims went.
+type source struct {
+	*queue.Queue
+	empty int       // claims in a row that gave nothing
+	due   time.Time // not to be asked before
+}
+
+func newTurns(queues []*queue.Queue) *turns {
+	t := &turns{}
+	for _, q := range queues {
+		t.sources = append(t.sources, &source{Queue: q})
+	}
+	return t
+}
+
+// take returns the queue to ask at now, whose turn it then was, or nil if none is
+// due.
+func (t *turns) take(now time.Time) *source {
+	for i := range t.sources {
+		at := (t.next + i) % len(t.sources)
+		if s := t.sources[at]; !now.Before(s.due) {
+			t.next = at + 1
+			return s
+		}
+	}
+	return nil
+}
+
+// note takes note of a claim from s that ended at now. One that gave nothing puts
+// s off by [pollDelay] times the number of queues, so that a worker without work
+// asks no more often in all than with one queue.
+func (t *turns) note(s *source, gave bool, now time.Time) {
+	if gave {
+		s.empty, s.due = 0, time.Time{}
+		return
+	}
+	s.empty++
+	s.due = now.Add(pollDelay(s.empty) * time.Duration(len(t.sources)))
+}
+
+// due is when the next queue may be asked.
+func (t *turns) due() time.Time {
+	first := t.sources[0].due
+	for _, s := range t.sources[1:] {
+		if s.due.Before(first) {
+			first = s.due
+		}
+	}
+	return first
+}
