@@ -36,12 +36,34 @@ var mishaps = []mishap{
 // runs a short job, a failing one and a long one, and is then evicted. Whatever
 // happens, another worker ends every job, once, and no message is left.
 func TestEveryCall(t *testing.T) {
+	everyCall(t, func(*testing.T, *process) {}, func(*Config) {}, func(*Config) {})
+}
+
+// TestEveryCallOfAMove is the same for a worker that moves the jobs which it has in
+// hand to the on-demand queue, and one that takes from both queues.
+func TestEveryCallOfAMove(t *testing.T) {
+	everyCall(t, func(t *testing.T, first *process) {
+		if n := len(first.log.find("job put on the on-demand queue")); n != 1 {
+			t.Errorf("jobs moved by a worker that nothing happened to = %d, want the long one", n)
+		}
+	}, moveAfter(1), takeFromBoth)
+}
+
+// everyCall lets each mishap happen at each call of the first worker. untouched
+// looks at one to which none happened.
+func everyCall(t *testing.T, untouched func(*testing.T, *process), first, second func(*Config)) {
+	t.Helper()
 	for _, m := range mishaps {
 		t.Run(m.name, func(t *testing.T) {
 			points := 0
 			for at := 1; ; at++ {
 				reached := false
-				inBubble(t, func(t *testing.T, b *bench) { reached = runWithMishap(t, b, m, at) })
+				inBubble(t, func(t *testing.T, b *bench) {
+					p := runWithMishap(t, b, m, at, first, second)
+					if reached = p.link.struck(); !reached {
+						untouched(t, p)
+					}
+				})
 				if !reached || t.Failed() {
 					break
 				}
@@ -55,8 +77,9 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// runWithMishap reports whether the worker came to the call at all.
-func runWithMishap(t *testing.T, b *bench, m mishap, at int) (reached bool) {
+// runWithMishap returns the first worker, which need not have come to the call.
+func runWithMishap(t *testing.T, b *bench, m mishap, at int, configFirst, configSecond func(*Config)) *process {
+	t.Helper()
 	commits := countCommits(b)
 	work := &steps{n: 24, each: 500 * time.Millisecond}
 	var once sync.Once
@@ -69,12 +92,12 @@ func runWithMishap(t *testing.T, b *bench, m mishap, at int) (reached bool) {
 	b.put("fails", "fails", "1")
 	b.put("long", "steps", "")
 
-	first := b.start("vm_0", kinds)
+	first := b.start("vm_0", kinds, configFirst)
 	first.strike(m, at)
 	time.Sleep(7 * time.Second)
 	first.stop()
 	b.server.OnCall(nil)
-	b.start("vm_1", kinds)
+	b.start("vm_1", kinds, configSecond)
 	b.waitFor(fmt.Sprintf("call %d: no message left", at), 15*time.Minute, func() bool { return b.left() == 0 })
 
 	for _, id := range []string{"short", "fails", "long"} {
@@ -92,7 +115,7 @@ func runWithMishap(t *testing.T, b *bench, m mishap, at int) (reached bool) {
 	if n := work.repeated("long"); n > bound {
 		t.Errorf("call %d: steps repeated = %d, want at most %d", at, n, bound)
 	}
-	return first.link.struck()
+	return first
 }
 
 // strike lets the mishap happen at the worker's call number at.

@@ -39,6 +39,7 @@ type delivery struct {
 	suspect  bool          // this delivery holds the worker's place for a suspect
 	recorded bool          // the record says already how this delivery ended
 	leftOut  bool          // the last state could not be recorded
+	moved    bool          // a message on the on-demand queue stands for this one
 }
 
 // deliver takes one message through to its end. ctx ends when work has to stop.

@@ -25,6 +25,7 @@ type engine struct {
 	atWork   *atWork
 	outlook  *outlook
 	drains   *drains
+	mover    mover
 	inHand   inHand
 	held     held
 	tally    tally

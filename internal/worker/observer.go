@@ -17,8 +17,9 @@ type Observer interface {
 	Entered(state string, ending bool)
 
 	// Delivered is told that a message was taken in hand, and Ended once for
-	// each of those how that came out: a word of outcomeWords, or "left" for a
-	// message that comes back by itself.
+	// each of those how that came out: a word of outcomeWords, "moved" for a job
+	// that was released to the on-demand queue, or "left" for a message that
+	// comes back by itself.
 	Delivered()
 	Ended(outcome string)
 
@@ -73,7 +74,7 @@ const (
 	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
 	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
 	askedAccepted, askedRefused                = "accepted", "refused"
-	outcomeLeft                                = "left"
+	outcomeMoved, outcomeLeft                  = "moved", "left"
 )
 
 // outcomeWords are the outcomes of deliveries as [Observer] hears of them.
@@ -95,7 +96,11 @@ func (d *delivery) over(out outcome) {
 		d.tally.leftOut.Add(1)
 		d.Observer.LeftOut()
 	}
-	d.Observer.Ended(outcomeWords[out.action])
+	word := outcomeWords[out.action]
+	if d.moved && out.action == interrupted {
+		word = outcomeMoved
+	}
+	d.Observer.Ended(word)
 }
 
 // observeStart takes note that the handler is about to be called.

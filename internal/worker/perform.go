@@ -124,17 +124,29 @@ func (d *delivery) delete() error {
 }
 
 // release gives an interrupted job to another worker: last state, then the
-// message, visible at once unless the handler took a break. A state that cannot be sent in time is left out.
+// message, visible at once unless the handler took a break, or a new one on the
+// on-demand queue in its place. A state that cannot be sent in time is left out.
 func (d *delivery) release(ctx context.Context, out outcome) error {
 	if err := d.keep(ctx); err != nil {
 		return err
 	}
+	moved := d.move(ctx)
 	d.keepNoMore()
-	if err := d.lease.Release(d.last, out.delay); err != nil {
+	if err := d.letGoOfMessage(moved, out.delay); err != nil {
 		return err
 	}
-	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction, "state_bytes", d.recordedSize(), "state_left_out", d.leftOut)
+	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction,
+		"state_bytes", d.recordedSize(), "state_left_out", d.leftOut, "moved", moved)
 	return nil
+}
+
+// letGoOfMessage deletes a message that another stands for now, or makes it
+// visible to all after delay.
+func (d *delivery) letGoOfMessage(moved bool, delay time.Duration) error {
+	if moved {
+		return d.lease.Complete(d.last)
+	}
+	return d.lease.Release(d.last, delay)
 }
 
 // keep writes the last state, or if that does not get through in its time, only

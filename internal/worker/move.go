@@ -1,0 +1,83 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+const (
+	// moveTimeout bounds the put of a moved job, so that a drain that cannot move
+	// still has the time to release.
+	moveTimeout = time.Second
+
+	// moveRest is how long jobs are only released after a move that failed: in a
+	// drain of many, a queue that gives no answer costs the first ones moveTimeout
+	// and the others nothing.
+	moveRest = 30 * time.Second
+)
+
+// moves says whether a job that is released goes on on VMs of regular priority
+// (Priority Swap): it was interrupted often enough, this time included, and is
+// not there already. A job whose message is another worker's is not moved, since
+// that worker has it, nor one that was not stopped but took a break. after is
+// [Config.MoveAfter], stop what stopped the job, or nil.
+func moves(after, interruptions int, stop *job.Stop, isOnDemand bool) bool {
+	return after > 0 && interruptions >= after && !isOnDemand && stop != nil && stop.Reason != job.Lost
+}
+
+// move puts the job on the on-demand queue if that is where it belongs, and
+// reports whether it is there, so that the old message is to be deleted. The
+// record is open by now. A move that fails leaves the job where it is, to be
+// moved the next time; one of which only the reply was lost leaves two messages,
+// of which the record lets one through.
+func (d *delivery) move(ctx context.Context) bool {
+	if d.moved || !d.shouldMove(ctx) {
+		return d.moved
+	}
+	if !d.mover.mayTry(time.Now()) {
+		d.log.WarnContext(ctx, "job stays on its queue: a move failed a moment ago", "queue", d.lease.Queue().Name())
+		return false
+	}
+	ctx, cancelMoves := outlive(ctx, movesEnd)
+	defer cancelMoves()
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if err := d.OnDemand.PutMoved(ctx, d.envelope, d.Payloads); err != nil {
+		d.mover.failed(time.Now())
+		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
+		return false
+	}
+	d.moved = true
+	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.OnDemand.Name(), "interruptions", d.claim.Record().Interruptions)
+	return true
+}
+
+func (d *delivery) shouldMove(ctx context.Context) bool {
+	if d.OnDemand == nil || d.claim == nil {
+		return false
+	}
+	isOnDemand := d.lease.Queue().Name() == d.OnDemand.Name()
+	return moves(d.MoveAfter, d.claim.Record().Interruptions, job.StopOf(ctx), isOnDemand)
+}
+
+// movesEnd is the time up to which jobs are moved in a drain: after the states,
+// with as much left for a release.
+func movesEnd(cause error) time.Time {
+	if d, ok := errors.AsType[*drain](cause); ok {
+		return d.states.Add(d.end.Sub(d.states) / 2)
+	}
+	return time.Now().Add(moveTimeout)
+}
+
+// mover remembers whether the on-demand queue can be reached.
+type mover struct {
+	rests atomic.Int64 // until then nothing is moved, in ns since 1970
+}
+
+func (m *mover) mayTry(now time.Time) bool { return now.UnixNano() >= m.rests.Load() }
+
+func (m *mover) failed(now time.Time) { m.rests.Store(now.Add(moveRest).UnixNano()) }

@@ -1,0 +1,386 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// moveAfter makes a worker move jobs after that many interruptions.
+func moveAfter(n int) func(*Config) { return func(c *Config) { c.MoveAfter = n } }
+
+// takeOnDemand makes a worker one on a VM of regular priority.
+func takeOnDemand(c *Config) { c.TakeFrom = []*queue.Queue{c.OnDemand} }
+
+// onDemandMessages returns what is on the on-demand queue.
+func (b *bench) onDemandMessages() []storage.Message { return b.server.Messages(b.names.OnDemand) }
+
+// runFor runs a worker until the job has made so many steps more, and ends it.
+func (b *bench) runFor(name string, work *steps, id string, more int, change ...func(*Config)) *process {
+	b.t.Helper()
+	goal := work.done(id) + more
+	p := b.start(name, job.Kinds{"steps": work}, change...)
+	b.waitFor(fmt.Sprintf("%d steps of %s on %s", goal, id, name), time.Minute, func() bool { return work.done(id) >= goal })
+	p.stop()
+	return p
+}
+
+func TestMoves(t *testing.T) {
+	evicted, ended, lost := &job.Stop{Reason: job.Evicted}, &job.Stop{Reason: job.Shutdown}, &job.Stop{Reason: job.Lost}
+	for _, row := range []struct {
+		name                 string
+		after, interruptions int
+		stop                 *job.Stop
+		onDemand             bool
+		want                 bool
+	}{
+		{"often enough", 3, 3, evicted, false, true},
+		{"more than often enough, as after a move that failed", 3, 7, evicted, false, true},
+		{"told to end", 1, 1, ended, false, true},
+		{"not yet", 3, 2, evicted, false, false},
+		{"left no record", 1, 0, evicted, false, false},
+		{"never", 0, 100, evicted, false, false},
+		{"there already", 1, 5, evicted, true, false},
+		{"took a break", 1, 5, nil, false, false},
+		{"another worker has the message", 1, 5, lost, false, false},
+	} {
+		if got := moves(row.after, row.interruptions, row.stop, row.onDemand); got != row.want {
+			t.Errorf("%s: moves(%d, %d, %v, %t) = %t, want %t", row.name, row.after, row.interruptions, row.stop, row.onDemand, got, row.want)
+		}
+	}
+}
+
+// TestPrioritySwap: a job that was interrupted twice goes on on VMs of regular
+// priority, from where it was, and stays there.
+func TestPrioritySwap(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 40, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		b.runFor("vm_0", work, "long", 5, moveAfter(2))
+		if spot, moved := b.server.Messages(b.names.Queue), b.onDemandMessages(); len(spot) != 1 || len(moved) != 0 {
+			t.Fatalf("messages after one interruption = %d and %d on demand, want it where it was", len(spot), len(moved))
+		}
+		var seen counter
+		second := b.runFor("vm_1", work, "long", 5, moveAfter(2), func(c *Config) { c.Observer = &seen })
+		moved := b.onDemandMessages()
+		if spot := b.server.Messages(b.names.Queue); len(spot) != 0 || len(moved) != 1 {
+			t.Fatalf("messages after two interruptions = %d and %d on demand, want it moved", len(spot), len(moved))
+		}
+		e, err := queue.Decode(moved[0].Text)
+		if err != nil || e.ID != "long" || !e.Resume || !e.PutBackSince.IsZero() || !moved[0].Visible || !moved[0].Expires.IsZero() {
+			t.Errorf("moved message = %+v, %+v, %v, want one for all that says resume", e, moved[0], err)
+		}
+		if r := b.record("long"); r.Status != checkpoint.Open || r.Interruptions != 2 || !r.HasState() {
+			t.Errorf("record = %s, %d interruptions, want open with its state, 2", r.Status, r.Interruptions)
+		}
+		if n := len(second.log.find("job put on the on-demand queue")); n != 1 {
+			t.Errorf("log lines about the move = %d, want 1", n)
+		}
+
+		if got := seen.of("ended moved", "ended released"); got["ended moved"] != 1 || got["ended released"] != 0 {
+			t.Errorf("observed = %v, want one job moved", got)
+		}
+
+		idle := b.start("vm_2", job.Kinds{"steps": work}, moveAfter(2))
+		time.Sleep(time.Minute)
+		idle.stop()
+		if n := work.done("long"); n > 11 {
+			t.Errorf("steps done = %d: a worker took from a queue that it was not told to take from", n)
+		}
+		b.runFor("regular_0", work, "long", 5, takeOnDemand, moveAfter(2))
+		if after := b.onDemandMessages(); len(after) != 1 || after[0].ID != moved[0].ID {
+			t.Errorf("messages after an interruption on demand = %+v, want the same one still there", after)
+		}
+		b.start("regular_1", job.Kinds{"steps": work}, takeOnDemand)
+		b.waitDone("long", time.Minute)
+		b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+		if n := work.repeated("long"); n != 0 {
+			t.Errorf("steps repeated = %d, want 0", n)
+		}
+		if r := b.record("long"); r.Generation != 4 || r.Owner != "regular_1-11112222-0" {
+			t.Errorf("record = generation %d by %s, want 4 by the last worker", r.Generation, r.Owner)
+		}
+	})
+}
+
+// TestMovedPayloads: what a job works on comes along, whatever its message was.
+func TestMovedPayloads(t *testing.T) {
+	for name, text := range map[string]string{
+		"foreign": "what is this?", "foreign of 64 KiB": strings.Repeat("x", queue.MaxText), "claim check": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				payload := []byte(text)
+				if text != "" {
+					b.putText(text)
+				} else {
+					payload = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+					e, err := b.payloads.Offload(t.Context(), queue.Envelope{ID: "big", Kind: "h", Payload: queue.BytesPayload(payload)})
+					if err == nil {
+						err = b.queue.Put(t.Context(), e, 0)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					if !bytes.Equal(j.Payload, payload) {
+						t.Errorf("payload of %d bytes, want the %d that were put", len(j.Payload), len(payload))
+					}
+					if state, _, ok := j.Saved(); ok {
+						return state, nil
+					}
+					j.Report(job.Progress{State: []byte("half-way")})
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				plain := func(c *Config) { c.DefaultKind = "h" }
+				first := b.start("vm_0", job.Kinds{"h": h}, plain, moveAfter(1))
+				b.waitFor("the job begins", time.Minute, func() bool { return len(first.log.find("job started")) == 1 })
+				time.Sleep(time.Second)
+				first.stop()
+				moved := b.onDemandMessages()
+				if len(moved) != 1 || b.left() != 1 {
+					t.Fatalf("messages = %d, %d of them on demand, want one, moved", b.left(), len(moved))
+				}
+				e, err := queue.Decode(moved[0].Text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.start("regular_0", job.Kinds{"h": h}, takeOnDemand)
+				b.waitDone(e.ID, time.Minute)
+				b.waitFor("message and payload gone", time.Second, func() bool {
+					return b.left() == 0 && len(b.server.Blobs(b.names.Payloads)) == 0
+				})
+				if got, err := b.records.Result(t.Context(), e.ID); err != nil || string(got) != "half-way" {
+					t.Errorf("result = %q, %v, want what the first worker saved", got, err)
+				}
+			})
+		})
+	}
+}
+
+// TestMovedDuplicates: with the old message still there, the new one there twice,
+// and workers on both queues, there is one outcome, and nothing is done again.
+func TestMovedDuplicates(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		commits := countCommits(b)
+		work := &steps{n: 40, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		puts := 0
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutMessage && c.Queue == b.names.OnDemand {
+				puts++
+				return storage.Fault{DropReply: puts == 1} // the SDK puts it again
+			}
+			return storage.Fault{DropRequest: c.Operation == storage.OpDeleteMessage}
+		})
+		b.runFor("vm_0", work, "long", 5, moveAfter(1))
+		b.server.OnCall(nil)
+		if spot, moved := len(b.server.Messages(b.names.Queue)), len(b.onDemandMessages()); spot != 1 || moved != 2 {
+			t.Fatalf("messages = %d and %d on demand, want 1 and 2", spot, moved)
+		}
+		b.start("vm_1", job.Kinds{"steps": work}, moveAfter(1))
+		b.start("regular_0", job.Kinds{"steps": work}, takeOnDemand)
+		b.waitDone("long", 5*time.Minute)
+		b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
+		if n := commits("long"); n != 1 {
+			t.Errorf("commits = %d, want 1", n)
+		}
+		if n := work.repeated("long"); n != 0 {
+			t.Errorf("steps repeated = %d, want 0", n)
+		}
+		if r := b.record("long"); r.Generation > 2 || r.Failures != 0 {
+			t.Errorf("record = generation %d, %d failures, want 2 and none", r.Generation, r.Failures)
+		}
+	})
+}
+
+// TestConflictDuringMove: a job whose record is opened by somebody else at the
+// moment of its release is not moved; its message is put back where it was.
+func TestConflictDuringMove(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 40, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
+		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("long").HasState() })
+		time.Sleep(time.Second) // so that the release has a state to save
+		var once sync.Once
+		same := checkpoint.Delivery{ID: "long", Kind: "steps", PayloadHash: b.record("long").PayloadHash}
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
+				once.Do(func() {
+					if _, err := b.records.Open(context.Background(), same, "a person"); err != nil {
+						t.Errorf("Open = %v, want nil", err)
+					}
+				})
+			}
+			return storage.Fault{}
+		})
+		p.stop()
+		if spot := b.server.Messages(b.names.Queue); len(spot) != 1 || len(b.onDemandMessages()) != 0 {
+			t.Errorf("messages = %d and %d on demand, want it where it was", len(spot), len(b.onDemandMessages()))
+		}
+		if n := len(p.log.find("message put back")); n != 1 {
+			t.Errorf("log lines about a put-back = %d, want 1", n)
+		}
+		b.start("vm_1", job.Kinds{"steps": work}, moveAfter(1))
+		b.waitDone("long", 2*time.Minute)
+	})
+}
+
+// TestLostMessageIsNotMoved: the job is in the hands of whoever has its message.
+func TestLostMessageIsNotMoved(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put("long", "steps", "")
+		b.start("vm_0", job.Kinds{"steps": &steps{n: 400, each: 300 * time.Millisecond}}, moveAfter(1))
+		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("long").HasState() })
+		if _, err := b.account(b.server.Transport()).Queue(b.names.Queue).ClearMessages(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		b.waitFor("release", time.Minute, func() bool { return b.record("long").Status == checkpoint.Open })
+		time.Sleep(time.Second)
+		if n := len(b.onDemandMessages()); n != 0 {
+			t.Errorf("messages on demand = %d, want none", n)
+		}
+	})
+}
+
+// drainMany lets a worker with many jobs in hand be evicted, each call taking 10 ms,
+// and returns what it logged of its drain.
+func (b *bench) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *process, drained logLine) {
+	b.t.Helper()
+	slow := storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
+	b.server.OnCall(func(storage.Call) storage.Fault { return slow })
+	work := &steps{n: 1000, each: time.Second}
+	for i := range jobs {
+		b.put(fmt.Sprintf("job-%d", i), "steps", "")
+	}
+	p = b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1), func(c *Config) { c.Concurrency = jobs })
+	last := fmt.Sprintf("job-%d", jobs-1)
+	b.waitFor("all in hand and at work", time.Minute, func() bool {
+		return len(p.log.find("job started")) == jobs && work.done(last) > 2
+	})
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Queue == b.names.OnDemand {
+			return fault(c)
+		}
+		return slow
+	})
+	if _, err := b.metadata.SimulateEviction("vm_0"); err != nil {
+		b.t.Fatal(err)
+	}
+	b.waitFor("drained", 15*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+	return p, p.log.find("drained")[0]
+}
+
+// TestDrainMoves: a drain in which every job is moved keeps to the promise of one
+// in which none is, and one that cannot move takes moveTimeout more at most and
+// releases all. Nothing is left out of any record.
+func TestDrainMoves(t *testing.T) {
+	const jobs = 1000
+	gone := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound", Message: "no"}}
+	for _, row := range []struct {
+		name  string
+		fault storage.Fault
+		moved int
+		limit time.Duration
+	}{
+		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, jobs, 2 * time.Second},
+		{"the queue is gone", gone, 0, 2 * time.Second},
+		{"the queue gives no answer", storage.Fault{Before: time.Hour}, 0, 2*time.Second + moveTimeout},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				p, drained := b.drainMany(jobs, func(storage.Call) storage.Fault { return row.fault })
+				took := time.Duration(drained["since_notice"].(float64))
+				t.Logf("notice to all released: %s", took)
+				if took > row.limit {
+					t.Errorf("notice to all released = %s, want at most %s", took, row.limit)
+				}
+				if drained["released"] != float64(jobs) || drained["states_left_out"] != 0.0 {
+					t.Errorf("drained = %v, want %d released with their states", drained, jobs)
+				}
+				spot, moved := 0, len(b.onDemandMessages())
+				for _, m := range b.server.Messages(b.names.Queue) {
+					if m.Visible {
+						spot++
+					}
+				}
+				if moved != row.moved || spot != jobs-row.moved {
+					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, jobs-row.moved, row.moved)
+				}
+				if complaints := len(p.log.find("job not moved to the on-demand queue; it stays on its own until it is interrupted again")); (row.moved == 0) != (complaints > 0) {
+					t.Errorf("log lines about moves that failed = %d for %d moved", complaints, moved)
+				}
+			})
+		})
+	}
+}
+
+// TestMoveComesAfterStates: when states take all their time, jobs are still moved
+// or released within the budget.
+func TestMoveComesAfterStates(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 1000, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		time.Sleep(2 * time.Second) // so that there is more to save
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records || c.Operation == storage.OpPutMessage {
+				return storage.Fault{Before: time.Minute}
+			}
+			return storage.Fault{}
+		})
+		asked := time.Now()
+		p.stop()
+		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
+		}
+		if r := b.record("long"); r.Status != checkpoint.Open || r.Interruptions != 1 {
+			t.Errorf("record = %s, %d interruptions, want open, 1", r.Status, r.Interruptions)
+		}
+		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
+			t.Errorf("messages = %+v, want one that is visible", m)
+		}
+	})
+}
+
+// TestWarmUpNeedsOnDemand: a worker that is to move jobs says at once that there
+// is nowhere to move them to, and starts when there is.
+func TestWarmUpNeedsOnDemand(t *testing.T) {
+	for name, change := range map[string]func(*Config){"to move to": moveAfter(3), "to take from": takeOnDemand} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				if _, err := b.account(b.server.Transport()).Queue(b.names.OnDemand).Delete(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				p := b.start("vm_0", job.Kinds{"echo": echo}, change)
+				time.Sleep(10 * time.Second)
+				found := p.log.find("storage is not ready; no job is lost, trying again")
+				if len(found) == 0 || !strings.Contains(fmt.Sprint(found[0]["error"]), b.names.OnDemand) {
+					t.Errorf("complaints = %v, want one that names queue %s", found, b.names.OnDemand)
+				}
+				if s := p.machine.State(); s != lifecycle.Start {
+					t.Errorf("state = %s, want start", s)
+				}
+				time.Sleep(time.Minute) // a deleted queue's name is free again after 30 s
+				if err := b.onDemand.Create(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+			})
+		})
+	}
+}
