@@ -22,6 +22,7 @@ type flags struct {
 	Delay      time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
 	MaxRun     time.Duration `help:"Most time that a job may run, over all attempts and workers; more ends it in the poison queue. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
 	MaxSilence time.Duration `help:"Most time that a job may run without a report of its handler; more is a failure. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
+	OnDemand   bool          `help:"Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not evicted." group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"Let jobs that are recorded as running be started anew at once: their worker is known to be dead." group:"Jobs" env:"-"`
 	DryRun     bool          `help:"Read and check everything, say what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 

@@ -65,11 +65,20 @@ func create(ctx context.Context, stores *cli.Stores) error {
 
 // reach finds out whether the account can be used, without changing anything.
 func (s *session) reach(ctx context.Context, stores *cli.Stores) error {
-	exists, err := producer.Reach(ctx, stores.Queue)
+	q := s.queue(stores)
+	exists, err := producer.Reach(ctx, q)
 	if err == nil && !exists {
-		s.note("queue %s does not exist yet; it would be created", stores.Queue.Name())
+		s.note("queue %s does not exist yet; it would be created", q.Name())
 	}
 	return err
+}
+
+// queue is the one that the jobs go to.
+func (s *session) queue(stores *cli.Stores) *queue.Queue {
+	if s.flags.OnDemand {
+		return stores.OnDemand
+	}
+	return stores.Queue
 }
 
 // producer returns a producer that reports.
@@ -79,7 +88,7 @@ func (s *session) producer(stores *cli.Stores) *producer.Producer {
 		parallel = 1 // there is nothing to wait for, and the jobs keep their order
 	}
 	return &producer.Producer{
-		Queue: stores.Queue, Payloads: stores.Payloads, Records: stores.Records,
+		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
 		Parallel: parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
 		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed,
 	}
