@@ -20,6 +20,8 @@ type flags struct {
 	KindsFile          string           `help:"File with the kinds of jobs whose work a command does; docs/process.md has its form." group:"Jobs" placeholder:"FILE"`
 	Scratch            string           `help:"Folder for the working folders of commands. Default: that for temporary files." group:"Jobs" placeholder:"FOLDER"`
 	DefaultKind        string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
+	TakeFrom           []string         `help:"Queues to take jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not get done. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
+	MoveAfter          int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs" placeholder:"N"`
 	Concurrency        int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	CheckpointInterval time.Duration    `help:"Time between two saves of a job's changed state." default:"5s" group:"Jobs"`
 	DrainBudget        time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`

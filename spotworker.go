@@ -27,6 +27,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
 )
@@ -85,7 +86,8 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, clo
 	if err != nil {
 		return nil, nil, err
 	}
-	config.Queue, config.Poison = stores.Queue, stores.Poison
+	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
+	config.TakeFrom = f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
 	config.Log = log
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Log); err != nil {
@@ -98,10 +100,20 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, clo
 	return w, closeKinds, nil
 }
 
+// takeFrom returns the queues that --take-from names.
+func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
+	byName := map[string]*queue.Queue{"spot": stores.Queue, "on-demand": stores.OnDemand}
+	var queues []*queue.Queue
+	for _, name := range f.TakeFrom {
+		queues = append(queues, byName[name])
+	}
+	return queues
+}
+
 // config is the part of the worker's configuration that needs no storage.
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
-		DefaultKind: f.DefaultKind, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
+		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
 		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	c.Policy = f.policy()

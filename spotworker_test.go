@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testguard"
 )
 
@@ -47,6 +48,16 @@ func TestConnections(t *testing.T) {
 	}
 	if got := connections(0); got <= spareConnections {
 		t.Errorf("connections(0) = %d, want some for the jobs of each processor", got)
+	}
+}
+
+// The order is the operator's, and the two names stand for the right queues.
+func TestTakeFrom(t *testing.T) {
+	spot, onDemand := queue.New(nil, "q"), queue.New(nil, "q-ondemand")
+	f := flags{TakeFrom: []string{"on-demand", "spot"}}
+	got := f.takeFrom(&cli.Stores{Queue: spot, OnDemand: onDemand})
+	if len(got) != 2 || got[0] != onDemand || got[1] != spot {
+		t.Errorf("takeFrom = %v, want the on-demand queue and the queue of jobs", got)
 	}
 }
 

@@ -48,6 +48,9 @@ type Presence struct {
 	// Program is the worker's version.
 	Program string
 
+	// TakesFrom are the names of the queues that the worker takes jobs from.
+	TakesFrom []string
+
 	// Jobs are the ids of the jobs in hand, at most 1,024 of them. A listing
 	// gives their number only.
 	Jobs  []string
@@ -111,6 +114,7 @@ func (p Presence) metadata() map[string]*string {
 		"startedat": p.StartedAt.UTC().Format(time.RFC3339),
 		"at":        p.At.UTC().Format(time.RFC3339),
 		"program":   url.PathEscape(p.Program),
+		"takesfrom": strings.Join(p.TakesFrom, ","),
 		"jobs":      strconv.Itoa(p.Count),
 	}
 	out := make(map[string]*string, len(values))
@@ -132,6 +136,9 @@ func parse(worker string, metadata map[string]*string) Presence {
 		}
 	}
 	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
+	if taken := values["takesfrom"]; taken != "" {
+		p.TakesFrom = strings.Split(taken, ",")
+	}
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])

@@ -43,7 +43,8 @@ func inBubble(t *testing.T, test func(t *testing.T, server *storage.Server, stor
 func full() Presence {
 	return Presence{
 		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
-		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)", Jobs: []string{"a", "b"}, Count: 2,
+		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
+		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Jobs: []string{"a", "b"}, Count: 2,
 	}
 }
 
@@ -81,7 +82,8 @@ func TestMetadata(t *testing.T) {
 		state, body, _ := server.ReadBlob(workersName, full().Worker)
 		want := map[string]string{
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
-			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29", "jobs": "2",
+			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
+			"takesfrom": "test-jobs,test-jobs-ondemand", "jobs": "2",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)

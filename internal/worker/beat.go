@@ -69,7 +69,8 @@ func (b *beat) write(ctx context.Context) {
 	w := b.worker
 	err := w.Workers.Write(ctx, presence.Presence{
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
-		StartedAt: b.started, At: time.Now(), Program: w.Program, Jobs: w.engine.inHand.list(),
+		StartedAt: b.started, At: time.Now(), Program: w.Program,
+		TakesFrom: names(w.TakeFrom), Jobs: w.engine.inHand.list(),
 	})
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)

@@ -168,11 +168,11 @@ func (c *Config) validateQueues() error {
 	slices.Sort(taken)
 	switch {
 	case len(slices.Compact(taken)) < len(c.TakeFrom):
-		return errors.New("worker is to take from one queue twice: name each queue once")
+		return errors.New("jobs would be taken from one queue twice: name each queue once")
 	case c.MoveAfter < 0:
 		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
 	case c.MoveAfter > 0 && c.OnDemand == nil:
-		return errors.New("worker that moves jobs needs an on-demand queue")
+		return errors.New("there is no on-demand queue to move jobs to: name one, or move none")
 	}
 	return nil
 }

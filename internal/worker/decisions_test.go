@@ -220,7 +220,7 @@ func TestValidate(t *testing.T) {
 			{"one queue twice", func(c *Config) { c.TakeFrom = []*queue.Queue{b.queue, b.queue} }, "twice"},
 			{"no queue to take from", func(c *Config) { c.TakeFrom = []*queue.Queue{nil} }, "queues and containers"},
 			{"moves", func(c *Config) { c.MoveAfter = 1 }, ""},
-			{"moves nowhere", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "needs an on-demand queue"},
+			{"moves nowhere", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "no on-demand queue"},
 			{"moves before anything happened", func(c *Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *Config) { c.Acknowledge = "all" }, `"all"`},
 			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},

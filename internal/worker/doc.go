@@ -13,9 +13,10 @@
 //     up, recover, resume, process, shut down.
 //   - watch.go turns what the metadata service says into a stop.
 //   - claim.go is the loop that keeps the slots busy. It asks prefetch.go how
-//     many messages to take.
+//     many messages to take, and turns.go from which queue.
 //   - delivery.go is one message in hand. It asks outcome.go what the end of
-//     the handler means, and perform.go does what that says.
+//     the handler means, and perform.go does what that says; move.go hands an
+//     interrupted job on to VMs of regular priority.
 //   - renew.go keeps the message, pace.go says how often.
 //   - drain.go holds the times that a stop has to keep to, gate.go the order of
 //     the last writes.
@@ -30,6 +31,6 @@
 // # Decisions
 //
 // What to do is decided by functions of values, with the time as an argument:
-// prefetch, pollDelay, nextVisibility, decide, [checkpoint.OnDelivery],
+// prefetch, pollDelay, nextVisibility, decide, moves, [checkpoint.OnDelivery],
 // [preempt.Decide], [lifecycle.Next]. The loops around them only carry it out.
 package worker

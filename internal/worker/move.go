@@ -65,12 +65,13 @@ func (d *delivery) shouldMove(ctx context.Context) bool {
 }
 
 // movesEnd is the time up to which jobs are moved in a drain: after the states,
-// with as much left for a release.
-func movesEnd(cause error) time.Time {
+// with as much left for a release. Otherwise moveTimeout alone counts.
+func movesEnd(cause error, stopped time.Time) time.Time {
 	if d, ok := errors.AsType[*drain](cause); ok {
-		return d.states.Add(d.end.Sub(d.states) / 2)
+		t, _ := d.current()
+		return t.states.Add(t.end.Sub(t.states) / 2)
 	}
-	return time.Now().Add(moveTimeout)
+	return stopped.Add(time.Minute)
 }
 
 // mover remembers whether the on-demand queue can be reached.
