@@ -288,28 +288,27 @@ func (b *bench) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *
 // in which none is, and one that cannot move takes moveTimeout more at most and
 // releases all. Nothing is left out of any record.
 func TestDrainMoves(t *testing.T) {
-	const jobs = 1000
 	gone := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound", Message: "no"}}
 	for _, row := range []struct {
-		name  string
-		fault storage.Fault
-		moved int
-		limit time.Duration
+		name        string
+		fault       storage.Fault
+		jobs, moved int
+		limit       time.Duration
 	}{
-		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, jobs, 2 * time.Second},
-		{"the queue is gone", gone, 0, 2 * time.Second},
-		{"the queue gives no answer", storage.Fault{Before: time.Hour}, 0, 2*time.Second + moveTimeout},
+		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, 1000, 1000, 2 * time.Second},
+		{"the queue is gone", gone, 200, 0, 2 * time.Second},
+		{"the queue gives no answer", storage.Fault{Before: time.Hour}, 1000, 0, 2*time.Second + moveTimeout},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
-				p, drained := b.drainMany(jobs, func(storage.Call) storage.Fault { return row.fault })
+				p, drained := b.drainMany(row.jobs, func(storage.Call) storage.Fault { return row.fault })
 				took := time.Duration(drained["since_notice"].(float64))
 				t.Logf("notice to all released: %s", took)
 				if took > row.limit {
 					t.Errorf("notice to all released = %s, want at most %s", took, row.limit)
 				}
-				if drained["released"] != float64(jobs) || drained["states_left_out"] != 0.0 {
-					t.Errorf("drained = %v, want %d released with their states", drained, jobs)
+				if drained["released"] != float64(row.jobs) || drained["states_left_out"] != 0.0 {
+					t.Errorf("drained = %v, want %d released with their states", drained, row.jobs)
 				}
 				spot, moved := 0, len(b.onDemandMessages())
 				for _, m := range b.server.Messages(b.names.Queue) {
@@ -317,8 +316,8 @@ func TestDrainMoves(t *testing.T) {
 						spot++
 					}
 				}
-				if moved != row.moved || spot != jobs-row.moved {
-					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, jobs-row.moved, row.moved)
+				if moved != row.moved || spot != row.jobs-row.moved {
+					t.Errorf("visible messages = %d and %d on demand, want %d and %d", spot, moved, row.jobs-row.moved, row.moved)
 				}
 				if complaints := len(p.log.find("job not moved to the on-demand queue; it stays on its own until it is interrupted again")); (row.moved == 0) != (complaints > 0) {
 					t.Errorf("log lines about moves that failed = %d for %d moved", complaints, moved)
