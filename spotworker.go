@@ -116,7 +116,11 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
 		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
-	c.Policy = f.policy()
+	policy, err := f.policy()
+	if err != nil {
+		return c, &cli.ConfigError{Err: err}
+	}
+	c.Policy = policy
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown-host"

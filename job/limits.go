@@ -11,7 +11,7 @@ type Limits struct {
 	// paid time: from each call of the handler to its end, waiting in the queue
 	// left out. Of a run whose worker died without a word, what came after the
 	// last write of the record is not known and not counted: a checkpoint
-	// interval, or up to 5 minutes where the state did not change.
+	// interval, or up to 10 minutes where the state did not change.
 	MaxRun time.Duration
 
 	// MaxSilence is how long a job may go without a report. It counts from the

@@ -1,13 +1,24 @@
 package checkpoint
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Policy says when a running job's record is worth a write. A field that is not
-// positive has its default.
+// positive has its default. docs/checkpointing.md has the reasons.
 type Policy struct {
 	// Interval is how long after a write the next changed state is saved.
-	// Default 5 s; TouchEvery is its upper bound.
+	// Default: what Young and Daly say, see [Policy.IntervalFor].
 	Interval time.Duration
+
+	// Shortest and Longest bound that choice. Default 5 s and 10 min; TouchEvery
+	// is an upper bound as well.
+	Shortest, Longest time.Duration
+
+	// EvictionRate is how many evictions an hour of a VM is expected to see
+	// before anything was observed. Default 0.05.
+	EvictionRate float64
 
 	// FirstAfter is how long a job may run before it gets a record although it
 	// reported nothing, so that operators see it. Default 10 s.
@@ -15,33 +26,64 @@ type Policy struct {
 
 	// TouchEvery is the longest time between two writes of a running job's
 	// record. It must stay well under the hour after which a duplicate takes
-	// the record over. Default 5 min.
+	// the record over. Default 10 min.
 	TouchEvery time.Duration
 }
 
 // DefaultPolicy returns the defaults.
 func DefaultPolicy() Policy {
-	return Policy{Interval: 5 * time.Second, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}
+	return Policy{
+		Shortest: 5 * time.Second, Longest: 10 * time.Minute, EvictionRate: 0.05,
+		FirstAfter: 10 * time.Second, TouchEvery: 10 * time.Minute,
+	}
 }
 
 func (p Policy) orDefaults() Policy {
 	d := DefaultPolicy()
 	for _, field := range []struct{ given, usual *time.Duration }{
-		{&p.Interval, &d.Interval}, {&p.FirstAfter, &d.FirstAfter}, {&p.TouchEvery, &d.TouchEvery},
+		{&p.Shortest, &d.Shortest}, {&p.Longest, &d.Longest}, {&p.FirstAfter, &d.FirstAfter}, {&p.TouchEvery, &d.TouchEvery},
 	} {
 		if *field.given <= 0 {
 			*field.given = *field.usual
 		}
 	}
+	if !(p.EvictionRate > 0) {
+		p.EvictionRate = d.EvictionRate
+	}
 	return p
+}
+
+// minInterval keeps a worker from doing nothing but saving.
+const minInterval = 100 * time.Millisecond
+
+// Validate says what must be changed, or returns nil.
+func (p Policy) Validate() error {
+	given := p
+	p = p.orDefaults()
+	switch {
+	case given.Interval != 0 && (p.Interval < minInterval || p.Interval > p.TouchEvery):
+		return fmt.Errorf("checkpoint interval %s is out of range: give %s to %s, or 0 to have it chosen", p.Interval, minInterval, p.TouchEvery)
+	case given.Shortest < 0 || p.Shortest < minInterval || p.Shortest > p.TouchEvery:
+		return fmt.Errorf("shortest checkpoint interval %s is out of range: give %s to %s", given.Shortest, minInterval, p.TouchEvery)
+	case given.Longest < 0 || p.Longest < p.Shortest:
+		return fmt.Errorf("longest checkpoint interval %s is out of range: give at least the shortest, %s", given.Longest, p.Shortest)
+	case given.EvictionRate < 0 || p.EvictionRate > 1:
+		return fmt.Errorf("eviction rate %g is out of range: give more than 0, up to 1 an hour", given.EvictionRate)
+	}
+	return nil
 }
 
 // Situation is what the policy needs to know about a running job.
 type Situation struct {
 	Since     time.Time // when the claim began
 	Written   bool      // whether there is a record
-	WrittenAt time.Time // when it was last written, or tried to be; zero for never
+	WrittenAt time.Time // when the last write, or the last try, ended; zero for never
+	Failed    bool      // whether that was a try only
 	Changed   bool      // whether a state was reported that is not recorded
+
+	Cost     time.Duration // what a save takes; 0 if not known
+	Losses   Losses        // what was observed of VMs like this one
+	Unwarned bool          // whether notices cannot be relied on now
 }
 
 // Due is what a record needs.
@@ -66,7 +108,8 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	if !job.Written && job.WrittenAt.IsZero() {
 		touchAt = job.Since.Add(p.FirstAfter)
 	}
-	saveAt := last.Add(p.Interval)
+	interval := p.IntervalFor(job)
+	saveAt := last.Add(interval)
 	switch {
 	case job.Changed && !(now.Before(saveAt) && now.Before(touchAt)):
 		return DueSave, 0 // also where only a touch is due: it costs a write as well
@@ -78,5 +121,5 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	if until := saveAt.Sub(now); until > 0 {
 		return Nothing, min(wait, until)
 	}
-	return Nothing, min(wait, p.Interval)
+	return Nothing, min(wait, interval)
 }

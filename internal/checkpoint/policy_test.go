@@ -19,20 +19,20 @@ func TestPolicyNext(t *testing.T) {
 		due  Due
 		wait time.Duration
 	}{
-		{"just begun", p, Situation{noon, false, never, false}, 0, Nothing, 5 * time.Second},
-		{"first state, too soon", p, Situation{noon, false, never, true}, 3 * time.Second, Nothing, 2 * time.Second},
-		{"first state", p, Situation{noon, false, never, true}, 5 * time.Second, DueSave, 0},
-		{"nothing reported yet", p, Situation{noon, false, never, false}, 7 * time.Second, Nothing, 3 * time.Second},
-		{"nothing reported for 10 s", p, Situation{noon, false, never, false}, 10 * time.Second, DueTouch, 0},
-		{"resumed, nothing reported", p, Situation{noon, true, never, false}, 10 * time.Second, Nothing, 5 * time.Second},
-		{"saved, nothing new", p, Situation{noon, true, at(time.Minute), false}, 2 * time.Minute, Nothing, 5 * time.Second},
-		{"saved, new state too soon", p, Situation{noon, true, at(time.Minute), true}, time.Minute + time.Second, Nothing, 4 * time.Second},
-		{"saved, new state", p, Situation{noon, true, at(time.Minute), true}, time.Minute + 5*time.Second, DueSave, 0},
-		{"silent for 5 min", p, Situation{noon, true, at(time.Minute), false}, 6 * time.Minute, DueTouch, 0},
-		{"first write failed, retried like any", p, Situation{noon, false, at(10 * time.Second), true}, 15 * time.Second, DueSave, 0},
-		{"interval longer than the touch: what is written then is the state", Policy{Interval: time.Hour, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}, Situation{noon, true, at(time.Minute), true}, 6 * time.Minute, DueSave, 0},
-		{"zero values are the defaults", Policy{}, Situation{noon, true, at(time.Minute), false}, 2 * time.Minute, Nothing, 5 * time.Second},
-		{"zero values are the defaults: save", Policy{}, Situation{noon, true, at(time.Minute), true}, time.Minute + time.Second, Nothing, 4 * time.Second},
+		{"just begun", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 0, Nothing, 5 * time.Second},
+		{"first state, too soon", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: true}, 3 * time.Second, Nothing, 2 * time.Second},
+		{"first state", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: true}, 5 * time.Second, DueSave, 0},
+		{"nothing reported yet", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 7 * time.Second, Nothing, 3 * time.Second},
+		{"nothing reported for 10 s", p, Situation{Since: noon, Written: false, WrittenAt: never, Changed: false}, 10 * time.Second, DueTouch, 0},
+		{"resumed, nothing reported", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: false}, 10 * time.Second, Nothing, 5 * time.Second},
+		{"saved, nothing new", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing, 5 * time.Second},
+		{"saved, new state too soon", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
+		{"saved, new state", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + 5*time.Second, DueSave, 0},
+		{"silent for 5 min", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 6 * time.Minute, DueTouch, 0},
+		{"first write failed, retried like any", p, Situation{Since: noon, Written: false, WrittenAt: at(10 * time.Second), Changed: true}, 15 * time.Second, DueSave, 0},
+		{"interval longer than the touch: what is written then is the state", Policy{Interval: time.Hour, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, 6 * time.Minute, DueSave, 0},
+		{"zero values are the defaults", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing, 5 * time.Second},
+		{"zero values are the defaults: save", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
 	} {
 		due, wait := row.p.Next(row.job, at(row.now))
 		if due != row.due || wait != row.wait {
@@ -83,8 +83,11 @@ func TestPolicyKeepsItsBounds(t *testing.T) {
 }
 
 func TestDefaultPolicy(t *testing.T) {
-	if got, want := DefaultPolicy(), (Policy{5 * time.Second, 10 * time.Second, 5 * time.Minute}); got != want {
-		t.Errorf("DefaultPolicy = %+v, want %+v", got, want)
+	if got, want := DefaultPolicy(), (Policy{}.orDefaults()); got != want {
+		t.Errorf("DefaultPolicy = %+v, want what the zero value means, %+v", got, want)
+	}
+	if err := (Policy{}).Validate(); err != nil {
+		t.Errorf("Validate of the zero value = %v, want nil", err)
 	}
 	if p := DefaultPolicy(); 2*p.TouchEvery >= staleAfter {
 		t.Errorf("a running job is touched every %s; a duplicate takes over after %s", p.TouchEvery, staleAfter)

@@ -88,6 +88,9 @@ func (w *Worker) recall(ctx, aside context.Context) string {
 	w.beat.running = true
 	defer w.background.Go(func() { w.beat.run(aside) })
 	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
+	if err == nil && ok {
+		w.forecast.recall(last, time.Now())
+	}
 	switch {
 	case err != nil:
 		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)

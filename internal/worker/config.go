@@ -21,9 +21,6 @@ import (
 // MaxConcurrency is the most jobs that one worker runs at once.
 const MaxConcurrency = 1024
 
-// minInterval keeps a worker from doing nothing but saving.
-const minInterval = 100 * time.Millisecond
-
 // Config is what a worker is made of.
 type Config struct {
 	// Queue holds the jobs, Poison those that were given up.
@@ -139,8 +136,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
-	case c.Policy.Interval < minInterval || c.Policy.Interval > c.Policy.TouchEvery:
-		return fmt.Errorf("checkpoint interval %s is out of range: give %s to %s", c.Policy.Interval, minInterval, c.Policy.TouchEvery)
+	}
+	if err := c.Policy.Validate(); err != nil {
+		return err
 	}
 	for kind, handler := range c.Kinds {
 		if err := jobid.ValidateKind(kind); err != nil {

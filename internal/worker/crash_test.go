@@ -110,7 +110,7 @@ func runWithMishap(t *testing.T, b *bench, m mishap, at int, configFirst, config
 	}
 	bound := 1
 	if m.death || m.lasts > 0 {
-		bound = int(checkpoint.DefaultPolicy().Interval/work.each) + int(m.lasts/work.each) + 1
+		bound = int(checkpoint.DefaultPolicy().Shortest/work.each) + int(m.lasts/work.each) + 1
 	}
 	if n := work.repeated("long"); n > bound {
 		t.Errorf("call %d: steps repeated = %d, want at most %d", at, n, bound)

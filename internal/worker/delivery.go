@@ -34,12 +34,14 @@ type delivery struct {
 
 	claim    *checkpoint.Claim
 	job      *job.Job
-	saved    *job.Progress // what was recorded last, as far as this delivery knows
-	from     float64       // the fraction done when the handler was called
-	suspect  bool          // this delivery holds the worker's place for a suspect
-	recorded bool          // the record says already how this delivery ended
-	leftOut  bool          // the last state could not be recorded
-	moved    bool          // a message on the on-demand queue stands for this one
+	saved    *job.Progress   // what was recorded last, as far as this delivery knows
+	cost     checkpoint.Cost // of saving this job's state
+	failed   bool            // the last write got no answer
+	from     float64         // the fraction done when the handler was called
+	suspect  bool            // this delivery holds the worker's place for a suspect
+	recorded bool            // the record says already how this delivery ended
+	leftOut  bool            // the last state could not be recorded
+	moved    bool            // a message on the on-demand queue stands for this one
 }
 
 // deliver takes one message through to its end. ctx ends when work has to stop.

@@ -26,6 +26,7 @@ type engine struct {
 	outlook  *outlook
 	drains   *drains
 	mover    mover
+	forecast *forecast
 	inHand   inHand
 	held     held
 	tally    tally
@@ -42,7 +43,7 @@ func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
 		places: newPlaces(w.Kinds),
-		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, loops: w.loops,
+		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, loops: w.loops,
 	}
 }
 

@@ -69,7 +69,7 @@ func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 
 		b.start("vm_1", job.Kinds{"steps": work})
 		b.waitDone("long", 3*time.Minute)
-		bound := int(checkpoint.DefaultPolicy().Interval/each) + 1
+		bound := int(checkpoint.DefaultPolicy().Shortest/each) + 1
 		if got := work.repeated("long"); got == 0 || got > bound {
 			t.Errorf("steps repeated after a kill = %d of %d, want 1 to %d: one interval", got, lastStep, bound)
 		}

@@ -43,10 +43,10 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 		due, wait := d.Policy.Next(d.situation(since, tried), time.Now())
 		rounds := seat.take()
 		if due != checkpoint.Nothing || len(rounds) > 0 && d.changed() {
-			tried = time.Now()
 			if end, over := d.recordFor(ctx, rounds, due); over {
 				return d.join(ctx, done, end)
 			}
+			tried = time.Now() // after it, so that a long save is followed by work
 			continue
 		}
 		answer(rounds, true)
@@ -130,7 +130,10 @@ func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended
 
 // situation is what the policy needs to know.
 func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
-	return checkpoint.Situation{Since: since, Written: d.claim.Exists(), WrittenAt: tried, Changed: d.changed()}
+	return checkpoint.Situation{
+		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.failed, Changed: d.changed(),
+		Cost: d.cost.Mean(), Losses: d.forecast.losses(), Unwarned: d.forecast.unwarned(time.Now()) || d.outlook.current().advised,
+	}
 }
 
 // changed reports whether a state was reported that is not recorded.
@@ -149,7 +152,9 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 	}
 	ctx, cancel := outlive(ctx, stopDeadline)
 	defer cancel()
+	begun := time.Now()
 	err := d.write(ctx, due, latest)
+	d.failed = err != nil
 	switch conflict := asConflict(err); {
 	case conflict != nil:
 		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
@@ -160,12 +165,17 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 		return ended{fault: err}, true
 	case errors.Is(err, checkpoint.ErrReading):
 		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
-		return d.record(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		end, over = d.record(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		d.failed = true
+		return end, over
 	case err != nil:
 		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
-		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction)
+		took := time.Since(begun)
+		d.cost.Add(took)
+		next := d.Policy.IntervalFor(d.situation(begun, begun))
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction, "took", took, "interval", next)
 	}
 	return ended{}, false
 }

@@ -89,6 +89,7 @@ func (w *watch) observe(o preempt.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.worker.Observer.Blind(o.BlindSince)
+	w.worker.forecast.blind(o.BlindSince)
 	switch {
 	case o.Changed:
 		w.document = &o.Document

@@ -20,6 +20,7 @@ type Worker struct {
 	watch      *watch
 	atWork     *atWork
 	beat       *beat
+	forecast   *forecast
 	loops      loops
 	engine     *engine // made when warm-up knows the worker's name
 	drains     drains
@@ -35,7 +36,7 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c, atWork: &atWork{}, loops: newLoops(c.Loops, time.Now())}
+	w := &Worker{Config: c, atWork: &atWork{}, forecast: &forecast{}, loops: newLoops(c.Loops, time.Now())}
 	w.beat = newBeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.watch = newWatch(w)
@@ -49,6 +50,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.background.Wait()
 	defer cancel()
 	w.background.Go(func() { w.watch.run(aside) })
+	w.background.Go(func() { w.forecast.run(aside, w) })
 	_, end := w.beginPhase(aside) // so that there is a phase to interrupt
 	defer end()
 	defer context.AfterFunc(ctx, w.terminate)()

@@ -1,0 +1,31 @@
+package presence
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+)
+
+// List returns the presences of all workers, without the ids of their jobs. It
+// costs one call for each 5,000 of them.
+func (s *Store) List(ctx context.Context) ([]Presence, error) {
+	pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: true}})
+	var all []Presence
+	for pager.More() {
+		page, err := nextPage(ctx, pager.NextPage)
+		if err != nil {
+			return nil, fmt.Errorf("list workers: %w", err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			all = append(all, parse(*item.Name, item.Metadata))
+		}
+	}
+	return all, nil
+}
+
+func nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return next(ctx)
+}

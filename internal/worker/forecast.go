@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
+)
+
+const (
+	// surveyEvery is how often a worker looks at the presences of the fleet, give
+	// or take a quarter: one call, and first after that time.
+	surveyEvery = 15 * time.Minute
+
+	// surveyOf is how old a presence may be that still counts. Storage keeps them
+	// for so long (see docs/FORMATS.md), and older losses tell little.
+	surveyOf = 7 * 24 * time.Hour
+
+	// deadAfter is how long after its last word a worker counts as gone: eight
+	// presences that did not come.
+	deadAfter = 8 * beatEvery
+
+	// blindFor is how long the metadata service may be silent until notices
+	// cannot be relied on.
+	blindFor = 30 * time.Second
+)
+
+// forecast is what this worker knows about how VMs like its own end: what the
+// checkpoint policy goes by.
+type forecast struct {
+	mu         sync.Mutex
+	blindSince time.Time         // zero while the metadata service answers
+	past       checkpoint.Losses // runs of this worker's name before this one
+	fleet      checkpoint.Losses // as of the last survey
+}
+
+// blind takes note that the metadata service has been silent since then, or
+// with the zero time that it answers.
+func (f *forecast) blind(since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blindSince = since
+}
+
+// unwarned reports whether an eviction would come without a notice.
+func (f *forecast) unwarned(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.blindSince.IsZero() && now.Sub(f.blindSince) >= blindFor
+}
+
+// losses are all that is known.
+func (f *forecast) losses() checkpoint.Losses {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return plus(f.past, f.fleet)
+}
+
+// recall takes note of the run before this one, whose presence will be
+// overwritten.
+func (f *forecast) recall(last presence.Presence, now time.Time) {
+	if now.Sub(last.At) > surveyOf {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.past = lossOf(last, true)
+}
+
+// run surveys the fleet from time to time until ctx ends.
+func (f *forecast) run(ctx context.Context, w *Worker) {
+	for sleepFor(ctx, surveyEvery-surveyEvery/4+rand.N(surveyEvery/2)) {
+		all, err := w.Workers.List(ctx)
+		if err != nil {
+			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
+			continue
+		}
+		fleet := survey(all, time.Now())
+		f.mu.Lock()
+		f.fleet = fleet
+		f.mu.Unlock()
+		known := f.losses()
+		w.Log.DebugContext(ctx, "fleet surveyed", "workers", len(all), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
+	}
+}
+
+// survey sums up what a listing of presences says at now.
+func survey(all []presence.Presence, now time.Time) checkpoint.Losses {
+	var sum checkpoint.Losses
+	for _, p := range all {
+		if age := now.Sub(p.At); age <= surveyOf {
+			sum = plus(sum, lossOf(p, age > deadAfter))
+		}
+	}
+	return sum
+}
+
+// lossOf is what one presence says: how long its worker ran and, if that is over,
+// how it ended. One that ended in Shutdown had drained for a notice, and its VM
+// was taken; one that was told to end said so; any other ended without a word.
+func lossOf(p presence.Presence, over bool) checkpoint.Losses {
+	l := checkpoint.Losses{Watched: max(p.At.Sub(p.StartedAt), 0)}
+	switch {
+	case !over || p.State == lifecycle.Stopped.String():
+	case p.State == lifecycle.Shutdown.String():
+		l.Warned = 1
+	default:
+		l.Sudden = 1
+	}
+	return l
+}
+
+func plus(a, b checkpoint.Losses) checkpoint.Losses {
+	return checkpoint.Losses{Watched: a.Watched + b.Watched, Warned: a.Warned + b.Warned, Sudden: a.Sudden + b.Sudden}
+}
