@@ -140,6 +140,20 @@ func (c *Config) Validate() error {
 	if err := c.Policy.Validate(); err != nil {
 		return err
 	}
+	if err := c.validateKinds(); err != nil {
+		return err
+	}
+	if err := runtimedir.ValidateInstance(c.Instance); err != nil {
+		return err
+	}
+	if err := c.validateQueues(); err != nil {
+		return err
+	}
+	return c.Acknowledge.Validate()
+}
+
+// validateKinds checks what jobs the worker does.
+func (c *Config) validateKinds() error {
 	for kind, handler := range c.Kinds {
 		if err := jobid.ValidateKind(kind); err != nil {
 			return err
@@ -151,13 +165,7 @@ func (c *Config) Validate() error {
 	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {
 		return fmt.Errorf("default kind %q is not one of this worker's kinds", c.DefaultKind)
 	}
-	if err := runtimedir.ValidateInstance(c.Instance); err != nil {
-		return err
-	}
-	if err := c.validateQueues(); err != nil {
-		return err
-	}
-	return c.Acknowledge.Validate()
+	return nil
 }
 
 // validateQueues checks where jobs come from and where they may be moved.
