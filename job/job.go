@@ -112,7 +112,6 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 // written. Report is for the goroutine that runs the handler, or one at a time.
 func (j *Job) Report(p Progress) {
 	last := j.Latest()
-	p.at = time.Now()
 	switch {
 	case p.HasState():
 		j.reported++
@@ -128,8 +127,8 @@ func (j *Job) Report(p Progress) {
 
 // OnReport has f called by every later [Job.Report], with what [Job.Latest]
 // returns from then on, in the goroutine that reports. It is for whoever calls a
-// handler and needs to see each report; package jobtest does. The worker looks
-// at the last one only.
+// handler and needs to see each report: a worker that bounds their silence, and
+// package jobtest. Without it a report is only looked at when it is worth a write.
 func (j *Job) OnReport(f func(*Progress)) { j.onReport = f }
 
 // Cleanup registers a function that is called when the worker is done with this

@@ -3,7 +3,6 @@ package job
 import (
 	"bytes"
 	"io"
-	"time"
 )
 
 // Progress is one report of how far a job is.
@@ -36,13 +35,8 @@ type Progress struct {
 	// Text is a short status for humans, cut to 200 bytes when recorded. Optional.
 	Text string
 
-	number int       // of the state among those reported in this run; 0 for a saved one
-	at     time.Time // of the report
+	number int // of the state among those reported in this run; 0 for a saved one
 }
-
-// ReportedAt is when p was passed to [Job.Report]; zero for what was recorded in
-// an earlier run.
-func (p *Progress) ReportedAt() time.Time { return p.at }
 
 // HasState reports whether p holds a state, in one piece or as a stream.
 func (p *Progress) HasState() bool { return p != nil && (p.State != nil || p.Stream != nil) }

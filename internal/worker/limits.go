@@ -14,6 +14,7 @@ import (
 type stopwatch struct {
 	begun time.Time
 	took  atomic.Int64 // nanoseconds; 0 while it runs
+	heard atomic.Int64 // when the last report came, in nanoseconds from begun
 }
 
 func startWatch() *stopwatch { return &stopwatch{begun: time.Now()} }
@@ -23,6 +24,15 @@ func (s *stopwatch) elapsed() time.Duration {
 		return time.Duration(took)
 	}
 	return time.Since(s.begun)
+}
+
+// hear takes note of a report.
+func (s *stopwatch) hear() { s.heard.Store(int64(time.Since(s.begun))) }
+
+// silence is how long the handler has gone without a report.
+func (s *stopwatch) silence() time.Duration {
+	heard := time.Duration(s.heard.Load())
+	return time.Since(s.begun) - heard
 }
 
 func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
@@ -39,12 +49,15 @@ func (d *delivery) keepLimits(ctx context.Context, limits job.Limits, watch *sto
 	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
 		return func() {}
 	}
+	if limits.MaxSilence > 0 {
+		d.job.OnReport(func(*job.Progress) { watch.hear() })
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
-			paid, silent := d.claim.Paid(), d.silence(watch.begun, time.Now())
+			paid, silent := d.claim.Paid(), watch.silence()
 			if reason, err := exceeded(limits, paid, silent); err != nil {
 				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
 				d.stopAlone(reason, err)
@@ -81,13 +94,4 @@ func untilExceeded(limits job.Limits, paid, silent time.Duration) time.Duration 
 		wait = min(wait, limits.MaxSilence-silent)
 	}
 	return wait
-}
-
-// silence is how long the job, whose handler was called at begun, has gone
-// without a report.
-func (d *delivery) silence(begun, now time.Time) time.Duration {
-	if latest := d.job.Latest(); latest != nil {
-		return now.Sub(latest.ReportedAt())
-	}
-	return now.Sub(begun)
 }
