@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/job"
 )
@@ -189,36 +188,6 @@ func TestStubbornHandler(t *testing.T) {
 		r := b.record("stubborn")
 		if r.Status != checkpoint.Open || r.StateSize != 4 || r.Failures != 0 {
 			t.Errorf("record = %s, %d bytes of state, %d failures, want open with its last report, 0", r.Status, r.StateSize, r.Failures)
-		}
-	})
-}
-
-// TestDrainOfAThousand: with 1,000 jobs in flight and 10 ms for each storage
-// call, everything is saved and released within 2 s of the notice.
-func TestDrainOfAThousand(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		const jobs = 1000
-		b.server.OnCall(func(storage.Call) storage.Fault {
-			return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
-		})
-		work := &steps{n: 1000, each: time.Second}
-		for i := range jobs {
-			b.put(fmt.Sprintf("job-%d", i), "steps", "")
-		}
-		p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Concurrency = jobs })
-		b.waitFor("all in hand and at work", time.Minute, func() bool {
-			return len(p.log.find("job started")) == jobs && work.done("job-999") > 2
-		})
-		if _, err := b.metadata.SimulateEviction("vm_0"); err != nil {
-			t.Fatal(err)
-		}
-		b.waitFor("drained", 10*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
-		drained := p.log.find("drained")[0]
-		if took := time.Duration(drained["since_notice"].(float64)); took > 2*time.Second {
-			t.Errorf("notice to all released = %s, want at most 2s", took)
-		}
-		if drained["released"] != float64(jobs) || drained["states_left_out"] != 0.0 {
-			t.Errorf("drained = %v, want %d released with their states", drained, jobs)
 		}
 	})
 }

@@ -1,0 +1,190 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// full is whether the tests in this file measure as much as the figures in
+// docs/DESIGN.md claim, as `make figures` has them do, which takes a minute or two.
+var full = flag.Bool("figures", false, "measure 1,000 evictions and 100 drains rather than 200 and 3")
+
+// repeats returns how often to measure.
+func repeats(quick, thorough int) int {
+	if *full {
+		return thorough
+	}
+	return quick
+}
+
+// spread is what many measurements of a time say.
+type spread struct{ p50, p99, longest time.Duration }
+
+func spreadOf(all []time.Duration) spread {
+	sorted := slices.Sorted(slices.Values(all))
+	at := func(share float64) time.Duration { return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)] }
+	return spread{at(0.50), at(0.99), sorted[len(sorted)-1]}
+}
+
+func (s spread) String() string {
+	return fmt.Sprintf("p50 %s, p99 %s, max %s", s.p50.Round(time.Millisecond), s.p99.Round(time.Millisecond), s.longest.Round(time.Millisecond))
+}
+
+// watched is a handler that works until it is told to stop, and says when it
+// began and when its context ended.
+type watched struct{ began, ended chan time.Time }
+
+func newWatched() *watched {
+	return &watched{began: make(chan time.Time, 1), ended: make(chan time.Time, 1)}
+}
+
+func (w *watched) Run(ctx context.Context, _ *job.Job) ([]byte, error) {
+	w.began <- time.Now()
+	<-ctx.Done()
+	w.ended <- time.Now()
+	return nil, context.Cause(ctx)
+}
+
+// TestNoticeToCancelledContext is promise 5 in figures: evictions of a VM, each
+// announced at a random moment and withdrawn when the worker has drained; from
+// each to the end of the handler's context.
+func TestNoticeToCancelledContext(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fault imds.Fault // of one poll in ten
+		p99   time.Duration
+	}{
+		{"one poll a second", imds.Fault{}, 1050 * time.Millisecond},
+		{"one poll in ten is answered 5 s late", imds.Fault{Delay: 5 * time.Second}, 2050 * time.Millisecond},
+		{"one poll in ten gets an answer of 5 s ago", imds.Fault{Hold: 5 * time.Second}, 2050 * time.Millisecond},
+		{"one poll in ten gets no answer", imds.Fault{Hang: true}, 2050 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			evictions := repeats(200, 1000)
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+					if r.N%10 == 0 {
+						return tt.fault
+					}
+					return imds.Fault{}
+				})
+				work := newWatched()
+				b.put("job", "watched", "")
+				p := b.start("vm_0", job.Kinds{"watched": work}, func(c *Config) { c.Log = slog.New(slog.DiscardHandler) })
+				random := rand.New(rand.NewPCG(1, 1))
+				var took []time.Duration
+				for range evictions {
+					<-work.began
+					time.Sleep(time.Duration(random.Int64N(int64(12 * time.Second))))
+					announced := time.Now()
+					id, err := b.metadata.SimulateEviction("vm_0")
+					if err != nil {
+						t.Fatal(err)
+					}
+					took = append(took, (<-work.ended).Sub(announced))
+					time.Sleep(time.Second)
+					b.metadata.Withdraw(id)
+				}
+				got := spreadOf(took)
+				t.Logf("%d evictions, visible at the endpoint to context cancelled: %s", evictions, got)
+				if got.p99 > tt.p99 {
+					t.Errorf("p99 = %s, want at most %s", got.p99, tt.p99)
+				}
+				if got.longest < tt.p99/2 {
+					t.Errorf("max = %s, want more: the phases are not spread", got.longest)
+				}
+				if s := p.guest.Stats(); s.BusiestSecond > 5 || s.Throttled > 0 {
+					t.Errorf("%d requests in one second, %d refused, want at most the 5 that the service answers", s.BusiestSecond, s.Throttled)
+				}
+			})
+		})
+	}
+}
+
+// crowd is a handler that reports a new state every second until it is told to
+// stop, and counts how many of its jobs are at work.
+type crowd struct{ atWork atomic.Int64 }
+
+func (c *crowd) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	c.atWork.Add(1)
+	defer c.atWork.Add(-1)
+	for n := uint64(0); ; n++ {
+		j.Report(job.Progress{State: binary.BigEndian.AppendUint64(nil, n)})
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// drainLog is a log that keeps the lines about drains that ended.
+type drainLog struct {
+	slog.Handler
+	drained chan map[string]any
+}
+
+func newDrainLog() drainLog { return drainLog{slog.DiscardHandler, make(chan map[string]any, 1)} }
+
+func (drainLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l drainLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "drained" {
+		return nil
+	}
+	line := map[string]any{}
+	r.Attrs(func(a slog.Attr) bool { line[a.Key] = a.Value.Any(); return true })
+	l.drained <- line
+	return nil
+}
+
+// TestNoticeToAllReleased is promise 5 for a full worker: drains of 1,000 jobs in
+// flight, with 10 ms for each storage call, from the moment the notice is seen
+// until the last of them is saved and released.
+func TestNoticeToAllReleased(t *testing.T) {
+	const jobs = 1000
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.server.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
+		})
+		for i := range jobs {
+			b.put(fmt.Sprintf("job-%d", i), "crowd", "")
+		}
+		work, log := &crowd{}, newDrainLog()
+		b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) {
+			c.Concurrency, c.Log = jobs, slog.New(log)
+		})
+		var took []time.Duration
+		for len(took) < repeats(3, 100) {
+			b.waitFor("all at work", time.Hour, func() bool { return work.atWork.Load() == jobs })
+			time.Sleep(2500 * time.Millisecond) // new states were reported
+			id, err := b.metadata.SimulateEviction("vm_0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := <-log.drained
+			took = append(took, line["since_notice"].(time.Duration))
+			if line["released"] != int64(jobs) || line["states_left_out"] != int64(0) {
+				t.Errorf("drained = %v, want %d released with their states", line, jobs)
+			}
+			b.metadata.Withdraw(id)
+		}
+		got := spreadOf(took)
+		t.Logf("%d drains of %d jobs, notice to all released: %s", len(took), jobs, got)
+		if got.p99 > 2*time.Second {
+			t.Errorf("p99 = %s, want at most 2s", got.p99)
+		}
+	})
+}
