@@ -162,6 +162,23 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// TestBodyThatBreaksOff: the beginning of a document is no document, also where
+// what came of it is one.
+func TestBodyThatBreaksOff(t *testing.T) {
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, `{"DocumentIncarnation":1,"Events":[],"name":"a"}`)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}), "")
+	if doc, err := c.Events(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Events whose body breaks off = %+v, %v, want io.ErrUnexpectedEOF", doc, err)
+	}
+	if instance, err := c.Instance(t.Context()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Instance whose body breaks off = %+v, %v, want io.ErrUnexpectedEOF", instance, err)
+	}
+}
+
 func TestLargestAnswerIsRead(t *testing.T) {
 	body := []byte(`{"DocumentIncarnation":1,"Events":[]}`)
 	padded := append(body, []byte(strings.Repeat(" ", maxAnswer-len(body)))...)

@@ -198,6 +198,38 @@ func TestALifeInDocuments(t *testing.T) {
 	}
 }
 
+// TestMaintenanceOfAScaleSetInTurns: serialized operations, as this VM sees them.
+// It has to do with its own turn alone, whatever the others' events say, and a
+// document that says the same again changes nothing.
+func TestMaintenanceOfAScaleSetInTurns(t *testing.T) {
+	theirs, ours := naming("set_0"), naming("SET_1", "set_2")
+	reboot := func(of func(*Event), changes ...func(*Event)) []Event {
+		return []Event{event(TypeReboot, 15*time.Minute, append(changes, of)...)}
+	}
+	for _, tt := range []struct {
+		name   string
+		events []Event
+		action Action
+		budget time.Duration
+	}{
+		{"the turn of another", reboot(theirs), CarryOn, 0},
+		{"which has started", reboot(theirs, started), CarryOn, 0},
+		{"the turn of this VM", reboot(ours), DrainBy, 15 * time.Minute},
+		{"the same document again", reboot(ours), DrainBy, 15 * time.Minute},
+		{"which has started", reboot(ours, started), Drain, StartedBudget},
+		{"a second, shorter impact while it has", []Event{event(TypeReboot, 0, ours, started, lasting(2*time.Second))}, Drain, StartedBudget},
+		{"a freeze in place of the reboot", []Event{event(TypeFreeze, 0, ours, started, lasting(2*time.Second))}, CarryOn, 0},
+		{"both turns in one document", append(reboot(theirs, started), reboot(ours)...), DrainBy, 15 * time.Minute},
+		{"the turn of the next", reboot(naming("set_10")), CarryOn, 0},
+		{"nobody's", reboot(naming()), CarryOn, 0},
+	} {
+		d := Decide(Document{Incarnation: "7", Events: tt.events}, self, noon)
+		if d.Action != tt.action || d.Budget != tt.budget {
+			t.Errorf("%s: %s within %s, want %s within %s", tt.name, d.Action, d.Budget, tt.action, tt.budget)
+		}
+	}
+}
+
 // TestFieldsThatNobodyKnows: an answer of a later version is judged by what it
 // has in common with this one.
 func TestFieldsThatNobodyKnows(t *testing.T) {

@@ -108,6 +108,7 @@ func TestAHangingPollDoesNotBlindTheWatcher(t *testing.T) {
 var troubles = map[string]imds.Fault{
 	"404":       {Status: http.StatusNotFound},
 	"410":       {Status: http.StatusGone},
+	"redirect":  {Status: http.StatusFound, Location: "http://127.0.0.1:1/elsewhere"},
 	"429":       {Status: http.StatusTooManyRequests},
 	"500":       {Status: http.StatusInternalServerError},
 	"garbage":   {Body: []byte("<html>")},
@@ -153,6 +154,59 @@ func TestTroubleIsSurvived(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAFailedPollIsRepeated: whatever the first two polls get, they are repeated
+// after 250 ms and 500 ms, or 2 s where there were too many requests.
+func TestAFailedPollIsRepeated(t *testing.T) {
+	const ms = time.Millisecond
+	soon, late := []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms}, []time.Duration{0, 2000 * ms, 4000 * ms, 5000 * ms}
+	for name, want := range map[string][]time.Duration{
+		"404": soon, "410": soon, "500": soon, "redirect": soon, "garbage": soon, "an error": soon, "oversize": soon, "cut": soon,
+		"429": late,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, vm, c := emulate(t, imds.Options{})
+			s.OnRequest(func(r imds.Request) imds.Fault {
+				if r.N <= 2 {
+					return troubles[name]
+				}
+				return imds.Fault{}
+			})
+			begin := time.Now()
+			stop := watch(t, c)
+			time.Sleep(5500 * ms)
+			stop()
+			var got []time.Duration
+			for _, r := range vm.Stats().Recent[:len(want)] {
+				got = append(got, r.At.Sub(begin))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: polls were sent after %v, want %v", name, got, want)
+			}
+		})
+	}
+}
+
+// TestGoneFor70Seconds: so long may a 410 last, says the service. An eviction
+// that was announced meanwhile is seen within a delay of its end.
+func TestGoneFor70Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, vm, c := emulate(t, imds.Options{})
+		end := time.Now().Add(70 * time.Second)
+		s.OnRequest(func(imds.Request) imds.Fault {
+			if time.Now().Before(end) {
+				return imds.Fault{Status: http.StatusGone}
+			}
+			return imds.Fault{}
+		})
+		if took := preemptAfter(t, s, c, 69*time.Second); took < time.Second || took > time.Second+lastRetry {
+			t.Errorf("eviction was seen %s after it was announced, want 1s to %s", took, time.Second+lastRetry)
+		}
+		if n := vm.Stats().Requests; n > 70 {
+			t.Errorf("%d requests in 89s of which 70 were 410, want fewer than one a second", n)
+		}
+	})
 }
 
 // discover looks for the name in the background and returns when it was known.
