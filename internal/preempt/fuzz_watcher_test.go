@@ -58,8 +58,9 @@ func newScripted(script []byte) *scripted {
 	return &scripted{lines: lines[:min(len(lines), maxLines)]}
 }
 
-// next returns the line for this poll, and whether the script goes on.
-func (s *scripted) next() (line string, more bool) {
+// next returns the number of this poll and the line for it, and whether the
+// script goes on.
+func (s *scripted) next() (number int, line string, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent++
@@ -67,16 +68,16 @@ func (s *scripted) next() (line string, more bool) {
 		if s.end.IsZero() {
 			s.end = time.Now()
 		}
-		return "", false
+		return s.sent, "", false
 	}
 	line, s.lines = s.lines[0], s.lines[1:]
-	return line, true
+	return s.sent, line, true
 }
 
 var errClosed = errors.New("connection closed")
 
 func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
-	line, more := s.next()
+	number, line, more := s.next()
 	kind, body := byte('o'), fmt.Sprintf(ourPreempt, 1_000_000)
 	if more {
 		if line == "" {
@@ -85,7 +86,7 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 		kind, body = line[0], line[1:]
 	}
 	if body == "-" {
-		body = fmt.Sprintf(noEvents, s.sent)
+		body = fmt.Sprintf(noEvents, number)
 	}
 	status := http.StatusOK
 	switch kind {

@@ -19,7 +19,7 @@ import (
 
 // full is whether the tests in this file measure as much as the figures in
 // docs/DESIGN.md claim, as `make figures` has them do, which takes a minute or two.
-var full = flag.Bool("figures", false, "measure 1,000 evictions and 100 drains rather than 200 and 3")
+var full = flag.Bool("figures", false, "measure 1,000 evictions and 100 drains rather than 100 and 1")
 
 // repeats returns how often to measure.
 func repeats(quick, thorough int) int {
@@ -72,7 +72,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 		{"one poll in ten gets no answer", imds.Fault{Hang: true}, 2050 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			evictions := repeats(200, 1000)
+			evictions := repeats(100, 1000)
 			inBubble(t, func(t *testing.T, b *bench) {
 				b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 					if r.N%10 == 0 {
@@ -167,7 +167,7 @@ func TestNoticeToAllReleased(t *testing.T) {
 			c.Concurrency, c.Log = jobs, slog.New(log)
 		})
 		var took []time.Duration
-		for len(took) < repeats(3, 100) {
+		for len(took) < repeats(1, 100) {
 			b.waitFor("all at work", time.Hour, func() bool { return work.atWork.Load() == jobs })
 			time.Sleep(2500 * time.Millisecond) // new states were reported
 			id, err := b.metadata.SimulateEviction("vm_0")
