@@ -34,6 +34,9 @@ func NewHandler(k Kind, scratch *Scratch, log *slog.Logger) job.Handler {
 // Run implements [job.Handler]. The job's folder stays until its last state was
 // recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	if err := j.CheckVersion(stateFile, stateFolder); err != nil {
+		return nil, err
+	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
 	f, err := h.scratch.newFolder()
 	if err != nil {
@@ -44,7 +47,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			log.WarnContext(ctx, "job's folder not removed", "error", err)
 		}
 	})
-	if err := f.fill(ctx, j, h.kind.maxCheckpoint()); err != nil {
+	if err := f.fill(ctx, j); err != nil {
 		return nil, explainFill(err)
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
