@@ -42,6 +42,9 @@ func TestWorkerKilled(t *testing.T) {
 	if got := folders(); got != 2 {
 		t.Errorf("%d scratch folders beside a living worker, want its own and that of the other", got)
 	}
+	if got := b.log.find("leftovers of a dead worker not removed"); len(got) != 0 {
+		t.Errorf("log = %v, want no word about the folder of a worker that lives", got)
+	}
 	if err := worker.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
