@@ -39,6 +39,10 @@ type Config struct {
 	// Transport replaces the HTTP transport. For tests.
 	Transport policy.Transporter
 
+	// OnCall is told of every call to the account, repeats by themselves, after
+	// its answer. It must be quick. Optional.
+	OnCall func(Call)
+
 	// Version names the program in the User-Agent header.
 	Version string
 }
@@ -71,11 +75,11 @@ func Connect(c Config) (*Account, error) {
 		return nil, fmt.Errorf("credentials for storage account %s: %w", c.Account, err)
 	}
 	options := c.clientOptions(true)
-	blobs, err := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: options})
+	blobs, err := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: c.watched(options, blobService)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", blobURL, err)
 	}
-	queues, err := azqueue.NewServiceClient(queueURL, credential, &azqueue.ClientOptions{ClientOptions: options})
+	queues, err := azqueue.NewServiceClient(queueURL, credential, &azqueue.ClientOptions{ClientOptions: c.watched(options, queueService)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", queueURL, err)
 	}
@@ -85,11 +89,11 @@ func Connect(c Config) (*Account, error) {
 // connectByString never lets an error repeat the string: it holds a key.
 func connectByString(c Config) (*Account, error) {
 	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
-	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString, &azblob.ClientOptions{ClientOptions: options})
+	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString, &azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
 	if err != nil {
 		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used: it must name AccountName and AccountKey, and for an emulator BlobEndpoint and QueueEndpoint")
 	}
-	queues, err := azqueue.NewServiceClientFromConnectionString(c.ConnectionString, &azqueue.ClientOptions{ClientOptions: options})
+	queues, err := azqueue.NewServiceClientFromConnectionString(c.ConnectionString, &azqueue.ClientOptions{ClientOptions: c.watched(options, queueService)})
 	if err != nil {
 		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used for queues: it must name AccountName and AccountKey, and for an emulator QueueEndpoint")
 	}

@@ -17,6 +17,9 @@ type Storage struct {
 	QueueEndpoint string `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
 	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
 	Queue         string `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
+
+	// OnCall is told of every call to the account. Optional.
+	OnCall func(azure.Call) `kong:"-"`
 }
 
 // connectionStringVariable holds endpoints and key, for emulators. It has no
@@ -44,7 +47,7 @@ func (s *Storage) Open(concurrency int, version string) (*Stores, error) {
 		ConnectionString: os.Getenv(connectionStringVariable),
 		Account:          s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
-		Concurrency: concurrency, Version: version,
+		Concurrency: concurrency, Version: version, OnCall: s.OnCall,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

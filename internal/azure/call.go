@@ -1,0 +1,147 @@
+package azure
+
+import (
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// Call is one call to the storage account as [Config].OnCall hears of it. Its
+// words are from short lists, so that they can be labels of metrics.
+type Call struct {
+	// Service is "blob" or "queue".
+	Service string
+
+	// Operation is the name that the REST reference gives it, without spaces,
+	// as in PutBlob; Other for one that this program is not known to use.
+	Operation string
+
+	// Status is the class of the answer, "2xx" to "5xx", "throttled" for 429
+	// and 503, and "unanswered" where there was none.
+	Status string
+
+	// Took is the time until the head of the answer.
+	Took time.Duration
+}
+
+// Other is the operation of a call that is not named.
+const Other = "Other"
+
+// The services of a storage account.
+const (
+	blobService  = "blob"
+	queueService = "queue"
+)
+
+// watched returns options for the client of a service with which OnCall is told
+// of its calls.
+func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
+	if c.OnCall != nil {
+		options.PerRetryPolicies = []policy.Policy{watcher{service, c.OnCall}}
+	}
+	return options
+}
+
+// watcher is a policy that tells of each call, repeats by themselves.
+type watcher struct {
+	service string
+	tell    func(Call)
+}
+
+// Do implements [policy.Policy].
+func (w watcher) Do(req *policy.Request) (*http.Response, error) {
+	begun := time.Now()
+	resp, err := req.Next()
+	w.tell(Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)})
+	return resp, err
+}
+
+func statusOf(resp *http.Response) string {
+	switch {
+	case resp == nil:
+		return "unanswered"
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
+		return "throttled"
+	case resp.StatusCode < 300:
+		return "2xx"
+	case resp.StatusCode < 400:
+		return "3xx"
+	case resp.StatusCode < 500:
+		return "4xx"
+	default:
+		return "5xx"
+	}
+}
+
+// operationOf names the operation of a request. The REST reference tells them
+// apart by method, level and query.
+func operationOf(service string, r *http.Request) string {
+	key := r.Method + " " + parameter(r.URL.RawQuery, "comp")
+	table := blobOperations
+	switch {
+	case service == queueService:
+		return queueOperation(r, key)
+	case parameter(r.URL.RawQuery, "restype") == "container":
+		table = containerOperations
+	}
+	return named(table, key)
+}
+
+// queueOperation looks at the end of the path: …/QUEUE, …/QUEUE/messages or
+// …/QUEUE/messages/ID.
+func queueOperation(r *http.Request, key string) string {
+	parent, last := path.Split(r.URL.Path)
+	name := named(messagesOperations, key)
+	switch {
+	case last == "messages" && name == "GetMessages" && parameter(r.URL.RawQuery, "peekonly") == "true":
+		return "PeekMessages"
+	case last == "messages" && name != Other:
+		return name
+	case strings.HasSuffix(parent, "/messages/"):
+		return named(messageOperations, key)
+	default:
+		return named(queueOperations, key)
+	}
+}
+
+func named(table map[string]string, key string) string {
+	if name := table[key]; name != "" {
+		return name
+	}
+	return Other
+}
+
+// Operations by method and comp ("Operations on blobs", "… containers", "…
+// queues" and "… messages" of the storage REST reference).
+var (
+	blobOperations = map[string]string{
+		"PUT ": "PutBlob", "GET ": "GetBlob", "HEAD ": "GetBlobProperties", "DELETE ": "DeleteBlob",
+		"PUT block": "PutBlock", "PUT blocklist": "PutBlockList", "GET blocklist": "GetBlockList",
+		"PUT metadata": "SetBlobMetadata", "GET metadata": "GetBlobMetadata", "HEAD metadata": "GetBlobMetadata",
+		"GET list": "ListContainers",
+	}
+	containerOperations = map[string]string{
+		"PUT ": "CreateContainer", "GET ": "GetContainerProperties", "HEAD ": "GetContainerProperties",
+		"DELETE ": "DeleteContainer", "GET list": "ListBlobs",
+	}
+	queueOperations = map[string]string{
+		"PUT ": "CreateQueue", "DELETE ": "DeleteQueue", "GET list": "ListQueues",
+		"GET metadata": "GetQueueMetadata", "HEAD metadata": "GetQueueMetadata", "PUT metadata": "SetQueueMetadata",
+	}
+	messagesOperations = map[string]string{"GET ": "GetMessages", "POST ": "PutMessage", "DELETE ": "ClearMessages"}
+	messageOperations  = map[string]string{"PUT ": "UpdateMessage", "DELETE ": "DeleteMessage"}
+)
+
+// parameter returns the first value of a query's parameter as it is written. It
+// makes no map of the query: it is asked of every call.
+func parameter(query, name string) string {
+	for pair := range strings.SplitSeq(query, "&") {
+		if key, value, _ := strings.Cut(pair, "="); key == name {
+			return value
+		}
+	}
+	return ""
+}
