@@ -1,0 +1,68 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Platform are the metrics about what Azure announces for the VM, and what the
+// worker makes of it.
+type Platform struct {
+	events           *prometheus.CounterVec
+	acknowledgements *prometheus.CounterVec
+	drains           *prometheus.HistogramVec
+	polls            *prometheus.CounterVec
+	sight            *sight
+}
+
+// drainBuckets are finest around the budgets of an eviction.
+var drainBuckets = []float64{.05, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60}
+
+func newPlatform(w Words) Platform {
+	p := Platform{
+		events: counterVec("scheduled_events_total",
+			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type", "action"),
+		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker let go ahead, or tried to.", "result"),
+		drains: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "drain_duration_seconds", Buckets: drainBuckets,
+			Help: "Time from the notice until nothing was in hand, by why the work was stopped.",
+		}, []string{"reason"}),
+		polls: byWord(w.PollResults, "metadata_polls_total", "Questions to the metadata service for scheduled events, by how they ended.", "result"),
+		sight: &sight{},
+	}
+	for _, reason := range w.DrainReasons {
+		p.drains.WithLabelValues(reason)
+	}
+	return p
+}
+
+func (p *Platform) collectors() []prometheus.Collector {
+	return append(p.sight.collectors(), p.events, p.acknowledgements, p.drains, p.polls)
+}
+
+// Announced takes note of an event that names this VM.
+func (p *Platform) Announced(kind, action string) { p.events.WithLabelValues(kind, action).Inc() }
+
+// Acknowledged takes note of what came of letting an event go ahead.
+func (p *Platform) Acknowledged(result string) { p.acknowledgements.WithLabelValues(result).Inc() }
+
+// Drained takes note of a drain that is over.
+func (p *Platform) Drained(reason string, took time.Duration) {
+	p.drains.WithLabelValues(reason).Observe(took.Seconds())
+}
+
+// Polled takes note of a poll of the metadata service.
+func (p *Platform) Polled(at time.Time, result string) {
+	p.polls.WithLabelValues(result).Inc()
+	if result == resultAnswered {
+		p.sight.answered(at)
+	}
+}
+
+// resultAnswered is the result of a poll that had a document.
+const resultAnswered = "answered"
+
+// Blind takes note that no poll has been answered since then or, with the zero
+// time, that they are again.
+func (p *Platform) Blind(since time.Time) { p.sight.blind(since, time.Now()) }

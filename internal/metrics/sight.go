@@ -1,0 +1,58 @@
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// sight is how well the worker sees what is announced for its VM.
+type sight struct {
+	mu       sync.Mutex
+	answer   time.Time     // of the last poll that was answered; zero before the first
+	since    time.Time     // when blindness began; zero while the worker sees
+	blindFor time.Duration // in all, up to since
+}
+
+var (
+	lastAnswerDesc = prometheus.NewDesc(namespace+"_metadata_last_answer_timestamp_seconds",
+		"When the metadata service last answered with a document, by this machine's clock. Absent before the first answer.", nil, nil)
+	blindDesc = prometheus.NewDesc(namespace+"_metadata_blind_seconds_total",
+		"Time without an answer of the metadata service, counted where it was five seconds or more. An eviction then comes without notice.", nil, nil)
+)
+
+func (s *sight) collectors() []prometheus.Collector {
+	return []prometheus.Collector{prometheus.CollectorFunc(s.collect)}
+}
+
+func (s *sight) answered(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = at
+}
+
+// blind begins or ends a time of blindness.
+func (s *sight) blind(since, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since.IsZero() && !s.since.IsZero() {
+		s.blindFor += now.Sub(s.since)
+	}
+	s.since = since
+}
+
+// collect shows the sight of this moment.
+func (s *sight) collect(out chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	blind := s.blindFor
+	if !s.since.IsZero() {
+		blind += time.Since(s.since)
+	}
+	out <- prometheus.MustNewConstMetric(blindDesc, prometheus.CounterValue, blind.Seconds())
+	if !s.answer.IsZero() {
+		seconds := float64(s.answer.UnixMilli()) / 1e3
+		out <- prometheus.MustNewConstMetric(lastAnswerDesc, prometheus.GaugeValue, seconds)
+	}
+}
