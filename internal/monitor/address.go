@@ -1,0 +1,44 @@
+package monitor
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+const (
+	// Auto stands for the address that follows from the worker's instance.
+	Auto = "auto"
+
+	// None stands for no address: nobody is answered.
+	None = "none"
+
+	// BasePort is the port of instance 0; others follow it in order.
+	BasePort = 8810
+
+	// MaxInstance is the greatest instance that has a port of its own.
+	MaxInstance = 99
+)
+
+// Address returns the address to listen on that a person asked for, as HOST:PORT,
+// [Auto] or [None]; empty for none. Instance tells the workers on one VM apart.
+func Address(asked, instance string) (string, error) {
+	switch asked {
+	case None:
+		return "", nil
+	case Auto:
+		n, err := strconv.ParseUint(instance, 10, 16)
+		if err != nil || n > MaxInstance {
+			return "", fmt.Errorf("%s needs an instance that is a number up to %d, not %q: give an address, or %s", Auto, MaxInstance, instance, None)
+		}
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(BasePort+int(n))), nil
+	}
+	_, port, err := net.SplitHostPort(asked)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address: give HOST:PORT as in 127.0.0.1:%d, %s or %s", asked, BasePort, Auto, None)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%q has no port from 0 to 65535", asked)
+	}
+	return asked, nil
+}

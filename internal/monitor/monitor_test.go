@@ -1,0 +1,194 @@
+package monitor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/testguard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a server whose health a test decides.
+type bench struct {
+	*Server
+	report atomic.Pointer[health.Report]
+	log    bytes.Buffer // to be read between requests
+	client *http.Client
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{client: &http.Client{Transport: testguard.Transport(), Timeout: 10 * time.Second}}
+	b.report.Store(&health.Report{})
+	server, err := Listen(Config{
+		Address: "127.0.0.1:0",
+		Health:  func() health.Report { return *b.report.Load() },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
+		Log:     slog.New(slog.NewTextHandler(&b.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Server = server
+	t.Cleanup(func() {
+		b.client.CloseIdleConnections()
+		b.Close()
+	})
+	return b
+}
+
+// get returns status and body of a request.
+func (b *bench) ask(t *testing.T, method, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+b.Address()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// verdictOfExtension reads an answer as the Application Health extension does.
+func verdictOfExtension(t *testing.T, status int, body string) string {
+	t.Helper()
+	var answer struct {
+		ApplicationHealthState string `json:"applicationHealthState"`
+		CustomMetrics          string `json:"customMetrics"`
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status < 200 || status > 299 || answer.CustomMetrics != "" {
+		return "Unknown"
+	}
+	switch answer.ApplicationHealthState {
+	case "Healthy", "Unhealthy":
+		return answer.ApplicationHealthState
+	default:
+		return "Unknown"
+	}
+}
+
+func TestHealthz(t *testing.T) {
+	b := newBench(t)
+	status, body := b.ask(t, http.MethodGet, "/healthz")
+	if want := `{"ApplicationHealthState":"Healthy"}` + "\n"; body != want {
+		t.Errorf("healthy worker answers %q, want %q", body, want)
+	}
+	if got := verdictOfExtension(t, status, body); got != "Healthy" {
+		t.Errorf("the extension makes %s of it, want Healthy", got)
+	}
+	b.report.Store(&health.Report{Stuck: []health.Stuck{{Loop: "claim", Overdue: 35 * time.Second}}})
+	status, body = b.ask(t, http.MethodGet, "/healthz")
+	if want := `{"ApplicationHealthState":"Unhealthy","reason":"stuck: claim (should have turned 35s ago)","stuck":[{"loop":"claim","overdue_seconds":35}]}` + "\n"; body != want {
+		t.Errorf("unhealthy worker answers %q, want %q", body, want)
+	}
+	if got := verdictOfExtension(t, status, body); got != "Unhealthy" {
+		t.Errorf("the extension makes %s of it, want Unhealthy", got)
+	}
+}
+
+func TestHealthIsLoggedWhenItChanges(t *testing.T) {
+	b := newBench(t)
+	for _, stuck := range [][]health.Stuck{nil, nil, {{Loop: "claim"}}, {{Loop: "claim"}}, nil, nil} {
+		b.report.Store(&health.Report{Stuck: stuck})
+		b.ask(t, http.MethodGet, "/healthz")
+	}
+	b.Close() // after it nothing is logged any more
+	log := b.log.String()
+	if n := strings.Count(log, "\n"); n != 2 || !strings.Contains(log, "worker is not healthy") || !strings.Contains(log, "claim") || !strings.Contains(log, "healthy again") {
+		t.Errorf("log = %q, want one line for each change", log)
+	}
+}
+
+func TestOtherRequests(t *testing.T) {
+	b := newBench(t)
+	for _, row := range []struct {
+		method, path string
+		status       int
+	}{
+		{http.MethodGet, "/metrics", 200},
+		{http.MethodHead, "/healthz", 200},
+		{http.MethodPost, "/healthz", 405},
+		{http.MethodGet, "/", 404},
+		{http.MethodGet, "/debug/pprof/", 404},
+	} {
+		if status, _ := b.ask(t, row.method, row.path); status != row.status {
+			t.Errorf("%s %s = %d, want %d", row.method, row.path, status, row.status)
+		}
+	}
+}
+
+func TestTakenPort(t *testing.T) {
+	b := newBench(t)
+	_, err := Listen(Config{Address: b.Address(), Log: slog.New(slog.DiscardHandler)})
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), b.Address()) {
+		t.Errorf("Listen on a taken port = %v, want an error that names it", err)
+	}
+}
+
+// TestSilentCaller: a connection that sends nothing is closed after a while, and
+// does not keep the server from closing.
+func TestSilentCaller(t *testing.T) {
+	b := newBench(t)
+	if b.http.ReadHeaderTimeout <= 0 || b.http.ReadTimeout <= 0 || b.http.WriteTimeout <= 0 || b.http.IdleTimeout <= 0 {
+		t.Errorf("server has no time-outs: %+v", b.http)
+	}
+	conn, err := net.Dial("tcp", b.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	b.Close()
+	if took := time.Since(begun); took > closeGrace+2*time.Second {
+		t.Errorf("Close with a silent caller took %s, want about %s", took, closeGrace)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for _, row := range []struct{ asked, instance, want, fault string }{
+		{"auto", "0", "127.0.0.1:8810", ""},
+		{"auto", "3", "127.0.0.1:8813", ""},
+		{"auto", "99", "127.0.0.1:8909", ""},
+		{"auto", "100", "", "up to 99"},
+		{"auto", "-1", "", "up to 99"},
+		{"auto", "blue", "", "blue"},
+		{"none", "blue", "", ""},
+		{"127.0.0.1:0", "blue", "127.0.0.1:0", ""},
+		{":9000", "0", ":9000", ""},
+		{"[::1]:9000", "0", "[::1]:9000", ""},
+		{"9000", "0", "", "HOST:PORT"},
+		{"127.0.0.1", "0", "", "HOST:PORT"},
+		{"127.0.0.1:http", "0", "", "port"},
+		{"127.0.0.1:65536", "0", "", "port"},
+		{"", "0", "", "HOST:PORT"},
+	} {
+		got, err := Address(row.asked, row.instance)
+		if got != row.want || (err != nil) != (row.fault != "") || err != nil && !strings.Contains(err.Error(), row.fault) {
+			t.Errorf("Address(%q, %q) = %q, %v, want %q, an error with %q", row.asked, row.instance, got, err, row.want, row.fault)
+		}
+	}
+}
