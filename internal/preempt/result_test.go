@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestResultOf(t *testing.T) {
@@ -33,6 +36,43 @@ func TestResultOf(t *testing.T) {
 		}
 	}
 }
+
+// TestWatcherTurns: the loop says so in time, also while no poll is answered.
+func TestWatcherTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := roundTripper(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		c, err := NewClient("http://127.0.0.1:1", WithTransport(hangs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		due, turns, timeouts := time.Now().Add(time.Second), 0, 0
+		w := NewWatcher(c)
+		w.Trace.Turned = func(now time.Time, within time.Duration) {
+			if now.After(due) || within > blindAfter {
+				t.Errorf("turned %s late, and again within %s", now.Sub(due), within)
+			}
+			due, turns = now.Add(within), turns+1
+		}
+		w.Trace.Polled = func(_ time.Time, result PollResult) {
+			if result == PollTimeout {
+				timeouts++
+			}
+		}
+		w.Run(ctx, func(Observation) {})
+		if turns < 12 || timeouts < 10 {
+			t.Errorf("turns = %d, polls that timed out = %d in a minute, want both told", turns, timeouts)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 type timeoutError struct{}
 

@@ -89,6 +89,20 @@ func TestDrainingIsHealthy(t *testing.T) {
 	})
 }
 
+// TestWindingUpIsHealthy: with minutes of notice the last jobs are waited for,
+// longer than any turn of the claim loop takes.
+func TestWindingUpIsHealthy(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		var all health.Loops
+		b.put("a", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1150, each: time.Second}}, checked(&all))
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		b.announce("Reboot", in(20*time.Minute))
+		b.wellFor(20*time.Minute, &all, "winding up")
+		b.waitDone("a", time.Second)
+	})
+}
+
 // TestStuckLoops: a call that does not come back, whatever its context says,
 // hangs the loops that wait for it. Nothing but that is unhealthy.
 func TestStuckLoops(t *testing.T) {
@@ -113,6 +127,7 @@ func TestStuckLoops(t *testing.T) {
 		b.waitFor("ill health of a drain that does not end", time.Minute, func() bool { return slices.Contains(stuck(&all), "phase") })
 		release()
 		<-p.ended
+		time.Sleep(time.Hour)
 		if got := stuck(&all); len(got) != 0 {
 			t.Errorf("stuck after the end = %q, want none", got)
 		}

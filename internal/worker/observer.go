@@ -1,10 +1,14 @@
 package worker
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Observer is told what happens to a worker and to its jobs, for metrics. The
@@ -69,7 +73,7 @@ func (unobserved) Drained(string, time.Duration)      {}
 func (unobserved) Polled(time.Time, string)           {}
 func (unobserved) Blind(time.Time)                    {}
 
-// Words for [Observer].
+// The words that an [Observer] hears.
 const (
 	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
 	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
@@ -81,6 +85,30 @@ const (
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
 	finish: "finished", putBack: "put_back", giveWay: "gave_way", drop: "dropped",
+}
+
+// Words are all that an [Observer] may hear, each list for one of its words.
+type Words struct {
+	States, Outcomes, Starts, Saves, Acknowledgements, DrainReasons, PollResults []string
+}
+
+// ObserverWords returns them.
+func ObserverWords() Words {
+	w := Words{
+		Outcomes:         slices.Compact(slices.Sorted(maps.Values(outcomeWords))),
+		Starts:           []string{startedFirst, startedResumed, startedAgain},
+		Saves:            []string{savedWell, savedFenced, savedFailed},
+		Acknowledgements: []string{askedAccepted, askedRefused},
+		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
+	}
+	w.Outcomes = append(w.Outcomes, outcomeLeft)
+	for _, state := range lifecycle.States() {
+		w.States = append(w.States, state.String())
+	}
+	for _, result := range preempt.PollResults() {
+		w.PollResults = append(w.PollResults, string(result))
+	}
+	return w
 }
 
 // over takes note that the delivery came to its end with this outcome.
@@ -141,8 +169,19 @@ func (o *observed) tell(observer Observer, verdicts []preempt.Verdict) {
 	*o = make(observed, len(verdicts))
 	for _, v := range verdicts {
 		if before, ok := known[v.Event.ID]; !ok || before != v.Action {
-			observer.Announced(v.Event.Type, v.Action.String())
+			observer.Announced(knownType(v.Event.Type), v.Action.String())
 		}
 		(*o)[v.Event.ID] = v.Action
+	}
+}
+
+// knownType returns the type of an event, or "other" for one that the service
+// has and this version does not know.
+func knownType(kind string) string {
+	switch kind {
+	case preempt.TypePreempt, preempt.TypeTerminate, preempt.TypeReboot, preempt.TypeRedeploy, preempt.TypeFreeze, preempt.TypeRebalance:
+		return kind
+	default:
+		return "other"
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -224,7 +225,7 @@ func TestObserverOfPolls(t *testing.T) {
 // TestOutcomeWords: every action that a delivery can end with has a word.
 func TestOutcomeWords(t *testing.T) {
 	for a := commit; int(a) < len(actionNames); a++ {
-		if outcomeWords[a] == "" {
+		if outcomeWords[a] == "" || !slices.Contains(ObserverWords().Outcomes, outcomeWords[a]) {
 			t.Errorf("action %q has no word for observers", a)
 		}
 	}
@@ -242,7 +243,9 @@ func TestObservedForgets(t *testing.T) {
 	if len(o) != 1 {
 		t.Errorf("events kept = %d, want those that are listed", len(o))
 	}
-	want := map[string]int{"announced Reboot, drain by": 2, "announced Reboot, drain": 1}
+	unknown := preempt.Verdict{Action: preempt.CheckpointNow, Event: preempt.Event{ID: "3", Type: "Quake"}}
+	o.tell(c, []preempt.Verdict{event("1", preempt.Drain), unknown})
+	want := map[string]int{"announced Reboot, drain by": 2, "announced Reboot, drain": 1, "announced other, checkpoint now": 1}
 	if diff := cmp.Diff(want, c.counts); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

@@ -1,0 +1,70 @@
+package worker
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/job"
+)
+
+// atState is an Observer that does something when the worker enters a state.
+type atState struct {
+	unobserved
+	state string
+	do    func()
+}
+
+func (a *atState) Entered(state string, _ bool) {
+	if state == a.state {
+		a.do()
+	}
+}
+
+// TestEndsInEveryState asks a worker to end, or takes its VM away and then asks,
+// at the moment at which it enters a state. It always ends, and in good order.
+func TestEndsInEveryState(t *testing.T) {
+	for _, state := range []lifecycle.State{lifecycle.Recover, lifecycle.Resume, lifecycle.Process, lifecycle.Shutdown} {
+		for _, noticed := range []bool{false, true} {
+			t.Run(state.String()+map[bool]string{true: ", notice first", false: ""}[noticed], func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *bench) {
+					b.putSteps(3)
+					reached := make(chan struct{}, 8)
+					begun := make(chan struct{})
+					at := &atState{state: state.String(), do: func() { reached <- struct{}{} }}
+					p := b.start("vm_0", job.Kinds{"steps": &steps{n: 100, each: time.Second}}, observe(at))
+					go func() {
+						defer close(begun)
+						<-reached
+						if noticed {
+							b.announce("Preempt")
+						}
+						p.term()
+					}()
+					if state == lifecycle.Shutdown { // there is another reason to get there
+						b.announce("Preempt")
+					}
+					<-begun
+					select {
+					case <-p.ended:
+					case <-time.After(15 * time.Second):
+						t.Fatalf("worker has not ended in 15s; position %s", p.machine.Position())
+					}
+					history := p.machine.History()
+					if last := history[len(history)-1]; last.To != lifecycle.Stopped {
+						t.Errorf("last state = %s, want stopped", last.To)
+					}
+					if slices.ContainsFunc(history, func(h lifecycle.Transition) bool { return h.From == lifecycle.Shutdown && h.To == lifecycle.Recover }) {
+						t.Error("worker went back to work, want it to end")
+					}
+					for _, m := range b.server.Messages(b.names.Queue) {
+						if !m.Visible {
+							t.Errorf("message %s is invisible after the end, want all jobs handed over", m.ID)
+						}
+					}
+				})
+			})
+		}
+	}
+}
