@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/worker"
 )
 
 // flags are the worker's settings.
@@ -34,6 +35,7 @@ type flags struct {
 	Acknowledge           string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; never. Several workers on one VM need --runtime-dir for that." enum:"self,never" default:"self" group:"Eviction"`
 	Instance              string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`
 	RuntimeDir            string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
+	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation" placeholder:"ADDRESS"`
 	Version               kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 
@@ -61,11 +63,14 @@ func (f *flags) policy() (checkpoint.Policy, error) {
 // spareConnections are for what is not a job's: claims, presence.
 const spareConnections = 4
 
+// slots returns how many jobs run at once.
+func (f *flags) slots() int {
+	if f.Concurrency == 0 {
+		return min(runtime.GOMAXPROCS(0), worker.MaxConcurrency)
+	}
+	return f.Concurrency
+}
+
 // connections returns how many connections to storage are kept: one for each
 // job, since a drain writes them all at once, and one for its renewal.
-func connections(concurrency int) int {
-	if concurrency == 0 {
-		concurrency = runtime.GOMAXPROCS(0)
-	}
-	return 2*concurrency + spareConnections
-}
+func connections(slots int) int { return 2*slots + spareConnections }

@@ -22,10 +22,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -57,7 +59,7 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	var f flags
 	program := cli.Program{
 		Name: "worker", Description: description, Version: Version,
-		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint},
+		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint, "listen_port": strconv.Itoa(monitor.BasePort)},
 	}
 	done, err := program.Parse(&f, args, stdout)
 	if done || err != nil {
@@ -66,22 +68,29 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	w, closeKinds, err := f.worker(kinds, stderr)
+	log := f.Logger(stderr)
+	reports := f.reports(log)
+	w, closeKinds, err := f.worker(kinds, log, reports)
 	if err != nil {
 		return err
 	}
 	defer closeKinds()
+	closed, err := reports.open(&f, log)
+	if err != nil {
+		return err
+	}
+	defer closed()
 	return w.Run(ctx)
 }
 
 // worker builds what the flags describe. closeKinds frees what its handlers need,
 // when it has ended.
-func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, closeKinds func(), err error) {
-	log := f.Logger(stderr)
+func (f *flags) worker(kinds job.Kinds, log *slog.Logger, r *reports) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
 	if err != nil {
 		return nil, nil, err
 	}
+	f.OnCall = r.called
 	stores, err := f.Open(connections(config.Concurrency), Version)
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +98,7 @@ func (f *flags) worker(kinds job.Kinds, stderr io.Writer) (w *worker.Worker, clo
 	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
 	config.TakeFrom = f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
-	config.Log = log
+	config.Log, config.Observer, config.Loops = log, r, &r.loops
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Log); err != nil {
 		return nil, nil, err
 	}
@@ -113,7 +122,7 @@ func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
 // config is the part of the worker's configuration that needs no storage.
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
-		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.Concurrency, DrainBudget: f.DrainBudget,
+		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), DrainBudget: f.DrainBudget,
 		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()

@@ -2,6 +2,7 @@ package spotworker
 
 import (
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,7 +15,10 @@ import (
 
 func TestMain(m *testing.M) {
 	Version = "v0.0.0-test"
-	testscript.Main(m, map[string]func(){"worker": func() { Main(nil) }})
+	testscript.Main(m, map[string]func(){
+		"worker":     func() { Main(nil) },
+		"testworker": func() { Main(testKinds) }, // see process_test.go
+	})
 }
 
 // TestCommandLine runs the scripts in testdata/script: what a person sees who
@@ -30,11 +34,17 @@ func TestCommandLine(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("CONNECTION", connection)
+			env.Setenv("TAKEN", taken.Addr().String())
 			// Whatever a script forgets, no worker asks Azure's own address.
 			env.Setenv("SPOTWORKER_METADATA_ENDPOINT", testguard.None)
 			return nil
@@ -46,8 +56,8 @@ func TestConnections(t *testing.T) {
 	if got, want := connections(10), 24; got != want {
 		t.Errorf("connections(10) = %d, want %d: two for each job and some to spare", got, want)
 	}
-	if got := connections(0); got <= spareConnections {
-		t.Errorf("connections(0) = %d, want some for the jobs of each processor", got)
+	if got := connections((&flags{}).slots()); got <= spareConnections {
+		t.Errorf("connections of a worker without --concurrency = %d, want some for the jobs of each processor", got)
 	}
 }
 

@@ -24,7 +24,7 @@ type FleetConfig struct {
 	Endpoint func(vm string) string
 
 	// Args are the worker's flags beside those that the fleet sets: metadata
-	// endpoint and log.
+	// endpoint, log, and no port, since its workers share a machine.
 	Args []string
 
 	// Logs is the folder for one file per VM, NAME.log.
@@ -63,7 +63,7 @@ func (f *Fleet) Start(name string) (*VM, error) {
 		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
 	// The fleet's own flags come last: of a flag given twice the last counts.
-	args := append(slices.Clone(c.Args), "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug")
+	args := append(slices.Clone(c.Args), "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen=none")
 	vm := &VM{Name: name, LogFile: log.Name(), ended: make(chan struct{})}
 	if err := vm.start(c, args, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("start worker %s: %w", name, err), log.Close())

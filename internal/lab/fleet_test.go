@@ -129,8 +129,8 @@ func TestFleetsOwnFlagsComeLast(t *testing.T) {
 	f := newTestFleet(t, "polite")
 	f.start(t, "spot_7")
 	args := f.values("spot_7", "arguments")
-	got := args[len(args)-3:]
-	want := []string{"--metadata-endpoint=http://127.0.0.1:3/vms/spot_7", "--log-format=json", "--log-level=debug"}
+	got := args[len(args)-4:]
+	want := []string{"--metadata-endpoint=http://127.0.0.1:3/vms/spot_7", "--log-format=json", "--log-level=debug", "--listen=none"}
 	if !slices.Equal(got, want) {
 		t.Errorf("last flags = %q, want %q", got, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,11 +23,14 @@ type guide struct {
 	base     func(vm string) string   // of a VM's metadata service
 	port     string                   // flag of lab evict, empty for the default
 	files    bool                     // there is something to hash
+	listen   func(vm string) string   // where a VM's worker serves health and metrics
 }
 
 func (u *up) newGuide() (guide, error) {
 	g := guide{tokens: u.local.tokenEnvironment, base: u.local.Endpoint, files: u.Files > 0}
+	g.listen = listenAddress
 	if u.MetadataPort != DefaultMetadataPort {
+		g.listen = func(string) string { return loopback(0) } // another lab up may have the usual ones
 		_, port, _ := strings.Cut(strings.TrimPrefix(u.local.base, "http://"), ":")
 		g.port = " --metadata-port " + port
 	}
@@ -73,9 +77,24 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    bin/worker --data-container " + inputContainer + "\n")
+	b.WriteString("    bin/worker --data-container " + inputContainer + " --listen " + g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
+
+// listenAddress is where the worker of a VM serves health and metrics. On a
+// machine with many workers, which all take themselves for the only one of their
+// VM, each needs a port of its own: that of the VM with number 1 is 8811.
+func listenAddress(vm string) string {
+	n, err := strconv.Atoi(strings.TrimPrefix(vm, scaleSet+"_"))
+	if err != nil {
+		return loopback(0)
+	}
+	return loopback(workerPort + n)
+}
+
+// workerPort is the port of a worker's health and metrics where a VM has one
+// worker.
+const workerPort = 8810
 
 // export prints shell commands that set variables.
 func export(b *strings.Builder, variables []string) {

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// Auto stands for the address that follows from the worker's instance.
+	// Auto stands for the address that follows from the worker's instance: a
+	// free port of loopback where that is no number.
 	Auto = "auto"
 
 	// None stands for no address: nobody is answered.
@@ -20,6 +21,15 @@ const (
 	MaxInstance = 99
 )
 
+// port returns the port of an instance, 0 for one that is no number.
+func port(instance string) int {
+	n, err := strconv.ParseUint(instance, 10, 16)
+	if err != nil || n > MaxInstance {
+		return 0
+	}
+	return BasePort + int(n)
+}
+
 // Address returns the address to listen on that a person asked for, as HOST:PORT,
 // [Auto] or [None]; empty for none. Instance tells the workers on one VM apart.
 func Address(asked, instance string) (string, error) {
@@ -27,17 +37,13 @@ func Address(asked, instance string) (string, error) {
 	case None:
 		return "", nil
 	case Auto:
-		n, err := strconv.ParseUint(instance, 10, 16)
-		if err != nil || n > MaxInstance {
-			return "", fmt.Errorf("%s needs an instance that is a number up to %d, not %q: give an address, or %s", Auto, MaxInstance, instance, None)
-		}
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(BasePort+int(n))), nil
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(port(instance))), nil
 	}
-	_, port, err := net.SplitHostPort(asked)
+	_, number, err := net.SplitHostPort(asked)
 	if err != nil {
 		return "", fmt.Errorf("%q is not an address: give HOST:PORT as in 127.0.0.1:%d, %s or %s", asked, BasePort, Auto, None)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+	if _, err := strconv.ParseUint(number, 10, 16); err != nil {
 		return "", fmt.Errorf("%q has no port from 0 to 65535", asked)
 	}
 	return asked, nil

@@ -1,0 +1,31 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestListenAddresses: each worker of lab up has a port of its own.
+func TestListenAddresses(t *testing.T) {
+	for vm, want := range map[string]string{
+		vmName(1): "127.0.0.1:8811", vmName(12): "127.0.0.1:8822", "another": "127.0.0.1:0",
+	} {
+		if got := listenAddress(vm); got != want {
+			t.Errorf("address for %s = %s, want %s", vm, got, want)
+		}
+	}
+}
+
+func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
+	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm }, listen: listenAddress}
+	var out strings.Builder
+	g.write(&out, 2)
+	for _, want := range []string{
+		"    bin/worker --data-container " + inputContainer + " --listen 127.0.0.1:8811\n",
+		"    bin/worker --data-container " + inputContainer + " --listen 127.0.0.1:8812\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("guide has no %q:\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package spotworker
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/azure"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
+
+const (
+	metricsDocument = "docs/metrics.md"
+	tableBegin      = "<!-- generated: begin (go test . -run TestMetricsAreDocumented -update) -->\n"
+	tableEnd        = "<!-- generated: end -->\n"
+)
+
+// TestMetricsAreDocumented holds the table of docs/metrics.md to what a worker
+// registers: names, kinds, labels and help texts.
+func TestMetricsAreDocumented(t *testing.T) {
+	f := &flags{Concurrency: 1}
+	r := f.reports(slog.New(slog.DiscardHandler))
+	// Series whose labels are not known in advance.
+	r.Polled(time.Now(), "answered")
+	r.Announced("Preempt", "drain")
+	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx"})
+
+	families, err := r.Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	table.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "spotworker_") {
+			continue
+		}
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", family.GetName(), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "), family.GetHelp())
+	}
+
+	for _, name := range registered(r) {
+		if !strings.Contains(table.String(), "`"+name+"`") {
+			t.Errorf("%s has no series in this test; give it one, so that it gets into the table", name)
+		}
+	}
+
+	text, err := os.ReadFile(metricsDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), tableBegin)
+	old, after, foundEnd := strings.Cut(rest, tableEnd)
+	if !found || !foundEnd {
+		t.Fatalf("%s has no place for the table, between %q and %q", metricsDocument, tableBegin, tableEnd)
+	}
+	if *update {
+		if err := os.WriteFile(metricsDocument, []byte(before+tableBegin+table.String()+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != table.String() {
+		t.Errorf("the table of %s is not that of the program; write it with -update. It should be:\n%s", metricsDocument, table.String())
+	}
+	for _, name := range documentedNames(string(text)) {
+		if !strings.Contains(table.String(), "`"+name+"`") {
+			t.Errorf("%s speaks of %s, and there is no such metric", metricsDocument, name)
+		}
+	}
+}
+
+// registered returns the names of the metrics of ours that are registered, those
+// without a series included.
+func registered(r *reports) (names []string) {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		r.Gatherer().(prometheus.Collector).Describe(descriptions)
+	}()
+	for d := range descriptions {
+		_, rest, _ := strings.Cut(d.String(), `fqName: "`)
+		name, _, _ := strings.Cut(rest, `"`)
+		if strings.HasPrefix(name, "spotworker_") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// documentedNames returns the metrics that a text names, without what a query
+// puts behind the name of a histogram.
+func documentedNames(text string) (names []string) {
+	isName := func(c rune) bool { return c == '_' || 'a' <= c && c <= 'z' }
+	for _, word := range strings.FieldsFunc(text, func(c rune) bool { return !isName(c) }) {
+		if strings.HasPrefix(word, "spotworker_") {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				word = strings.TrimSuffix(word, suffix)
+			}
+			names = append(names, word)
+		}
+	}
+	return names
+}

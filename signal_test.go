@@ -1,0 +1,200 @@
+package spotworker
+
+import (
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// serve serves the metadata emulator and returns its base URL.
+func (c *cloud) serve(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: c.metadata.Handler(), ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	return "http://" + listener.Addr().String()
+}
+
+// working starts a worker with a job of that kind in hand.
+func (c *cloud) working(t *testing.T, kind string, args ...string) *workerProcess {
+	t.Helper()
+	c.put(t, "a", kind)
+	w := c.start(t, args...)
+	w.until(t, "job started")
+	return w
+}
+
+func demandStates(t *testing.T, w *workerProcess, want ...string) {
+	t.Helper()
+	if got := w.states(); !slices.Equal(got, want) {
+		t.Errorf("states = %q, want %q", got, want)
+	}
+}
+
+func (c *cloud) demandReleased(t *testing.T) {
+	t.Helper()
+	if m := c.storage.Messages(c.names.Queue); len(m) != 1 || !m[0].Visible {
+		t.Errorf("messages after the end = %+v, want one that is visible", m)
+	}
+}
+
+// TestTerminate is the ordinary end of a process: everything is handed over.
+func TestTerminate(t *testing.T) {
+	c := newCloud(t, true)
+	w := c.working(t, "polite", "--concurrency=2")
+	w.demandHealth(t, "at work")
+	w.demandMetrics(t, `spotworker_state{state="process"} 1`, "spotworker_jobs_in_hand 1", "spotworker_job_slots 2",
+		"spotworker_deliveries_total 1", `spotworker_handler_starts_total{start="first"} 1`, "spotworker_healthy 1",
+		`spotworker_storage_calls_total{operation="GetQueueMetadata",service="queue",status="2xx"} 1`, "spotworker_metadata_blind_seconds_total 0")
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	demandStates(t, w, "recover", "resume", "process", "shutdown", "stopped")
+	c.demandReleased(t)
+}
+
+// TestSecondTerminate: who asks twice does not want to wait for a drain.
+func TestSecondTerminate(t *testing.T) {
+	c := newCloud(t, true)
+	w := c.working(t, "stubborn", "--drain-budget=1m")
+	w.terminate(t)
+	w.until(t, "work stopped")
+	w.demandHealth(t, "in a drain")
+	begun := time.Now()
+	w.terminate(t)
+	end := w.end(t)
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("worker ended %s after the second SIGTERM, want at once", took)
+	}
+	if status := end.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("worker ended with %s, want by SIGTERM: the drain was not done", end)
+	}
+	demandStates(t, w, "recover", "resume", "process", "shutdown")
+}
+
+// TestTerminateDuringADrain: SIGTERM while the jobs are handed over because of a
+// notice changes nothing of that; then the process ends rather than wait for the
+// end of its VM.
+func TestTerminateDuringADrain(t *testing.T) {
+	c := newCloud(t, true)
+	w := c.working(t, "stubborn")
+	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "work stopped")
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	demandStates(t, w, "recover", "resume", "process", "shutdown", "stopped")
+	if n := len(w.find("drained")); n != 1 {
+		t.Errorf("drains that were logged = %d, want 1: the one that SIGTERM found", n)
+	}
+	c.demandReleased(t)
+}
+
+// TestTerminateInStart: a worker that waits for its storage is healthy, and ends
+// when it is asked to.
+func TestTerminateInStart(t *testing.T) {
+	w := newCloud(t, false).start(t)
+	w.until(t, "storage is not ready; no job is lost, trying again")
+	w.demandHealth(t, "in warm-up")
+	w.demandMetrics(t, `spotworker_state{state="start"} 1`)
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	demandStates(t, w, "shutdown", "stopped")
+}
+
+// TestTerminateInRecover: likewise while it reads how its last run ended.
+func TestTerminateInRecover(t *testing.T) {
+	c := newCloud(t, true)
+	c.storage.OnCall(func(call storage.Call) storage.Fault {
+		if call.Container == c.names.Workers && call.Operation == storage.OpGetBlob {
+			return storage.Fault{Before: time.Minute}
+		}
+		return storage.Fault{}
+	})
+	w := c.start(t)
+	w.untilState(t, "recover")
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	demandStates(t, w, "recover", "shutdown", "stopped")
+}
+
+// TestNoticeBeforeProcess: a VM that is evicted while its worker starts. The
+// worker takes no job, stays healthy and waits for the end.
+func TestNoticeBeforeProcess(t *testing.T) {
+	c := newCloud(t, true)
+	c.put(t, "a", "polite")
+	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
+		t.Fatal(err)
+	}
+	w := c.start(t)
+	w.untilState(t, "shutdown")
+	w.demandHealth(t, "after a notice")
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	if states := w.states(); slices.Contains(states, "process") || states[len(states)-1] != "stopped" {
+		t.Errorf("states = %q, want the last to be stopped, and process not among them", states)
+	}
+	if n := len(w.find("job started")); n != 0 {
+		t.Errorf("jobs started = %d, want none", n)
+	}
+}
+
+// TestServiceManager: what systemd hears of a process from its start to its end.
+func TestServiceManager(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := newCloud(t, true)
+	w := c.startWith(t, []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=200000"})
+	w.untilState(t, "process")
+	w.terminate(t)
+	w.end(t)
+
+	var said []string
+	buffer := make([]byte, 4096)
+	for {
+		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(buffer)
+		if err != nil {
+			break
+		}
+		said = append(said, string(buffer[:n]))
+	}
+	all := strings.Join(said, "\n")
+	if len(said) == 0 || said[0] != "READY=1\nSTATUS=start, 0 jobs in hand" {
+		t.Errorf("first message of %q, want READY=1 with the state", said)
+	}
+	if n := strings.Count(all, "STOPPING=1"); n != 1 || !strings.Contains(all, "EXTEND_TIMEOUT_USEC=20000000") {
+		t.Errorf("messages = %q, want STOPPING=1 once, with the time that the drain may take", said)
+	}
+	if !strings.Contains(said[len(said)-1], "STATUS=stopped, 0 jobs in hand") {
+		t.Errorf("last message = %q, want the end", said[len(said)-1])
+	}
+}
