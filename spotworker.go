@@ -17,14 +17,11 @@
 package spotworker
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/monitor"
@@ -65,9 +62,8 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	if done || err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := untilAsked()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	log := f.Logger(stderr)
 	reports := f.reports(log)
 	w, closeKinds, err := f.worker(kinds, log, reports)

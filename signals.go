@@ -1,0 +1,50 @@
+package spotworker
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// untilAsked returns a context that ends with the first SIGTERM or interrupt. A
+// second one ends the process at once, as if nobody listened: whoever sends it
+// does not want to wait for the drain. Stop makes signals mean what they did.
+//
+// To stop listening after the first signal would do the same, but for a second
+// one that arrives just before that, which would be lost.
+func untilAsked() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := make(chan os.Signal, 2)
+	signal.Notify(asked, syscall.SIGTERM, os.Interrupt)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-asked:
+			cancel()
+		case <-over:
+			return
+		}
+		select {
+		case s := <-asked:
+			endBy(s)
+		case <-over:
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(asked)
+		close(over)
+		cancel()
+	}
+}
+
+// endBy ends the process by a signal, so that its parent sees what ended it.
+func endBy(s os.Signal) {
+	signal.Reset(syscall.SIGTERM, os.Interrupt)
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil && self.Signal(s) == nil {
+		time.Sleep(time.Second) // it is on its way
+	}
+	os.Exit(1) // where a process cannot send itself one
+}
