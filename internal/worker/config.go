@@ -137,20 +137,17 @@ func (c *Config) Validate() error {
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
 	}
-	if err := c.Policy.Validate(); err != nil {
-		return err
+	for _, check := range []func() error{
+		c.Policy.Validate, c.validateKinds, c.validateInstance, c.validateQueues, c.Acknowledge.Validate,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	if err := c.validateKinds(); err != nil {
-		return err
-	}
-	if err := runtimedir.ValidateInstance(c.Instance); err != nil {
-		return err
-	}
-	if err := c.validateQueues(); err != nil {
-		return err
-	}
-	return c.Acknowledge.Validate()
+	return nil
 }
+
+func (c *Config) validateInstance() error { return runtimedir.ValidateInstance(c.Instance) }
 
 // validateKinds checks what jobs the worker does.
 func (c *Config) validateKinds() error {
