@@ -16,8 +16,8 @@ const (
 	// or take a quarter: one call, and first after that time.
 	surveyEvery = 15 * time.Minute
 
-	// surveyOf is how old a presence may be that still counts. Storage keeps them
-	// for so long (see docs/FORMATS.md), and older losses tell little.
+	// surveyOf is how old a presence may be that still counts: older losses tell
+	// little of today.
 	surveyOf = 7 * 24 * time.Hour
 
 	// deadAfter is how long after its last word a worker counts as gone: eight
