@@ -14,7 +14,7 @@ import (
 var wantGrants = []string{
 	"gallery-roles: container containerName: roles.blobDataReader",
 
-	"worker-roles: queue names.queue: roles.queueDataContributor",
+	"worker-roles: queue names.queue: roles.queueDataContributor if !takesOnDemand",
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: queue names.poison: roles.queueDataMessageSender",

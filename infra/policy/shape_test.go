@@ -16,7 +16,7 @@ func checkNames(d deployment, tell report) {
 		return
 	}
 	for key, want := range map[string]string{
-		"queue": names.Queue, "onDemand": names.Queue + "-ondemand", "poison": names.Poison,
+		"queue": names.Queue, "onDemand": names.OnDemand, "poison": names.Poison,
 		"records": names.Records, "payloads": names.Payloads, "workers": names.Workers,
 	} {
 		source := text(at(named(d["modules/foundation.bicep"].Variables, "names"), key))

@@ -12,9 +12,7 @@ import (
 // later are settings of flags that the worker does not have yet. It reads only
 // the variables it knows, so they do no harm.
 var later = map[string]bool{
-	"SPOTWORKER_LISTEN":     true,
-	"SPOTWORKER_TAKE_FROM":  true,
-	"SPOTWORKER_MOVE_AFTER": true,
+	"SPOTWORKER_LISTEN": true,
 }
 
 var setting = regexp.MustCompile(`\bSPOTWORKER_[A-Z_]+\b`)

@@ -17,7 +17,7 @@ param principalId string
 @description('Resource id of the identity, handed through: who takes it from here takes it with its roles.')
 param identityId string
 
-@description('Whether these workers take jobs from the on-demand queue. Others only move jobs there.')
+@description('Whether these workers take jobs from the on-demand queue, and from no other. Others only move jobs there.')
 param takesOnDemand bool
 
 resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
@@ -41,7 +41,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
   }
 }
 
-resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!takesOnDemand) {
   scope: account::queueService::jobs
   name: guid(account::queueService::jobs.id, principalId, roles.queueDataContributor)
   properties: {
