@@ -36,6 +36,13 @@ type Presence struct {
 	// Worker is the worker's name, and the blob's.
 	Worker string
 
+	// VM is the name of its VM as scheduled events have it; empty if not known.
+	VM string
+
+	// Ready are the scheduled events that this worker is done for: it has saved or
+	// handed over what they call for.
+	Ready []Ready
+
 	// State is the lifecycle state, as in "process".
 	State string
 
@@ -116,6 +123,8 @@ func (p Presence) metadata() map[string]*string {
 		"program":   url.PathEscape(p.Program),
 		"takesfrom": strings.Join(p.TakesFrom, ","),
 		"jobs":      strconv.Itoa(p.Count),
+		"vm":        url.PathEscape(p.VM),
+		"ready":     formatReady(p.Ready),
 	}
 	out := make(map[string]*string, len(values))
 	for key, value := range values {
@@ -130,9 +139,14 @@ func (p Presence) metadata() map[string]*string {
 // still has a name and perhaps a state.
 func parse(worker string, metadata map[string]*string) Presence {
 	values := map[string]string{}
+	var ready string // a list, unescaped part by part
 	for key, value := range metadata {
-		if value != nil {
-			values[strings.ToLower(key)], _ = url.PathUnescape(*value)
+		switch key = strings.ToLower(key); {
+		case value == nil:
+		case key == "ready":
+			ready = *value
+		default:
+			values[key], _ = url.PathUnescape(*value)
 		}
 	}
 	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
@@ -142,5 +156,6 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
+	p.VM, p.Ready = values["vm"], parseReady(ready)
 	return p
 }

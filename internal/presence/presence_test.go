@@ -45,6 +45,7 @@ func full() Presence {
 		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
 		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Jobs: []string{"a", "b"}, Count: 2,
+		VM: "vmss_000001", Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
 	}
 }
 
@@ -83,7 +84,8 @@ func TestMetadata(t *testing.T) {
 		want := map[string]string{
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
-			"takesfrom": "test-jobs,test-jobs-ondemand", "jobs": "2",
+			"takesfrom": "test-jobs,test-jobs-ondemand", "jobs": "2", "vm": "vmss_000001",
+			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)
