@@ -68,7 +68,7 @@ func TestRemovedFile(t *testing.T) {
 	if err := os.Remove(filepath.Join(path, workersFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(t, path, "1").Acknowledge(t.Context(), Event{ID: "E"}); err == nil {
+	if err := open(t, path, "1").Acknowledge(t.Context(), Event{ID: "E"}, true); err == nil {
 		t.Error("Acknowledge = nil, want a BusyError: instance 0 has work")
 	}
 }

@@ -15,7 +15,7 @@
 //	workers              held while one of the next three is looked at or changed
 //	instance-NAME        held by the worker of that name while it runs
 //	work-NAME            held by it while it has, or may get, work
-//	events.json          the events that a worker of this VM left for
+//	events.json          the events that workers of this VM are done for
 //	requests.json        the latest requests; held while it is read and written
 //
 // Held means locked with flock: the kernel lets go of the lock when the process

@@ -12,12 +12,12 @@ import (
 const (
 	eventsFile = "events.json"
 
-	// forgetAfter is how long an event is remembered: far longer than one that was
-	// left for takes to start and end.
+	// forgetAfter is how long an event is remembered: far longer than one
+	// takes to start and end.
 	forgetAfter = 24 * time.Hour
 )
 
-// events returns the events that a worker of this VM left for. A file that is
+// events returns the events that workers of this VM are done for. A file that is
 // damaged, which no end of a worker can cause, holds none. The caller of this and
 // of setEvents holds workersFile.
 func (d *Dir) events() ([]Event, error) {
@@ -30,10 +30,10 @@ func (d *Dir) events() ([]Event, error) {
 	}
 	var left []Event
 	if err := json.Unmarshal(content, &left); err != nil {
-		d.Log.Warn("list of events that workers left for is damaged; it begins anew", "file", d.file(eventsFile), "error", err)
+		d.Log.Warn("list of events that workers are done for is damaged; it begins anew", "file", d.file(eventsFile), "error", err)
 		return nil, nil
 	}
-	return slices.DeleteFunc(left, func(e Event) bool { return time.Since(e.LeftAt) > forgetAfter }), nil
+	return slices.DeleteFunc(left, func(e Event) bool { return time.Since(e.At) > forgetAfter }), nil
 }
 
 // setEvents replaces the list in one step.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,31 +31,31 @@ func TestTheLastOneAcknowledges(t *testing.T) {
 			t.Errorf("Acknowledge by %s = %v, want instances %v busy", who, err, busy)
 		}
 	}
-	want("one that has no work", c.Acknowledge(t.Context(), event), "a", "b")
+	want("one that has no work", c.Acknowledge(t.Context(), event, true), "a", "b")
 	doneA()
-	want("the first that is done", a.Acknowledge(t.Context(), event), "b")
+	want("the first that is done", a.Acknowledge(t.Context(), event, true), "b")
 	doneB()
-	if err := b.Acknowledge(t.Context(), event); err != nil {
+	if err := b.Acknowledge(t.Context(), event, true); err != nil {
 		t.Errorf("Acknowledge by the last = %v, want nil", err)
 	}
 	for _, d := range []*Dir{a, b, c} {
-		if err := d.Acknowledge(t.Context(), Event{ID: "e", NotBefore: noon}); !errors.Is(err, ErrTaken) {
+		if err := d.Acknowledge(t.Context(), Event{ID: "e", NotBefore: noon}, true); !errors.Is(err, ErrTaken) {
 			t.Errorf("Acknowledge again by %s = %v, want ErrTaken", d.Instance, err)
 		}
 	}
-	if err := a.Acknowledge(t.Context(), Event{ID: "F"}); err != nil {
+	if err := a.Acknowledge(t.Context(), Event{ID: "F"}, true); err != nil {
 		t.Errorf("Acknowledge another event = %v, want nil", err)
 	}
 }
 
-// A worker that begins after another left learns what for.
-func TestBeginWorkTellsWhatWasLeftFor(t *testing.T) {
+// A worker that begins after another was done learns what for.
+func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
 	path := t.TempDir()
 	a := open(t, path, "a")
-	if err := a.Leave(t.Context(), []Event{{ID: "E", NotBefore: noon}, {ID: "F"}}); err != nil {
+	if err := a.Ready(t.Context(), []Event{{ID: "E", NotBefore: noon}, {ID: "F"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Leave(t.Context(), []Event{{ID: "e", NotBefore: noon.Add(time.Hour)}}); err != nil {
+	if err := a.Ready(t.Context(), []Event{{ID: "e", NotBefore: noon.Add(time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	done, left, err := open(t, path, "b").BeginWork(t.Context())
@@ -62,8 +63,35 @@ func TestBeginWorkTellsWhatWasLeftFor(t *testing.T) {
 	if err != nil || len(left) != 2 || !left[0].NotBefore.Equal(noon.Add(time.Hour)) || left[1].ID != "F" {
 		t.Errorf("BeginWork = %+v, %v, want both events, the first with its later time", left, err)
 	}
-	if err := a.Acknowledge(t.Context(), Event{ID: "E"}); err == nil {
+	if err := a.Acknowledge(t.Context(), Event{ID: "E"}, true); err == nil {
 		t.Error("Acknowledge = nil, want a BusyError: another worker may get work")
+	}
+}
+
+// An event that ends nothing is let go ahead when all that have work are ready.
+func TestReadyAtWork(t *testing.T) {
+	path := t.TempDir()
+	a, b := open(t, path, "a"), open(t, path, "b")
+	doneA, _, errA := a.BeginWork(t.Context())
+	doneB, _, errB := b.BeginWork(t.Context())
+	defer doneA()
+	defer doneB()
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	freeze := Event{ID: "E", NotBefore: noon}
+	if err := a.Acknowledge(t.Context(), freeze, false); err == nil || !strings.Contains(err.Error(), "instance b") {
+		t.Errorf("Acknowledge = %v, want to wait for b", err)
+	}
+	if err := b.Ready(t.Context(), []Event{freeze}); err != nil {
+		t.Fatal(err)
+	}
+	later := Event{ID: "E", NotBefore: noon.Add(time.Minute)}
+	if err := a.Acknowledge(t.Context(), later, false); err == nil {
+		t.Error("Acknowledge an event that was put off = nil, want to wait for b")
+	}
+	if err := a.Acknowledge(t.Context(), freeze, false); err != nil {
+		t.Errorf("Acknowledge = %v, want nil: all are ready", err)
 	}
 }
 
@@ -75,7 +103,7 @@ func TestBeginAgainstAcknowledge(t *testing.T) {
 	for i := range 200 {
 		id := string(rune('A'+i%26)) + time.Duration(i).String()
 		acknowledged := make(chan error, 1)
-		go func() { acknowledged <- a.Acknowledge(t.Context(), Event{ID: id}) }()
+		go func() { acknowledged <- a.Acknowledge(t.Context(), Event{ID: id}, true) }()
 		done, left, err := b.BeginWork(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +125,7 @@ func TestEventsAreForgottenAfterADay(t *testing.T) {
 			want  int
 		}{{0, 1}, {forgetAfter, 1}, {time.Second, 0}} {
 			if step.sleep == 0 {
-				if err := d.Leave(t.Context(), []Event{{ID: "E"}}); err != nil {
+				if err := d.Ready(t.Context(), []Event{{ID: "E"}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -120,7 +148,7 @@ func TestDamagedEventsBeginAnew(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Errorf("BeginWork = %v, %v, want no events", left, err)
 	}
-	if err := d.Leave(t.Context(), []Event{{ID: "E"}}); err != nil {
-		t.Errorf("Leave = %v", err)
+	if err := d.Ready(t.Context(), []Event{{ID: "E"}}); err != nil {
+		t.Errorf("Ready = %v", err)
 	}
 }

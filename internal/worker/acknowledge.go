@@ -2,11 +2,15 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/runtimedir"
 )
 
 // Acknowledge says whose business it is to let an event go ahead before its
@@ -17,6 +21,10 @@ const (
 	// AcknowledgeSelf acknowledges events that name this VM alone.
 	AcknowledgeSelf Acknowledge = "self"
 
+	// AcknowledgeLeader acknowledges those too that name several VMs, if this one
+	// comes first among them, once the workers of all are ready.
+	AcknowledgeLeader Acknowledge = "leader"
+
 	// AcknowledgeNever leaves every event to its NotBefore, or to others.
 	AcknowledgeNever Acknowledge = "never"
 )
@@ -24,24 +32,31 @@ const (
 // Validate says what is wrong, or returns nil.
 func (a Acknowledge) Validate() error {
 	switch a {
-	case AcknowledgeSelf, AcknowledgeNever:
+	case AcknowledgeSelf, AcknowledgeLeader, AcknowledgeNever:
 		return nil
 	default:
-		return fmt.Errorf("acknowledge %q: want %s or %s", string(a), AcknowledgeSelf, AcknowledgeNever)
+		return fmt.Errorf("acknowledge %q: want %s, %s or %s", string(a), AcknowledgeSelf, AcknowledgeLeader, AcknowledgeNever)
 	}
 }
 
-// allows reports whether the VM self may acknowledge e.
+// allows reports whether it is the business of the VM self to acknowledge e.
 func (a Acknowledge) allows(e preempt.Event, self preempt.Identity) bool {
-	if a != AcknowledgeSelf || e.ID == "" || !e.Names(self) {
+	if e.ID == "" || !e.Names(self) {
 		return false
 	}
-	for _, resource := range e.Resources {
-		if !strings.EqualFold(resource, self.Name) {
-			return false
-		}
+	switch a {
+	case AcknowledgeSelf:
+		return namesAlone(e, self)
+	case AcknowledgeLeader:
+		return strings.EqualFold(e.Resources[0], self.Name)
+	default:
+		return false
 	}
-	return true
+}
+
+// namesAlone reports whether e is about no other VM than self.
+func namesAlone(e preempt.Event, self preempt.Identity) bool {
+	return !slices.ContainsFunc(e.Resources, func(vm string) bool { return !strings.EqualFold(vm, self.Name) })
 }
 
 // ready reports whether what has to come before an acknowledgement is done.
@@ -61,22 +76,93 @@ func ready(after preempt.Action, p lifecycle.Position, saved bool) bool {
 	}
 }
 
-// sendAcknowledgements lets events go ahead as they get ready, until ctx ends.
+// sendAcknowledgements tells others what this worker is ready for, and lets events
+// go ahead when all are, until ctx ends.
 func (w *watch) sendAcknowledgements(ctx context.Context, client *preempt.Client) {
-	for {
+	for pending := false; ; {
+		var again <-chan time.Time
+		if pending {
+			again = time.After(retryAcknowledge)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.progress:
+		case <-again:
 		}
-		for _, e := range w.toAcknowledge() {
-			if err := client.Acknowledge(ctx, e.ID); err != nil {
-				w.unacknowledged(ctx, e, err)
-				continue
-			}
-			w.worker.Observer.Acknowledged(askedAccepted)
-			w.worker.Log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "type", e.Type)
+		pending = w.acknowledgeReady(ctx, client)
+	}
+}
+
+// acknowledgeReady acknowledges what may be, and reports whether to look again
+// soon.
+func (w *watch) acknowledgeReady(ctx context.Context, client *preempt.Client) (pending bool) {
+	w.mu.Lock()
+	events := w.readyFor()
+	w.mu.Unlock()
+	err := w.record(ctx, events)
+	if w.waits(ctx, preempt.Event{}, err); err != nil {
+		return true
+	}
+	for _, a := range events {
+		if !w.claim(a.Event) {
+			continue
 		}
+		switch err := w.permit(ctx, a); {
+		case errors.Is(err, runtimedir.ErrTaken):
+			w.worker.Log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "type", a.Event.Type)
+		case err != nil:
+			w.unclaim(a.Event)
+			w.waits(ctx, a.Event, err)
+			pending = true
+		default:
+			w.send(ctx, client, a.Event)
+		}
+	}
+	return pending
+}
+
+// permit returns nil when everybody who has to be ready for an event is.
+func (w *watch) permit(ctx context.Context, a preempt.Acknowledgement) error {
+	if !namesAlone(a.Event, preempt.Identity{Name: w.vm()}) {
+		if err := w.askOthers(ctx, a.Event); err != nil {
+			return err
+		}
+	}
+	if w.worker.Runtime == nil {
+		return nil
+	}
+	e := runtimedir.Event{ID: a.Event.ID, NotBefore: a.Event.NotBefore}
+	return w.worker.Runtime.Acknowledge(ctx, e, a.After >= preempt.DrainBy)
+}
+
+func (w *watch) send(ctx context.Context, client *preempt.Client, e preempt.Event) {
+	if err := client.Acknowledge(ctx, e.ID); err != nil {
+		w.unacknowledged(ctx, e, err)
+		return
+	}
+	w.worker.Observer.Acknowledged(askedAccepted)
+	w.worker.Log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "type", e.Type)
+}
+
+// waits logs whom an acknowledgement waits for, or for no event what keeps this
+// worker from saying that it is ready, when that changes.
+func (w *watch) waits(ctx context.Context, e preempt.Event, err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if ctx.Err() != nil || w.waiting[e.ID] == why {
+		return
+	}
+	w.waiting[e.ID] = why
+	switch {
+	case err == nil:
+		w.worker.Log.InfoContext(ctx, "events that this worker is ready for are recorded again")
+	case e.ID == "":
+		w.worker.Log.WarnContext(ctx, "events that this worker is ready for cannot be recorded; none is acknowledged until they are", "error", err)
+	default:
+		w.worker.Log.InfoContext(ctx, "acknowledgement waits", "event_id", e.ID, "type", e.Type, "for", why)
 	}
 }
 
@@ -89,25 +175,26 @@ func (w *watch) madeProgress() {
 	}
 }
 
-// toAcknowledge returns the events that may be let go ahead now, each once. From
-// here on they count as acknowledged: an event of which the VM may be hit at any
-// moment is not one to take work under.
-func (w *watch) toAcknowledge() []preempt.Event {
+// claim reports whether e is to be acknowledged by this worker now. From here on
+// it counts as acknowledged: an event of which the VM may be hit at any moment is
+// not one to take work under.
+func (w *watch) claim(e preempt.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var due []preempt.Event
-	position := w.worker.machine.Position()
-	for _, a := range w.decision.Acknowledgements() {
-		id := a.Event.ID
-		if w.acknowledged[id] != notAsked || !w.worker.Acknowledge.allows(a.Event, w.identity) {
-			continue
-		}
-		if ready(a.After, position, w.isSaved(a.Event)) {
-			w.acknowledged[id] = asked
-			due = append(due, a.Event)
-		}
+	isReady := slices.ContainsFunc(w.readyFor(), func(a preempt.Acknowledgement) bool { return a.Event.ID == e.ID })
+	if !isReady || w.acknowledged[e.ID] != notAsked || !w.worker.Acknowledge.allows(e, w.identity) {
+		return false
 	}
-	return due
+	w.acknowledged[e.ID] = asked
+	return true
+}
+
+// unclaim takes the claim back: others are not ready for e yet.
+func (w *watch) unclaim(e preempt.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.acknowledged, e.ID)
+	w.follow(w.decision, time.Now())
 }
 
 // unacknowledged takes note that an event stays as announced. It is not asked

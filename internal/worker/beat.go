@@ -25,11 +25,15 @@ type beat struct {
 	worker  *Worker
 	started time.Time
 	changed chan struct{} // holds one: a transition that was not written yet
-	running bool
+	begun   chan struct{} // closed when there is a presence to keep
+	turn    chan struct{} // holds one: whoever writes, so that the newest comes last
 }
 
 func newBeat(w *Worker) *beat {
-	return &beat{worker: w, started: time.Now(), changed: make(chan struct{}, 1)}
+	return &beat{
+		worker: w, started: time.Now(), changed: make(chan struct{}, 1),
+		begun: make(chan struct{}), turn: make(chan struct{}, 1),
+	}
 }
 
 // now asks for a write soon. It does not wait.
@@ -47,7 +51,7 @@ func (b *beat) run(ctx context.Context) {
 	defer b.worker.loops.beat.Rest()
 	for {
 		b.worker.loops.beat.Turn(time.Now(), beatEvery+briefTurn)
-		b.write(ctx)
+		b.try(ctx)
 		select {
 		case <-ctx.Done():
 			b.writeLast(ctx)
@@ -62,19 +66,38 @@ func (b *beat) run(ctx context.Context) {
 func (b *beat) writeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
 	defer cancel()
-	b.write(ctx)
+	b.try(ctx)
 }
 
-func (b *beat) write(ctx context.Context) {
+// tell writes at once, for those who must know before this worker goes on. A
+// worker that never got ready to work has nothing to tell.
+func (b *beat) tell(ctx context.Context) error {
+	if !isClosed(b.begun) {
+		return nil
+	}
+	return b.write(ctx)
+}
+
+func (b *beat) try(ctx context.Context) {
+	if err := b.write(ctx); err != nil && ctx.Err() == nil {
+		b.worker.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
+	}
+}
+
+func (b *beat) write(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	w := b.worker
-	err := w.Workers.Write(ctx, presence.Presence{
+	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: b.started, At: time.Now(), Program: w.Program,
 		TakesFrom: names(w.TakeFrom), Jobs: w.engine.inHand.list(),
+		VM: w.watch.vm(), Ready: w.watch.tell(),
 	})
-	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
-	}
 }
 
 // recall is Recover: it learns from the worker's own presence how its last run
@@ -82,15 +105,16 @@ func (b *beat) write(ctx context.Context) {
 // learned, for people.
 func (w *Worker) recall(ctx, aside context.Context) string {
 	w.watch.first(ctx, announcedPatience)
-	if w.beat.running {
+	if isClosed(w.beat.begun) {
 		return "the announced event was withdrawn"
 	}
-	w.beat.running = true
-	defer w.background.Go(func() { w.beat.run(aside) })
 	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
 	if err == nil && ok {
 		w.forecast.recall(last, time.Now())
 	}
+	w.watch.remember(last.Ready)
+	close(w.beat.begun)
+	defer w.background.Go(func() { w.beat.run(aside) })
 	switch {
 	case err != nil:
 		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)

@@ -11,7 +11,8 @@
 //
 //   - [Worker] (worker.go) goes through the states of package lifecycle: warm
 //     up, recover, resume, process, shut down.
-//   - watch.go turns what the metadata service says into a stop.
+//   - watch.go turns what the metadata service says into a stop; ready.go,
+//     acknowledge.go and leader.go let an event go ahead when all are ready.
 //   - claim.go is the loop that keeps the slots busy. It asks prefetch.go how
 //     many messages to take, and turns.go from which queue.
 //   - delivery.go is one message in hand. It asks outcome.go what the end of

@@ -10,44 +10,42 @@ import (
 // carryOut does what was decided at now. The caller holds mu, here and below.
 func (w *watch) carryOut(d preempt.Decision, now time.Time) {
 	w.outlook.set(d, now)
-	switch stands := w.stands(d); {
-	case stands && !w.standing:
-		w.worker.evict(d.Notice(now))
-	case stands && d.Action == preempt.Drain:
-		w.worker.hasten(d.Notice(now))
-	case !stands && w.standing:
-		w.left = nil
-		w.worker.withdraw()
-	}
-	w.standing = w.stands(d)
+	w.follow(d, now)
 	w.checkpoint(d)
 }
 
+// follow makes the worker leave, or come back, as the events call for.
+func (w *watch) follow(d preempt.Decision, now time.Time) {
+	stands := w.stands(d)
+	switch {
+	case stands && !w.standing && d.Action == preempt.Drain:
+		w.worker.evict(d.Notice(now))
+	case stands && !w.standing: // an earlier run, or another worker, left for it
+		w.worker.evict(d.Leave(d.Budget).Notice(now))
+	case stands && d.Action == preempt.Drain:
+		w.worker.hasten(d.Notice(now))
+	case !stands && w.standing:
+		w.worker.withdraw()
+	}
+	w.standing = stands
+}
+
 // stands reports whether an event calls for this worker to have nothing in hand:
-// one to drain for, one that it left for already, or one that it acknowledged,
+// one to drain for, one that was left for already, or one that was acknowledged,
 // which may start at any moment.
 func (w *watch) stands(d preempt.Decision) bool {
 	if d.Action == preempt.Drain {
 		return true
 	}
-	if !w.standing {
-		return false
-	}
 	for _, v := range d.Verdicts {
 		if v.Action != preempt.DrainBy {
 			continue
 		}
-		if w.acknowledged[v.Event.ID] == asked || w.isLeftFor(v.Event) {
+		if w.acknowledged[v.Event.ID] == asked || w.left.covers(v.Event) {
 			return true
 		}
 	}
 	return false
-}
-
-// isLeftFor reports whether the worker left for e. An event that was put off
-// since is another matter: the time won is there to be used.
-func (w *watch) isLeftFor(e preempt.Event) bool {
-	return w.left != nil && w.left.ID == e.ID && !e.NotBefore.After(w.left.NotBefore)
 }
 
 // leave ends the use of a notice that left time: whatever is still in hand is
@@ -59,7 +57,8 @@ func (w *watch) leave() {
 	if !ok || w.standing {
 		return
 	}
-	w.left, w.standing = &v.Event, true
+	w.left.add(v.Event)
+	w.standing = true
 	w.worker.evict(w.outlook.current().notice(time.Now()))
 }
 

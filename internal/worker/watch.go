@@ -18,21 +18,22 @@ type watch struct {
 	judged   chan struct{} // closed when the first document was judged
 	progress chan struct{} // holds one: an acknowledgement may be due
 
-	mu           sync.Mutex
-	identity     preempt.Identity
-	document     *preempt.Document // the last one; nil before the first
-	decision     preempt.Decision  // on that
-	standing     bool              // a notice was given and not withdrawn
-	left         *preempt.Event    // what the worker left for, of its own accord; nil if it did not
-	saves        map[impact]*saving
-	observed     observed
-	acknowledged map[string]asking // by event id
+	mu                    sync.Mutex
+	identity              preempt.Identity
+	document              *preempt.Document // the last one; nil before the first
+	decision              preempt.Decision  // on that
+	standing              bool              // a notice was given and not withdrawn
+	left, ready, recorded readyList         // left for though there was time; done for; written down
+	waiting               map[string]string // by event id: whom its acknowledgement waits for, as last logged; the sender's alone
+	saves                 map[impact]*saving
+	observed              observed
+	acknowledged          map[string]asking // by event id
 }
 
 func newWatch(w *Worker) *watch {
 	watch := &watch{
 		worker: w, known: make(chan struct{}), judged: make(chan struct{}), progress: make(chan struct{}, 1),
-		saves: map[impact]*saving{}, acknowledged: map[string]asking{},
+		saves: map[impact]*saving{}, acknowledged: map[string]asking{}, waiting: map[string]string{},
 	}
 	watch.outlook = newOutlook(watch.leave)
 	return watch
@@ -131,6 +132,13 @@ func (w *watch) first(ctx context.Context, patience time.Duration) {
 	if w.worker.Metadata != nil {
 		wait(ctx, w.judged, patience)
 	}
+}
+
+// vm is the name of this VM, empty while it is not known.
+func (w *watch) vm() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.identity.Name
 }
 
 // name waits for this VM's name, at most for patience. It returns what is known.

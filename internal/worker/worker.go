@@ -112,7 +112,7 @@ func (w *Worker) inState(aside context.Context, p phase) error {
 	case lifecycle.Resume:
 		return w.apply(lifecycle.Ready, "taking work")
 	case lifecycle.Process:
-		w.engine.run(p)
+		w.work(p)
 		return w.apply(lifecycle.Drained, "nothing is in hand")
 	case lifecycle.Shutdown:
 		return w.rest(p)
@@ -121,6 +121,22 @@ func (w *Worker) inState(aside context.Context, p phase) error {
 	default:
 		return fmt.Errorf("worker is in unknown state %s", p.state)
 	}
+}
+
+// work is Process: it takes jobs until it is interrupted. The other workers of the
+// VM know meanwhile that there may be work, and no job is begun under an event
+// that was left for before.
+func (w *Worker) work(ctx context.Context) {
+	if w.Runtime != nil {
+		done, known, err := w.Runtime.BeginWork(ctx)
+		defer done()
+		if err != nil {
+			w.Log.WarnContext(ctx, "other workers of this VM cannot be told of work; an event may be acknowledged too early", "error", err)
+		}
+		w.watch.remember(fromFolder(known))
+	}
+	w.watch.settled(ctx)
+	w.engine.run(ctx)
 }
 
 // rest is Shutdown once the work is put away: it waits for the end of the VM or

@@ -1,0 +1,305 @@
+package worker
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/runtimedir"
+	"github.com/spotworker/spotworker/job"
+)
+
+// neighbour makes a worker one of several on its VM, with a folder in path.
+func (b *bench) neighbour(path, instance string) func(*Config) {
+	return func(c *Config) {
+		b.t.Helper()
+		boot := time.Now().Add(-time.Hour)
+		dir, err := runtimedir.Open(b.t.Context(), runtimedir.Config{
+			Path: path, Instance: instance, Boot: "boot", Clock: func() time.Duration { return time.Since(boot) },
+		})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(dir.Close)
+		c.Instance, c.Runtime, c.Concurrency = instance, dir, 1
+	}
+}
+
+func asLeader(c *Config) { c.Acknowledge = AcknowledgeLeader }
+
+// drained reports whether the worker has handed over everything.
+func (p *process) drained() bool {
+	return p.machine.Position().Facts.Has(lifecycle.WorkReleased) && p.machine.State() == lifecycle.Shutdown
+}
+
+// countAcknowledgements counts those that arrive.
+func (b *bench) countAcknowledgements() *atomic.Int64 {
+	var n atomic.Int64
+	b.onAcknowledge(func() { n.Add(1) })
+	return &n
+}
+
+// TestLastOfTheVMAcknowledges: of several workers on one VM the last one that has
+// handed everything over lets the event go ahead, and only one of them.
+func TestLastOfTheVMAcknowledges(t *testing.T) {
+	path := t.TempDir()
+	inBubble(t, func(t *testing.T, b *bench) {
+		stubborn := newStubborn()
+		defer stubborn.giveUp()
+		kinds := job.Kinds{"stubborn": stubborn, "echo": echo}
+		b.put("stubborn", "stubborn", "")
+		slow := b.start("vm_0", kinds, b.neighbour(path, "0"))
+		b.waitFor("some work", time.Minute, func() bool { return len(slow.log.find("job started")) == 1 })
+		quick := b.start("vm_0", kinds, b.neighbour(path, "1"))
+		b.waitFor("two workers", time.Minute, func() bool { return quick.machine.State() == lifecycle.Process })
+		asked := b.countAcknowledgements()
+		id := b.announce("Reboot", byUser)
+		b.waitFor("the quick one has drained", 2*time.Second, quick.drained)
+		time.Sleep(time.Second)
+		if slow.drained() || b.started(id) || asked.Load() != 0 {
+			t.Fatalf("slow worker drained %t, acknowledged %d times, want to wait for it", slow.drained(), asked.Load())
+		}
+		if len(quick.log.find("acknowledgement waits")) != 1 {
+			t.Error("the worker that waits does not say so, once")
+		}
+		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
+		if !slow.drained() || b.record("stubborn").Status != checkpoint.Open {
+			t.Error("acknowledged before the last worker had handed everything over")
+		}
+		time.Sleep(5 * time.Second)
+		if asked.Load() != 1 {
+			t.Errorf("acknowledged %d times, want once", asked.Load())
+		}
+	})
+}
+
+// TestDeadNeighbour: one that is gone, however it ended, is not waited for.
+func TestDeadNeighbour(t *testing.T) {
+	path := t.TempDir()
+	inBubble(t, func(t *testing.T, b *bench) {
+		// It has work, as its lock says, and nobody else sees it.
+		other, err := runtimedir.Open(t.Context(), runtimedir.Config{Path: path, Instance: "dead"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, _, err := other.BeginWork(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		id := b.announce("Reboot", byUser)
+		time.Sleep(10 * time.Second)
+		if b.started(id) {
+			t.Error("acknowledged while another worker has work")
+		}
+		end() // as the kernel does
+		other.Close()
+		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
+	})
+}
+
+// TestLongFreezeWithNeighbours: a pause that is saved for is let go ahead when all
+// workers of the VM have saved, and none stops.
+func TestLongFreezeWithNeighbours(t *testing.T) {
+	path := t.TempDir()
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: time.Second}
+		ids := b.putSteps(2)
+		var all []*process
+		for _, name := range []string{"0", "1"} {
+			all = append(all, b.start("vm_0", job.Kinds{"steps": work}, seldom, b.neighbour(path, name)))
+		}
+		b.waitFor("some work", time.Minute, work.atLeast(ids, 3))
+		asked := b.countAcknowledgements()
+		id := b.announce("Freeze")
+		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
+		if n := b.states(ids); n != 2 || asked.Load() != 1 {
+			t.Errorf("jobs saved when acknowledged = %d, asked %d times, want 2, once", n, asked.Load())
+		}
+		for _, p := range all {
+			if s := p.machine.State(); s != lifecycle.Process {
+				t.Errorf("state = %s, want process", s)
+			}
+		}
+	})
+}
+
+// TestWorkerThatStartsLate: one that starts after another of its VM left for an
+// event takes no work under it, though there would be time.
+func TestWorkerThatStartsLate(t *testing.T) {
+	path := t.TempDir()
+	inBubble(t, func(t *testing.T, b *bench) {
+		first := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
+		b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })
+		b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+			if r.Method == http.MethodPost {
+				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // agreed, and nothing happens yet
+			}
+			return imds.Fault{}
+		})
+		redeploy := b.announce("Redeploy", in(time.Hour))
+		reboot := b.announce("Reboot", byUser)
+		b.waitFor("both acknowledged", 5*time.Second, func() bool {
+			return len(first.log.find("event acknowledged; it may start at any moment")) == 2
+		})
+		b.metadata.Complete(reboot)
+		second := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "1"))
+		b.put("a", "echo", "1")
+		time.Sleep(30 * time.Second)
+		if got := b.record("a").Status; got != "" || !first.drained() || !second.drained() {
+			t.Errorf("job under an acknowledged event = %q, drained %t, %t, want it untouched by both", got, first.drained(), second.drained())
+		}
+		b.metadata.Complete(redeploy)
+		b.waitDone("a", 20*time.Second)
+	})
+}
+
+// TestRestartAfterAcknowledging: a worker that was killed after it let a later
+// event go ahead takes no work under it, from what its presence says alone.
+func TestRestartAfterAcknowledging(t *testing.T) {
+	for _, slowService := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			first := b.start("vm_0", job.Kinds{"echo": echo})
+			b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })
+			var slow atomic.Bool
+			b.metadata.OnRequest(func(r imds.Request) imds.Fault {
+				switch {
+				case r.Method == http.MethodPost:
+					return imds.Fault{Status: http.StatusOK, Body: []byte{}}
+				case slow.Load() && r.Path == "/metadata/scheduledevents":
+					return imds.Fault{Delay: 20 * time.Second}
+				}
+				return imds.Fault{}
+			})
+			redeploy := b.announce("Redeploy", in(time.Hour))
+			reboot := b.announce("Reboot", byUser)
+			b.waitFor("both acknowledged", 5*time.Second, func() bool {
+				return len(first.log.find("event acknowledged; it may start at any moment")) == 2
+			})
+			first.kill()
+			b.metadata.Complete(reboot)
+			slow.Store(slowService)
+			second := b.start("vm_0", job.Kinds{"echo": echo})
+			b.put("a", "echo", "1")
+			time.Sleep(time.Minute)
+			if got := b.record("a").Status; got != "" || !second.drained() {
+				t.Errorf("slow service %t: job under an acknowledged event = %q, drained %t, want it untouched", slowService, got, second.drained())
+			}
+			second.kill() // it remembers also what the run before told it
+			third := b.start("vm_0", job.Kinds{"echo": echo})
+			time.Sleep(time.Minute)
+			if got := b.record("a").Status; got != "" || !third.drained() {
+				t.Errorf("slow service %t: job after a second restart = %q, want it untouched", slowService, got)
+			}
+			slow.Store(false)
+			b.metadata.Complete(redeploy)
+			b.waitDone("a", time.Minute)
+		})
+	}
+}
+
+// TestLeader: of several VMs that an event names the first lets it go ahead, once
+// the workers of all have handed everything over.
+func TestLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		stubborn := newStubborn()
+		defer stubborn.giveUp()
+		kinds := job.Kinds{"stubborn": stubborn, "echo": echo}
+		b.put("stubborn", "stubborn", "")
+		member := b.start("vm_1", kinds, asLeader)
+		b.waitFor("some work", time.Minute, func() bool { return len(member.log.find("job started")) == 1 })
+		leader := b.start("vm_0", kinds, asLeader)
+		b.waitFor("two workers", time.Minute, func() bool { return leader.machine.State() == lifecycle.Process })
+		asked := b.countAcknowledgements()
+		id := b.announce("Reboot", byUser, func(e *imds.Event) { e.Resources = []string{"VM_0", "VM_1"} })
+		b.waitFor("the leader has drained", 2*time.Second, leader.drained)
+		time.Sleep(2 * time.Second)
+		if b.started(id) || member.drained() {
+			t.Fatal("acknowledged before the other VM's worker had handed everything over")
+		}
+		waits := leader.log.find("acknowledgement waits")
+		if want := "worker vm_1-11112222-0 of VM VM_1 is not ready"; len(waits) != 1 || waits[0]["for"] != want {
+			t.Errorf("log = %v, want one line: %s", waits, want)
+		}
+		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
+		if !member.drained() || b.record("stubborn").Status != checkpoint.Open || asked.Load() != 1 {
+			t.Errorf("member drained %t, acknowledged %d times, want true, once", member.drained(), asked.Load())
+		}
+	})
+}
+
+// TestLeaderWaitsForAStranger: a VM that nothing speaks for keeps the event to its
+// own time.
+func TestLeaderWaitsForAStranger(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := b.start("vm_0", job.Kinds{"echo": echo}, asLeader)
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		asked := b.countAcknowledgements()
+		b.announce("Reboot", byUser, in(10*time.Minute), func(e *imds.Event) { e.Resources = []string{"vm_0", "db_0"} })
+		time.Sleep(9 * time.Minute)
+		if asked.Load() != 0 {
+			t.Errorf("acknowledged %d times for a VM that is not ours", asked.Load())
+		}
+		waits := p.log.find("acknowledgement waits")
+		if want := "no worker of VM db_0 has been heard of for 45s"; len(waits) != 1 || waits[0]["for"] != want {
+			t.Errorf("log = %v, want one line: %s", waits, want)
+		}
+	})
+}
+
+// TestAwaited is the leader's rule.
+func TestAwaited(t *testing.T) {
+	at := time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
+	e := preempt.Event{ID: "E", NotBefore: at, Resources: []string{"web", "web-1"}}
+	ready, earlier := presence.Ready{ID: "e", NotBefore: at}, presence.Ready{ID: "e", NotBefore: at.Add(-time.Hour)}
+	other := presence.Ready{ID: "F", NotBefore: at}
+	worker := func(vm, instance string, age time.Duration, events ...presence.Ready) presence.Listed {
+		return presence.Listed{Presence: presence.Presence{Worker: vm + "-" + instance, VM: vm, Ready: events}, Age: age}
+	}
+	for _, row := range []struct {
+		name string
+		seen []presence.Listed
+		want []string
+	}{
+		{"all ready", []presence.Listed{worker("web", "0", 0, ready), worker("WEB-1", "0", freshFor, other, ready)}, nil},
+		{"several on a VM", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", 0, ready), worker("web-1", "0", 0, ready)}, nil},
+		{
+			"one of several is not", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", 0), worker("web-1", "0", 0, ready)},
+			[]string{"worker web-1 of VM web is not ready"},
+		},
+		{
+			"one of several is long gone", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", freshFor+1), worker("web-1", "0", 0, ready)}, nil,
+		},
+		{
+			"a VM is silent", []presence.Listed{worker("web", "0", 0, ready), worker("web-1", "0", freshFor+1, ready)},
+			[]string{"no worker of VM web-1 has been heard of for 45s"},
+		},
+		{
+			"a longer name does not speak for a shorter", []presence.Listed{worker("web-1", "0", 0, ready), worker("web_1", "0", 0, ready)},
+			[]string{"no worker of VM web has been heard of for 45s"},
+		},
+		{
+			"ready for what was before", []presence.Listed{worker("web", "0", 0, earlier), worker("web-1", "0", 0, other)},
+			[]string{"worker web-0 of VM web is not ready", "worker web-1-0 of VM web-1 is not ready"},
+		},
+		{"nobody", nil, []string{"no worker of VM web has been heard of for 45s", "no worker of VM web-1 has been heard of for 45s"}},
+	} {
+		if diff := cmp.Diff(row.want, awaited(e, row.seen)); diff != "" {
+			t.Errorf("%s: awaited (-want +got)\n%s", row.name, diff)
+		}
+	}
+	twice := e
+	twice.Resources = []string{"web", "WEB"}
+	if got := awaited(twice, nil); len(got) != 1 {
+		t.Errorf("awaited for a VM named twice = %v, want it once", got)
+	}
+}
