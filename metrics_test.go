@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/worker"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
@@ -111,4 +113,17 @@ func documentedNames(text string) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestOutcomesAreDocumented: operators find what each outcome means.
+func TestOutcomesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(metricsDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range slices.Concat(worker.ObserverWords().Outcomes, worker.ObserverWords().Starts, worker.ObserverWords().DrainReasons) {
+		if !strings.Contains(string(text), "`"+word+"`") {
+			t.Errorf("%s does not say what %q means", metricsDocument, word)
+		}
+	}
 }

@@ -101,7 +101,7 @@ func ObserverWords() Words {
 		Acknowledgements: []string{askedAccepted, askedRefused},
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
 	}
-	w.Outcomes = append(w.Outcomes, outcomeLeft)
+	w.Outcomes = append(w.Outcomes, outcomeMoved, outcomeLeft)
 	for _, state := range lifecycle.States() {
 		w.States = append(w.States, state.String())
 	}
