@@ -96,8 +96,7 @@ func (r *running) paste(t *testing.T, section, vm, program string) string {
 	from := strings.Index(text, "First, in every terminal:")
 	to := strings.Index(text, "In one for the producer:")
 	common := text[from+len("First, in every terminal:") : to]
-	blocks := strings.Split(text[to:], "\n\n")
-	for _, block := range blocks {
+	for block := range strings.SplitSeq(text[to:], "\n\n") {
 		if strings.Contains(block, "bin/"+section+" ") && (vm == "" || strings.Contains(block, "/vms/"+vm+"\n")) {
 			script := common + strings.ReplaceAll(block, "bin/"+section, "exec "+program)
 			for _, address := range regexp.MustCompile(`https?://[^/;'\s]+`).FindAllString(script, -1) {
