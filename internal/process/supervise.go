@@ -26,6 +26,8 @@ type run struct {
 
 	told told // what the program said last
 	warn bool // it was said that it cannot be understood
+
+	deadline time.Time // of the stop, as the program was told; zero before one
 }
 
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
@@ -68,6 +70,9 @@ func (r *run) supervise(ctx context.Context) ended {
 				end.killed = true
 				r.program.kill()
 			}
+			if r.isHastened(ctx) {
+				overdue.Reset(r.tell(ctx))
+			}
 		case <-stopped:
 			stopped = nil
 			overdue.Reset(r.stop(ctx))
@@ -80,17 +85,31 @@ func (r *run) supervise(ctx context.Context) ended {
 
 // stop tells the program to stop, and returns how much time it has for that.
 func (r *run) stop(ctx context.Context) time.Duration {
+	left := r.tell(ctx)
+	r.program.askToStop()
+	return left
+}
+
+// tell writes the stop file, and returns how much time the program has.
+func (r *run) tell(ctx context.Context) time.Duration {
 	stop := job.StopOf(ctx)
 	if stop == nil {
 		stop = &job.Stop{Reason: job.Shutdown, Deadline: time.Now()}
 	}
+	r.deadline = stop.Deadline
 	left := time.Until(stop.Deadline)
 	left -= reserve(left)
 	if err := r.folder.writeStop(noteOf(stop, left)); err != nil {
 		r.log.WarnContext(ctx, "stop file not written; the program gets SIGTERM without it", "error", err)
 	}
-	r.program.askToStop()
 	return left
+}
+
+// isHastened reports whether a further notice leaves less time than the program
+// was told.
+func (r *run) isHastened(ctx context.Context) bool {
+	stop := job.StopOf(ctx)
+	return !r.deadline.IsZero() && stop != nil && stop.Deadline.Before(r.deadline)
 }
 
 // look takes what the program left since the last look: a checkpoint, and how

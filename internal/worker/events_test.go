@@ -484,9 +484,9 @@ func TestNoticeWithdrawn(t *testing.T) {
 				work.n = 20 * 60
 			}
 			p := b.start("vm_0", job.Kinds{"steps": work, "echo": echo})
-			time.Sleep(tt.after)
+			time.Sleep(tt.after - 3*time.Second)
 			b.put("a", "echo", "1")
-			time.Sleep(9 * time.Second)
+			time.Sleep(longestPoll + 2*time.Second) // an empty queue is asked no sooner
 			if s := p.machine.State(); s != tt.state {
 				t.Errorf("%s: state = %s, want %s", tt.name, s, tt.state)
 			}

@@ -1,0 +1,55 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// shrinking is a stop whose deadline comes nearer, as that of a drain does when
+// a further notice leaves less time.
+type shrinking struct{ deadline atomic.Pointer[time.Time] }
+
+func (s *shrinking) Error() string { return "stopped" }
+
+func (s *shrinking) Unwrap() error {
+	return &job.Stop{Reason: job.Evicted, Deadline: *s.deadline.Load()}
+}
+
+func (s *shrinking) leave(left time.Duration) {
+	deadline := time.Now().Add(left)
+	s.deadline.Store(&deadline)
+}
+
+// TestStopIsHastened: a program that does not stop is killed by the time that a
+// later notice leaves, and the stop file says so.
+func TestStopIsHastened(t *testing.T) {
+	b := setup(t)
+	w := b.begin(b.kind("stubborn"), "", nil)
+	b.until("the program is ready", func() bool { return w.Latest() != nil })
+	var stop shrinking
+	stop.leave(time.Minute)
+	w.cancel(&stop)
+	told := func() string {
+		files, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*", "stop"))
+		if len(files) != 1 {
+			return ""
+		}
+		text, _ := os.ReadFile(files[0])
+		return string(text)
+	}
+	b.until("the stop is written down", func() bool { return strings.Contains(told(), `"seconds_left":59`) })
+	stop.leave(1500 * time.Millisecond)
+	b.until("the nearer stop is written down", func() bool { return strings.Contains(told(), `"seconds_left":1.`) })
+	if took := w.wait(t, 20*time.Second); took > 3*time.Second {
+		t.Errorf("handler returned %s after the second notice, want about 1.5s", took)
+	}
+	if w.err == nil || !job.IsInterrupted(w.err) {
+		t.Errorf("handler = %v, want an interruption", w.err)
+	}
+}
