@@ -83,10 +83,10 @@ param packageCommands packageCommandsType = {
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
-@description('Port on the loopback interface where the worker tells its health.')
+@description('Port on the loopback interface where the worker tells its health: 8810 for the first of a VM, unless workerSettings have SPOTWORKER_LISTEN.')
 @minValue(1024)
 @maxValue(65535)
-param healthPort int = 9475
+param healthPort int = 8810
 
 // VMs.
 
@@ -184,7 +184,6 @@ module foundation 'modules/foundation.bicep' = {
     packageCommands: packageCommands
     onDemand: false
     workerSettings: workerSettings
-    healthPort: healthPort
     monitoring: monitoring
     logFiles: logFiles
     logRetentionDays: logRetentionDays

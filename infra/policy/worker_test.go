@@ -1,19 +1,16 @@
 package policy
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-)
 
-// later are settings of flags that the worker does not have yet. It reads only
-// the variables it knows, so they do no harm.
-var later = map[string]bool{
-	"SPOTWORKER_LISTEN": true,
-}
+	"github.com/spotworker/spotworker/internal/monitor"
+)
 
 var setting = regexp.MustCompile(`\bSPOTWORKER_[A-Z_]+\b`)
 
@@ -32,9 +29,19 @@ func TestSettingsExist(t *testing.T) {
 	}
 	for path, f := range committed(t) {
 		for _, name := range setting.FindAllString(f.source, -1) {
-			if !known[name] && !later[name] {
+			if !known[name] {
 				t.Errorf("infra/bicep/%s sets %s, which is none of the worker's", path, name)
 			}
+		}
+	}
+}
+
+// TestHealthPort: the health extension asks where a worker answers by itself.
+func TestHealthPort(t *testing.T) {
+	want := fmt.Sprintf("param healthPort int = %d\n", monitor.BasePort)
+	for _, path := range []string{"main.bicep", "fleet.bicep"} {
+		if !strings.Contains(committed(t)[path].source, want) {
+			t.Errorf("%s does not have %q, the port of a VM's first worker", path, want)
 		}
 	}
 }

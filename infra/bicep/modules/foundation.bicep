@@ -59,9 +59,6 @@ param onDemand bool
 @description('Settings of all workers, by the names of their environment variables.')
 param workerSettings { *: string }
 
-@description('Port where the worker tells its health.')
-param healthPort int
-
 @description('Whether the worker\'s log is collected and alerts are set.')
 param monitoring bool
 
@@ -271,7 +268,6 @@ var sharedSettings = union(
   {
     SPOTWORKER_ACCOUNT: storage.outputs.accountName
     SPOTWORKER_PREFIX: prefix
-    SPOTWORKER_LISTEN: '127.0.0.1:${healthPort}'
     SPOTWORKER_LOG_FORMAT: 'json'
   },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
