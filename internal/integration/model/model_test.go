@@ -105,7 +105,7 @@ func (s search) search(t *testing.T) string {
 
 func command(t *testing.T, folder, name string, arguments ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, arguments...) //nolint:gosec // found in PATH, or just built
+	cmd := exec.CommandContext(t.Context(), name, arguments...)
 	cmd.Dir, cmd.Env = folder, os.Environ()
 	said, err := cmd.CombinedOutput()
 	if err != nil {
