@@ -87,13 +87,23 @@ func read(r *http.Request, list io.Writer) (n int64, err error) {
 
 func (s *Sink) get(r *http.Request) (*http.Response, error) {
 	var from, to int64
-	if _, err := fmt.Sscanf(strings.Join(r.Header["x-ms-range"], ""), "bytes=%d-%d", &from, &to); err != nil {
+	if _, err := fmt.Sscanf(rangeOf(r.Header), "bytes=%d-%d", &from, &to); err != nil {
 		return nil, fmt.Errorf("x-ms-range: %w", err)
 	}
 	res := s.response(r, http.StatusPartialContent)
 	res.Header.Set("Content-Length", fmt.Sprint(to-from+1))
 	res.Body = io.NopCloser(s.Generate(from, to-from+1))
 	return res, nil
+}
+
+// rangeOf returns x-ms-range, whose name the SDK writes in small letters.
+func rangeOf(header http.Header) string {
+	for key, values := range header {
+		if strings.EqualFold(key, "x-ms-range") {
+			return strings.Join(values, "")
+		}
+	}
+	return ""
 }
 
 func (s *Sink) put(r *http.Request, body []byte) (*http.Response, error) {
