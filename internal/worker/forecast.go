@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -73,7 +72,7 @@ func (f *forecast) recall(last presence.Presence, now time.Time) {
 
 // run surveys the fleet from time to time until ctx ends.
 func (f *forecast) run(ctx context.Context, w *Worker) {
-	for sleepFor(ctx, surveyEvery-surveyEvery/4+rand.N(surveyEvery/2)) {
+	for sleepFor(ctx, jittered(surveyEvery)) {
 		all, err := w.Workers.List(ctx)
 		if err != nil {
 			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -105,7 +104,7 @@ func (k *place) delay() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d := giveWayFor(cap(k.taken), k.usual.mean)
-	return d - d/4 + rand.N(d/2) // so that many that gave way do not come back at once
+	return jittered(d) // so that many that gave way do not come back at once
 }
 
 // mayWait reports whether a job that finds limit jobs of its kind running, and

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/queue"
@@ -42,7 +41,7 @@ func pollDelay(empty int) time.Duration {
 	if shift := empty - 1; shift < 10 {
 		delay = min(firstPoll<<shift, longestPoll)
 	}
-	return delay - delay/4 + rand.N(delay/2)
+	return jittered(delay)
 }
 
 // usual is a moving average of how long jobs take. It belongs to one goroutine.
