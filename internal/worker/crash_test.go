@@ -1,11 +1,10 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,151 +16,231 @@ import (
 // mishap is what happens to a worker at one of its storage calls.
 type mishap struct {
 	name  string
-	fault storage.Fault // for that call
-	lasts time.Duration // and for all calls of this time
-	death bool          // the worker dies: nothing it sends arrives any more
+	fate  fate          // of that call
+	lasts time.Duration // the same becomes of all calls of this time
 }
 
 var mishaps = []mishap{
-	{name: "request lost", fault: storage.Fault{DropRequest: true}},
-	{name: "reply lost", fault: storage.Fault{DropReply: true}},
-	{name: "throttled", fault: storage.Fault{Refuse: storage.ServerBusy(0)}},
-	{name: "requests lost for 15s", fault: storage.Fault{DropRequest: true}, lasts: 15 * time.Second},
-	{name: "replies lost for 15s", fault: storage.Fault{DropReply: true}, lasts: 15 * time.Second},
-	{name: "death before", fault: storage.Fault{DropRequest: true}, death: true},
-	{name: "death after the effect", fault: storage.Fault{DropReply: true}, death: true},
+	{name: "death before it", fate: fate{dies: beforeEffect}},
+	{name: "death after its effect", fate: fate{dies: afterEffect}},
+	{name: "death after its reply", fate: fate{dies: afterReply}},
+	{name: "lost", fate: fate{lost: true}},
+	{name: "reply lost", fate: fate{mute: true}},
+	{name: "throttled", fate: fate{refused: storage.ServerBusy(0)}},
+	{name: "arrives 40s late", fate: fate{late: 40 * time.Second}},
+	{name: "lost for 15s", fate: fate{lost: true}, lasts: 15 * time.Second},
+	{name: "replies lost for 15s", fate: fate{mute: true}, lasts: 15 * time.Second},
 }
 
-// TestEveryCall lets each mishap happen at each storage call of a worker that
-// runs a short job, a failing one and a long one, and is then evicted. Whatever
-// happens, another worker ends every job, once, and no message is left.
+// TestEveryCall lets each mishap happen at each storage call of a worker, in each
+// scenario. Whatever happens, other workers end every job as it should end, once,
+// no message is left, and no write breaks a rule of the ledger.
 func TestEveryCall(t *testing.T) {
-	everyCall(t, func(*testing.T, *process) {}, func(*Config) {}, func(*Config) {})
-}
-
-// TestEveryCallOfAMove is the same for a worker that moves the jobs which it has in
-// hand to the on-demand queue, and one that takes from both queues.
-func TestEveryCallOfAMove(t *testing.T) {
-	everyCall(t, func(t *testing.T, first *process) {
-		if n := len(first.log.find("job put on the on-demand queue")); n != 1 {
-			t.Errorf("jobs moved by a worker that nothing happened to = %d, want the long one", n)
-		}
-	}, moveAfter(1), takeFromBoth)
-}
-
-// everyCall lets each mishap happen at each call of the first worker. untouched
-// looks at one to which none happened.
-func everyCall(t *testing.T, untouched func(*testing.T, *process), first, second func(*Config)) {
-	t.Helper()
-	for _, m := range mishaps {
-		t.Run(m.name, func(t *testing.T) {
-			points := 0
-			for at := 1; ; at++ {
-				reached := false
-				inBubble(t, func(t *testing.T, b *bench) {
-					p := runWithMishap(t, b, m, at, first, second)
-					if reached = p.link.struck(); !reached {
-						untouched(t, p)
-					}
-				})
-				if !reached || t.Failed() {
-					break
-				}
-				points++
+	table := &coverage{points: map[string]map[string]int{}}
+	t.Cleanup(func() { table.log(t) })
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			calls := s.untouched(t)
+			if len(calls) < s.least {
+				t.Errorf("storage calls of a worker that nothing happens to = %d, want at least %d:\n%s", len(calls), s.least, strings.Join(calls, "\n"))
 			}
-			if points < 15 {
-				t.Errorf("calls at which it happened = %d, want the whole life of a worker", points)
+			for _, m := range mishaps {
+				t.Run(m.name, func(t *testing.T) { table.add(s.name, m.name, s.everyCall(t, m, len(calls))) })
 			}
-			t.Logf("%s: at each of %d calls", m.name, points)
 		})
 	}
 }
 
-// runWithMishap returns the first worker, which need not have come to the call.
-func runWithMishap(t *testing.T, b *bench, m mishap, at int, configFirst, configSecond func(*Config)) *process {
+// everyCall returns at how many calls the mishap happened. Some lives have fewer
+// calls than an untouched one: a put off poll can make one less.
+func (s scenario) everyCall(t *testing.T, m mishap, untouched int) (points int) {
 	t.Helper()
-	commits := countCommits(b)
-	work := &steps{n: 24, each: 500 * time.Millisecond}
-	var once sync.Once
-	failsOnce := job.HandlerFunc(func(context.Context, *job.Job) (_ []byte, err error) {
-		once.Do(func() { err = fmt.Errorf("first try") })
-		return []byte("ok"), err
+	for at := 1; !t.Failed(); at++ {
+		reached := false
+		inBubble(t, func(t *testing.T, b *bench) { reached = s.run(t, b, m, at) >= at })
+		if !reached {
+			break
+		}
+		points++
+	}
+	if points < untouched*2/3 {
+		t.Errorf("calls at which it happened = %d, want about the %d of an untouched life", points, untouched)
+	}
+	return points
+}
+
+// untouched returns the calls of the worker when nothing happens, and fails
+// unless the scenario is what it claims to be.
+func (s scenario) untouched(t *testing.T) (calls []string) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, b *bench) {
+		r := s.begin(t, b)
+		noted := b.ledger.note
+		b.server.OnResult(func(result storage.Result) {
+			if b.ledger.sender == subject {
+				calls = append(calls, result.Operation)
+			}
+			noted(result)
+		})
+		r.first = b.start(subject, r.kinds, s.first)
+		s.live(t, b, r)
+		r.first.stop()
+		if n := len(r.first.log.find(s.shows)); n == 0 {
+			t.Errorf("log of a worker that nothing happens to has no %q", s.shows)
+		}
+		s.end(t, b, r)
 	})
-	kinds := job.Kinds{"echo": echo, "steps": work, "fails": failsOnce}
-	b.put("short", "echo", "1")
-	b.put("fails", "fails", "1")
-	b.put("long", "steps", "")
+	return calls
+}
 
-	first := b.start("vm_0", kinds, configFirst)
-	first.strike(m, at)
-	time.Sleep(7 * time.Second)
-	first.stop()
-	b.server.OnCall(nil)
-	b.start("vm_1", kinds, configSecond)
-	b.waitFor(fmt.Sprintf("call %d: no message left", at), 15*time.Minute, func() bool { return b.left() == 0 })
+// subject is the worker to which mishaps happen.
+const subject = "vm_0"
 
-	for _, id := range []string{"short", "fails", "long"} {
-		if r := b.record(id); r.Status != checkpoint.Done {
-			t.Errorf("call %d: job %s = %s %q, want done", at, id, r.Status, r.Reason)
+// run lets the mishap happen at one call, and returns how many calls there were.
+func (s scenario) run(t *testing.T, b *bench, m mishap, at int) int {
+	r := s.begin(t, b)
+	r.first = b.start(subject, r.kinds, s.first)
+	r.first.strike(m, at)
+	s.live(t, b, r)
+	r.first.stop()
+	s.end(t, b, r)
+	may := m.mayRepeat(r.work.each)
+	if s.twice {
+		may += interval(r.work.each)
+	}
+	if n := r.work.repeated("long"); n > may {
+		t.Errorf("steps repeated = %d, want at most %d", n, may)
+	}
+	if t.Failed() {
+		t.Logf("%s, %s at call %d:", s.name, m.name, at)
+		for id := range s.want {
+			t.Logf("the story of job %s:\n%s", id, b.ledger.storyOf(id))
 		}
-		if n := commits(id); n != 1 {
-			t.Errorf("call %d: job %s was committed %d times, want once", at, id, n)
-		}
 	}
-	bound := 1
-	if m.death || m.lasts > 0 {
-		bound = int(checkpoint.DefaultPolicy().Shortest/work.each) + int(m.lasts/work.each) + 1
+	return r.first.link.sent()
+}
+
+// mayRepeat is how many steps may be done twice: after a death those of one
+// checkpoint interval and one save, and otherwise the one in hand.
+func (m mishap) mayRepeat(step time.Duration) int {
+	if m.fate.dies == 0 && m.lasts == 0 {
+		return 1
 	}
-	if n := work.repeated("long"); n > bound {
-		t.Errorf("call %d: steps repeated = %d, want at most %d", at, n, bound)
+	return interval(step) + int(m.lasts/step) + 1
+}
+
+// interval is how many steps there are between two saves.
+func interval(step time.Duration) int { return int(checkpoint.DefaultPolicy().Shortest / step) }
+
+// begin prepares storage for the worker that mishaps happen to.
+func (s scenario) begin(t *testing.T, b *bench) *rehearsal {
+	b.observe()
+	r := &rehearsal{}
+	r.kinds = r.handlers(b.ledger)
+	s.put(t, b, r)
+	return r
+}
+
+// end lets another worker finish, and checks what came of everything.
+func (s scenario) end(t *testing.T, b *bench, r *rehearsal) {
+	b.start("vm_1", r.kinds, s.second)
+	b.waitFor("no message left", 15*time.Minute, func() bool { return b.left() == 0 })
+	b.ledger.stragglers.Wait()
+	for id, want := range s.want {
+		b.checkOutcome(t, id, want)
 	}
-	return first
+	b.ledger.check(t)
 }
 
 // strike lets the mishap happen at the worker's call number at.
 func (p *process) strike(m mishap, at int) {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
-	p.link.strikeAt = at
-	p.link.strike = func() {
-		b := p.b
-		end := time.Now().Add(m.lasts)
-		var fired atomic.Bool
-		b.server.OnCall(func(storage.Call) storage.Fault {
-			if fired.Swap(true) && !time.Now().Before(end) {
-				return storage.Fault{}
+	var end time.Time
+	p.link.fate = func(n int, _ *http.Request) fate {
+		if n == at {
+			end = time.Now().Add(m.lasts)
+		}
+		if n < at || n > at && !time.Now().Before(end) {
+			return fate{}
+		}
+		f := m.fate
+		if f.dies != 0 {
+			f.struck = p.term // its handlers do nothing more
+		}
+		return f
+	}
+}
+
+// checkOutcome checks the one outcome of a job that was to end with that status,
+// and what it leaves behind.
+func (b *bench) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
+	t.Helper()
+	r := b.record(id)
+	if r.Status != want {
+		t.Errorf("job %s = %q %s, want %s", id, r.Status, r.Reason, want)
+	}
+	if n := b.ledger.outcomesOf(id); n != 1 {
+		t.Errorf("outcomes of job %s = %d, want 1", id, n)
+	}
+	kept := false
+	for _, p := range b.poisoned() {
+		kept = kept || p.ID == id
+	}
+	if isPoison := want == checkpoint.Poison; kept != isPoison {
+		t.Errorf("job %s is in the poison queue: %t, want %t", id, kept, isPoison)
+	}
+	if want == checkpoint.Done {
+		for _, blob := range b.server.Blobs(b.names.Payloads) {
+			if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
+				t.Errorf("payload %s of a job that is done was left behind", blob.Name)
 			}
-			return m.fault
-		})
-		if m.death {
-			p.link.dying = true
-			p.term() // its handlers do nothing more
 		}
 	}
 }
 
-// countCommits watches the records for writes of status done that took effect.
-func countCommits(b *bench) func(id string) int {
-	var mu sync.Mutex
-	seen := map[string]map[string]bool{}
-	b.server.OnResult(func(r storage.Result) {
-		if r.Operation != storage.OpPutBlob || r.Container != b.names.Records || r.Status != http.StatusCreated {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		state, _, _ := b.server.ReadBlob(r.Container, r.Blob)
-		id := r.Blob[len("hhh/"):]
-		if state.Metadata["status"] == string(checkpoint.Done) {
-			if seen[id] == nil {
-				seen[id] = map[string]bool{}
-			}
-			seen[id][r.ETag] = true
-		}
-	})
-	return func(id string) int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(seen[id])
+// coverage is how many points were covered.
+type coverage struct {
+	mu     sync.Mutex
+	points map[string]map[string]int // by scenario and mishap
+}
+
+func (c *coverage) add(scenario, mishap string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.points[scenario] == nil {
+		c.points[scenario] = map[string]int{}
 	}
+	c.points[scenario][mishap] = n
+}
+
+func (c *coverage) log(t *testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	all := 0
+	for _, s := range scenarios {
+		sum := 0
+		fmt.Fprintf(&b, "\n%-18s", s.name)
+		for _, m := range mishaps {
+			n := c.points[s.name][m.name]
+			fmt.Fprintf(&b, " %5d", n)
+			sum += n
+		}
+		fmt.Fprintf(&b, " %6d", sum)
+		all += sum
+	}
+	var names []string
+	for _, m := range mishaps {
+		names = append(names, m.name)
+	}
+	t.Logf("%d crash points: scenarios by mishaps (%s), and their sum%s", all, strings.Join(names, ", "), b.String())
+}
+
+// rehearsal is one run of a scenario.
+type rehearsal struct {
+	work  *steps
+	kinds job.Kinds
+	first *process
 }

@@ -31,6 +31,14 @@ func (s *steps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if state, _, ok := j.Saved(); ok {
 		next = int(binary.BigEndian.Uint32(state))
 	}
+	return s.runFrom(ctx, j, next, func(n int) job.Progress {
+		return job.Progress{State: binary.BigEndian.AppendUint32(nil, uint32(n))}
+	})
+}
+
+// runFrom does the steps from number next on, and reports what progress returns
+// for the number of steps done.
+func (s *steps) runFrom(ctx context.Context, j *job.Job, next int, progress func(n int) job.Progress) ([]byte, error) {
 	for ; next < s.n; next++ {
 		select {
 		case <-ctx.Done():
@@ -38,11 +46,9 @@ func (s *steps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		case <-time.After(s.each):
 		}
 		s.ran(j.ID, next)
-		j.Report(job.Progress{
-			State:    binary.BigEndian.AppendUint32(nil, uint32(next+1)),
-			Fraction: float64(next+1) / float64(s.n),
-			Text:     fmt.Sprintf("%d of %d", next+1, s.n),
-		})
+		p := progress(next + 1)
+		p.Fraction, p.Text = float64(next+1)/float64(s.n), fmt.Sprintf("%d of %d", next+1, s.n)
+		j.Report(p)
 	}
 	return []byte("finished"), nil
 }
@@ -68,6 +74,13 @@ func (s *steps) repeated(id string) int {
 		n += runs - 1
 	}
 	return n
+}
+
+// forget makes the steps done so far not count as repeated.
+func (s *steps) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs = nil
 }
 
 // done returns how many steps of the job were finished at least once.

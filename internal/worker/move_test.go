@@ -174,7 +174,7 @@ func TestMovedPayloads(t *testing.T) {
 // and workers on both queues, there is one outcome, and nothing is done again.
 func TestMovedDuplicates(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		commits := countCommits(b)
+		l := b.observe()
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		puts := 0
@@ -194,7 +194,7 @@ func TestMovedDuplicates(t *testing.T) {
 		b.start("regular_0", job.Kinds{"steps": work}, takeOnDemand)
 		b.waitDone("long", 5*time.Minute)
 		b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
-		if n := commits("long"); n != 1 {
+		if n := l.outcomesOf("long"); n != 1 {
 			t.Errorf("commits = %d, want 1", n)
 		}
 		if n := work.repeated("long"); n != 0 {

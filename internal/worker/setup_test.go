@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,6 +28,7 @@ type bench struct {
 	server   *storage.Server
 	metadata *imds.Server
 	names    azure.Names
+	ledger   *ledger // nil unless the test asked for one, see observe
 	stores
 }
 
@@ -103,9 +103,9 @@ type process struct {
 // configuration. The test ends it if nothing did before.
 func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
 	b.t.Helper()
-	p := &process{b: b, link: &link{next: b.server.Transport()}, log: &logLines{}, ended: make(chan struct{})}
+	p := &process{b: b, link: &link{next: b.door(name)}, log: &logLines{}, ended: make(chan struct{})}
 	p.guest = b.metadata.AddVM(bVM(name))
-	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(p.guest.RoundTripper()))
+	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(guestLink{p.link, p.guest.RoundTripper()}))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -116,7 +116,9 @@ func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *pr
 		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {
-		f(&c)
+		if f != nil {
+			f(&c)
+		}
 	}
 	p.Worker, err = New(c)
 	if err != nil {
@@ -140,71 +142,17 @@ func (p *process) stop() {
 	<-p.ended
 }
 
+// die ends the process like kill, and does not wait for its goroutines.
+func (p *process) die() {
+	p.link.cut()
+	p.term()
+}
+
 // kill ends the process as SIGKILL would, as far as others can see: from now on
 // nothing of what it does gets anywhere. The goroutines are then ended.
 func (p *process) kill() {
-	p.link.cut()
-	p.stop()
-}
-
-// link is a worker's way to storage, which can be cut for ever or be held up.
-type link struct {
-	next policy.Transporter
-
-	mu   sync.Mutex
-	dead bool
-	held chan struct{} // not nil while held
-
-	calls    int
-	strikeAt int // the call at which strike is called; 0 for none
-	strike   func()
-	dying    bool // this call is the last one that gets anywhere
-}
-
-// struck reports whether the call to strike at was reached.
-func (l *link) struck() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.strikeAt > 0 && l.calls >= l.strikeAt
-}
-
-func (l *link) cut() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead = true
-}
-
-// hold keeps all calls waiting until the returned function is called, as if the
-// process was frozen.
-func (l *link) hold() (release func()) {
-	held := make(chan struct{})
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held = held
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.held = nil
-		close(held)
-	}
-}
-
-func (l *link) Do(r *http.Request) (*http.Response, error) {
-	l.mu.Lock()
-	dead, held := l.dead, l.held
-	if l.calls++; l.calls == l.strikeAt {
-		l.strike()
-		l.dead = l.dying
-	}
-	l.mu.Unlock()
-	if dead {
-		<-r.Context().Done()
-		return nil, context.Cause(r.Context())
-	}
-	if held != nil {
-		<-held // whatever the context says: a frozen process does not look
-	}
-	return l.next.Do(r)
+	p.die()
+	<-p.ended
 }
 
 // logLines collects what a worker logged.

@@ -99,7 +99,7 @@ func (g *Guest) issue(i Identity, resource string, now time.Time) (token.Claims,
 	resourceID := i.ResourceID
 	if resourceID == "" {
 		g.server.mu.Lock()
-		resourceID = g.vm.ResourceID()
+		resourceID = g.vm.resourceID()
 		g.server.mu.Unlock()
 	}
 	c := token.Claims{
