@@ -23,19 +23,19 @@ type flags struct {
 	Scratch               string           `help:"Folder for the working folders of commands. Default: that for temporary files." group:"Jobs" placeholder:"FOLDER"`
 	DefaultKind           string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
 	TakeFrom              []string         `help:"Queues to take jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not get done. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
-	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs" placeholder:"N"`
+	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
-	CheckpointInterval    string           `help:"Time between two saves of a job's changed state; auto chooses what costs the least, by what a save takes and how often VMs are lost." default:"auto" group:"Checkpoints" placeholder:"DURATION"`
+	CheckpointInterval    string           `help:"Time between two saves of a job's changed state; auto chooses what costs the least, by what a save takes and how often VMs are lost." default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration    `help:"Shortest time that auto chooses, and the one while notices cannot be relied on." default:"5s" group:"Checkpoints"`
 	MaxCheckpointInterval time.Duration    `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
-	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. What the workers see themselves weighs in." default:"5" group:"Checkpoints" placeholder:"PERCENT"`
+	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. What the workers see themselves weighs in." default:"5" group:"Checkpoints"`
 	DrainBudget           time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
-	MetadataEndpoint      string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction" placeholder:"URL"`
-	EventsAPIVersion      string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction" placeholder:"VERSION"`
+	MetadataEndpoint      string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction"`
+	EventsAPIVersion      string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction"`
 	Acknowledge           string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; leader, also those that name several VMs, by the first of them when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that." enum:"self,leader,never" default:"self" group:"Eviction"`
 	Instance              string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`
 	RuntimeDir            string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
-	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation" placeholder:"ADDRESS"`
+	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation"`
 	Version               kong.VersionFlag `help:"Print the version and exit." env:"-"`
 }
 

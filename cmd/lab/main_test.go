@@ -77,8 +77,10 @@ func TestFlagsReachTheDemo(t *testing.T) {
 func TestFlagsReachUp(t *testing.T) {
 	want := lab.DefaultUpConfig()
 	want.VMs, want.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
-	want.BlobPort, want.QueuePort, want.MetadataPort = 1, 2, 3
-	f := parsed(t, "up", "--vms=5", "--identity", "--files=0", "--job-time=1s", "--blob-port=1", "--queue-port=2", "--metadata-port=3")
+	want.BlobPort, want.QueuePort, want.MetadataPort, want.ManagerPort = 1, 2, 3, 4
+	want.Flexible, want.EvictionDelay = true, 2*time.Second
+	f := parsed(t, "up", "--vms=5", "--flexible", "--identity", "--files=0", "--job-time=1s", "--eviction-delay=2s",
+		"--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
 	if diff := cmp.Diff(want, f.Up.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
@@ -96,7 +98,7 @@ func TestFlagDefaultsAreTheDefaultConfiguration(t *testing.T) {
 	}
 }
 
-// TestTakenPort starts on a port that something else has: each of the three.
+// TestTakenPort starts on a port that something else has: each of the four.
 func TestTakenPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,8 +106,8 @@ func TestTakenPort(t *testing.T) {
 	}
 	defer listener.Close()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	for _, flag := range []string{"--blob-port", "--queue-port", "--metadata-port"} {
-		args := []string{"up", "--files=0", "--blob-port=0", "--queue-port=0", "--metadata-port=0", flag + "=" + port}
+	for _, flag := range []string{"--blob-port", "--queue-port", "--metadata-port", "--arm-port"} {
+		args := []string{"up", "--files=0", "--blob-port=0", "--queue-port=0", "--metadata-port=0", "--arm-port=0", flag + "=" + port}
 		var out bytes.Buffer
 		err := run(args, &out)
 		if cli.Code(err) != cli.ExitConfig || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), flag) {

@@ -12,13 +12,16 @@ import (
 
 // upCommand are the flags of lab up.
 type upCommand struct {
-	VMs          int           `name:"vms" help:"VMs that there are at first." default:"2"`
-	Identity     bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, in place of a key."`
-	BlobPort     int           `help:"Port of the blob service; 0 is one that is free." default:"10000"`
-	QueuePort    int           `help:"Port of the queue service; 0 is one that is free." default:"10001"`
-	MetadataPort int           `help:"Port of the metadata service, and of lab evict; 0 is one that is free." default:"10254"`
-	Files        int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
-	JobTime      time.Duration `help:"About how long a download of one takes; 0s limits nothing." default:"12s"`
+	VMs           int           `name:"vms" help:"VMs that there are at first." default:"2"`
+	Flexible      bool          `help:"A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az vm instead of az vmss."`
+	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, in place of a key."`
+	BlobPort      int           `help:"Port of the blob service; 0 is one that is free." default:"10000"`
+	QueuePort     int           `help:"Port of the queue service; 0 is one that is free." default:"10001"`
+	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is one that is free." default:"10254"`
+	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is one that is free." default:"8443"`
+	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
+	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
+	JobTime       time.Duration `help:"About how long a download of one takes; 0s limits nothing." default:"12s"`
 }
 
 func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
@@ -40,6 +43,8 @@ func (u *upCommand) portOf(port int) string {
 		return "blob"
 	case u.QueuePort:
 		return "queue"
+	case u.ARMPort:
+		return "arm"
 	default:
 		return "metadata"
 	}
@@ -48,7 +53,8 @@ func (u *upCommand) portOf(port int) string {
 func (u *upCommand) config() lab.UpConfig {
 	c := lab.DefaultUpConfig()
 	c.VMs, c.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
-	c.BlobPort, c.QueuePort, c.MetadataPort = u.BlobPort, u.QueuePort, u.MetadataPort
+	c.BlobPort, c.QueuePort, c.MetadataPort, c.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
+	c.Flexible, c.EvictionDelay = u.Flexible, u.EvictionDelay
 	return c
 }
 

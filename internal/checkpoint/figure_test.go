@@ -4,20 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"runtime"
-	"runtime/metrics"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testguard/cost"
 )
 
 // TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB of
@@ -28,37 +21,37 @@ func TestGigabyte(t *testing.T) {
 		t.Skip("it hashes 3 GiB")
 	}
 	const size = 1 << 30
-	service := &sink{generate: generated{size: size}.reader}
+	service := &cost.Sink{Generate: generated{size: size}.reader}
 	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := NewStore(account.Container(recordsName)).Fresh(ours, "worker-1")
 
-	first := service.measure(func() error { return c.Save(t.Context(), generated{size: size}.snapshot()) })
-	first.log(t, "first save")
-	if first.err != nil || first.sent < size {
-		t.Fatalf("first save sent %d bytes, %v, want all of it", first.sent, first.err)
+	first := service.Measure(func() error { return c.Save(t.Context(), generated{size: size}.snapshot()) })
+	first.Log(t, "first save of 1 GiB")
+	if first.Err != nil || first.Sent < size {
+		t.Fatalf("first save sent %d bytes, %v, want all of it", first.Sent, first.Err)
 	}
 
 	// One percent in one piece, which touches as many chunks as it can.
 	next := generated{size: size, from: 333*chunkSize - chunkSize/10, to: 333*chunkSize - chunkSize/10 + size/100}
-	second := service.measure(func() error { return c.Save(t.Context(), next.snapshot()) })
-	second.log(t, "second save")
-	if limit := int64(size/1000*11 + 1<<20); second.err != nil || second.sent > limit || second.sent < size/100 {
-		t.Errorf("second save sent %d bytes, %v, want the changed 1%%, and no more than %d", second.sent, second.err, limit)
+	second := service.Measure(func() error { return c.Save(t.Context(), next.snapshot()) })
+	second.Log(t, "second save of 1 GiB")
+	if limit := int64(size/1000*11 + 1<<20); second.Err != nil || second.Sent > limit || second.Sent < size/100 {
+		t.Errorf("second save sent %d bytes, %v, want the changed 1%%, and no more than %d", second.Sent, second.Err, limit)
 	}
 
-	service.generate = next.reader
-	restored := service.measure(func() error { return readGenerated(t.Context(), c) })
-	restored.log(t, "restore")
-	if restored.err != nil {
-		t.Errorf("restore = %v, want the state", restored.err)
+	service.Generate = next.reader
+	restored := service.Measure(func() error { return readGenerated(t.Context(), c) })
+	restored.Log(t, "restore of 1 GiB")
+	if restored.Err != nil {
+		t.Errorf("restore = %v, want the state", restored.Err)
 	}
 
-	for what, m := range map[string]measured{"first save": first, "second save": second, "restore": restored} {
-		if limit := uint64(64 << 20); m.heap > limit {
-			t.Errorf("%s: the heap grew by %d bytes, want no more than %d", what, m.heap, limit)
+	for what, m := range map[string]cost.Measured{"first save": first, "second save": second, "restore": restored} {
+		if limit := uint64(64 << 20); m.Heap > limit {
+			t.Errorf("%s: the heap grew by %d bytes, want no more than %d", what, m.Heap, limit)
 		}
 	}
 }
@@ -116,103 +109,4 @@ func (g *generator) Read(p []byte) (int, error) {
 	}
 	g.next += int64(len(p))
 	return len(p), nil
-}
-
-// sink is a storage service that keeps nothing: it counts what it is sent, knows
-// which blocks it was given, and serves a state that is generated.
-type sink struct {
-	generate func(offset, count int64) io.Reader
-
-	mu   sync.Mutex
-	etag int
-	sent int64 // bytes of headers and bodies
-	top  uint64
-	has  map[string]bool // blocks, staged or committed
-}
-
-// measured is what one step took.
-type measured struct {
-	err  error
-	sent int64
-	heap uint64 // bytes by which it grew at most
-	took time.Duration
-}
-
-func (m measured) log(t *testing.T, what string) {
-	t.Logf("%s of 1 GiB: %d bytes sent, heap + %.1f MiB, %s", what, m.sent, float64(m.heap)/(1<<20), m.took.Round(time.Millisecond))
-}
-
-func (s *sink) measure(do func() error) measured {
-	runtime.GC()
-	before, begun := heapNow(), time.Now()
-	s.sent, s.top = 0, 0
-	err := do()
-	return measured{err: err, sent: s.sent, heap: max(s.top, before) - before, took: time.Since(begun)}
-}
-
-// heapNow is how many bytes objects occupy, those included that wait to be freed.
-func heapNow() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
-// Do implements policy.Transporter.
-func (s *sink) Do(r *http.Request) (*http.Response, error) {
-	var body bytes.Buffer
-	var n int64
-	if r.Body != nil {
-		to := io.Discard
-		if r.URL.Query().Get("comp") == "blocklist" {
-			to = &body
-		}
-		n, _ = io.Copy(to, r.Body)
-	}
-	header := http.Header{} // with canonical keys, as on the wire
-	for key, values := range r.Header {
-		n += int64(len(key) + len(strings.Join(values, ", ")))
-		header[http.CanonicalHeaderKey(key)] = values
-	}
-	r.Header = header
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent += n
-	s.top = max(s.top, heapNow())
-	return s.answer(r, body.Bytes())
-}
-
-func (s *sink) answer(r *http.Request, body []byte) (*http.Response, error) {
-	res := &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: http.NoBody, Request: r}
-	switch comp := r.URL.Query().Get("comp"); {
-	case r.Method == http.MethodGet:
-		var from, to int64
-		if _, err := fmt.Sscanf(r.Header.Get("X-Ms-Range"), "bytes=%d-%d", &from, &to); err != nil {
-			return nil, err
-		}
-		res.StatusCode = http.StatusPartialContent
-		res.Header.Set("Content-Length", fmt.Sprint(to-from+1))
-		res.Body = io.NopCloser(s.generate(from, to-from+1))
-	case r.Method != http.MethodPut:
-		return nil, errors.New("not expected here: " + r.Method)
-	case comp == "block":
-		if s.has == nil {
-			s.has = map[string]bool{}
-		}
-		s.has[r.URL.Query().Get("blockid")] = true
-	case comp == "blocklist":
-		var list struct{ Latest []string }
-		if err := xml.Unmarshal(body, &list); err != nil {
-			return nil, err
-		}
-		for _, id := range list.Latest {
-			if !s.has[id] {
-				return nil, errors.New("a block was named that never came")
-			}
-		}
-	}
-	if r.URL.Query().Get("comp") != "block" && r.Method == http.MethodPut {
-		s.etag++
-	}
-	res.Header.Set("ETag", fmt.Sprintf(`"%d"`, s.etag))
-	return res, nil
 }

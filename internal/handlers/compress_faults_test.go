@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testguard/cost"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -184,8 +185,8 @@ func TestCompressMemoryIsFlat(t *testing.T) {
 	const size, limit = 256 << 20, 64 << 20
 	s := &sink{zeros: zeros{size: size, etag: `"1"`}}
 	runtime.GC()
-	base, peak := heapObjects(), uint64(0)
-	s.asked = func(*http.Request) { peak = max(peak, heapObjects()) }
+	base, peak := cost.Heap(), uint64(0)
+	s.asked = func(*http.Request) { peak = max(peak, cost.Heap()) }
 	began := time.Now()
 	handler := NewCompress(clientOf(t, s), []string{"data"}, []string{"out"}, discard())
 	result, err := handler.Run(t.Context(), compressJob("blob", nil))

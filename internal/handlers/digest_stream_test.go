@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"runtime/metrics"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testguard/cost"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -81,8 +81,8 @@ func TestDigestMemoryIsFlat(t *testing.T) {
 	const size, limit = 3 << 30, 16 << 20
 	z := &zeros{size: size, etag: `"1"`}
 	runtime.GC()
-	base, peak := heapObjects(), uint64(0)
-	z.asked = func(*http.Request) { peak = max(peak, heapObjects()) }
+	base, peak := cost.Heap(), uint64(0)
+	z.asked = func(*http.Request) { peak = max(peak, cost.Heap()) }
 	began := time.Now()
 
 	result, err := z.digest(t).Run(t.Context(), digestJob("blob", nil))
@@ -100,13 +100,6 @@ func TestDigestMemoryIsFlat(t *testing.T) {
 }
 
 const sumOf3GiBOfZeros = "305b66a59d15b252092fbda9d09711230c429f351897cbd430e7b55a35fd3b97"
-
-// heapObjects returns the bytes of live and not yet collected objects.
-func heapObjects() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
 
 // TestDigestReportsARangeThatWasReadWhole stops the job with the last byte of a
 // range: too late for it to be lost.

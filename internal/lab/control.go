@@ -61,22 +61,33 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "an order is a POST with the header "+controlHeader, http.StatusBadRequest)
 		return
 	}
-	answered := make(chan answer, 1)
-	select {
-	case c.orders <- order{verb, r.URL.Query().Get("vm"), answered}:
-	case <-c.over:
-		http.Error(w, "lab up is ending", http.StatusServiceUnavailable)
+	a := c.give(r.Context(), verb, r.URL.Query().Get("vm"))
+	switch {
+	case errors.Is(a.err, errEnding):
+		http.Error(w, a.err.Error(), http.StatusServiceUnavailable)
 		return
-	case <-r.Context().Done():
-		return
-	}
-	a := <-answered
-	if a.err != nil {
+	case a.err != nil:
 		http.Error(w, a.err.Error(), http.StatusConflict)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]string{"said": a.said}) // a client that is gone has read enough
+}
+
+// errEnding is the answer to orders that nobody takes any more.
+var errEnding = errors.New("lab up is ending")
+
+// give gives an order and waits for the answer.
+func (c *control) give(ctx context.Context, verb verb, vm string) answer {
+	answered := make(chan answer, 1)
+	select {
+	case c.orders <- order{verb, vm, answered}:
+		return <-answered
+	case <-c.over:
+		return answer{err: errEnding}
+	case <-ctx.Done():
+		return answer{err: context.Cause(ctx)}
+	}
 }
 
 // orderTimeout bounds one order.

@@ -22,32 +22,38 @@ type guide struct {
 	tokens   func(vm string) []string // variables that lead to a VM's tokens
 	base     func(vm string) string   // of a VM's metadata service
 	port     string                   // flag of lab evict, empty for the default
-	files    bool                     // there is something to hash
+	az       string                   // the script that leads the Azure CLI here; empty where none runs
+	evict    func(vm string) string   // what that is told to evict a VM
+	queue    string                   // for jobs
+	sample   string                   // a blob to hash; empty without any
 	listen   func(vm string) string   // where a VM's worker serves health and metrics
 }
 
 func (u *up) newGuide() (guide, error) {
-	g := guide{tokens: u.local.tokenEnvironment, base: u.local.Endpoint, files: u.Files > 0}
-	g.listen = listenAddress
+	g := guide{
+		tokens: u.local.tokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
+		evict: u.local.evictArguments, queue: u.names.Queue, sample: u.sample,
+	}
 	if u.MetadataPort != DefaultMetadataPort {
 		g.listen = func(string) string { return loopback(0) } // another lab up may have the usual ones
 		_, port, _ := strings.Cut(strings.TrimPrefix(u.local.base, "http://"), ":")
 		g.port = " --metadata-port " + port
 	}
-	if u.local.Identity == nil {
-		g.account = []string{connectionStringVariable + "=" + u.local.ConnectionString}
-		return g, nil
-	}
-	authority, err := u.local.Identity.writeAuthority(u.folder)
+	authority, err := u.local.writeAuthority(u.folder)
 	if err != nil {
 		return g, err
 	}
-	g.account, g.identity = u.local.Identity.environment(authority), true
-	return g, nil
+	if u.local.Identity == nil {
+		g.account = []string{connectionStringVariable + "=" + u.local.ConnectionString}
+	} else {
+		g.account, g.identity = u.local.Identity.environment(authority), true
+	}
+	g.az, err = u.writeAzureCLI(authority)
+	return g, err
 }
 
-// write prints everything, for VMs spot_1 up to that number.
-func (g guide) write(out io.Writer, vms int) {
+// write prints everything, for those VMs.
+func (g guide) write(out io.Writer, vms []string) {
 	var b strings.Builder
 	b.WriteString("\nA local Azure is up on 127.0.0.1, until Ctrl-C. Nothing leaves this machine.\n")
 	b.WriteString("make build makes the programs. First, in every terminal:\n\n")
@@ -57,18 +63,33 @@ func (g guide) write(out io.Writer, vms int) {
 	export(&b, g.account)
 	b.WriteString("\nIn one for the producer:\n\n")
 	export(&b, g.tokens(producerVM))
-	if g.files {
+	if g.sample != "" {
 		fmt.Fprintf(&b, "    bin/producer digests --container %s\n", inputContainer)
 	} else {
 		b.WriteString("    bin/producer put --kind KIND --payload JSON\n")
 	}
 	b.WriteString("\nIn one for each worker, which stands for a VM:\n")
-	for n := range vms {
-		g.writeWorker(&b, vmName(n+1))
+	for _, vm := range vms {
+		g.writeWorker(&b, vm)
 	}
 	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, and change your mind:\n\n    bin/lab evict%s %s\n    bin/lab withdraw%s %s\n\n",
-		g.port, vmName(1), g.port, vmName(1))
+		g.port, vms[0], g.port, vms[0])
+	if g.az != "" {
+		g.writeAzureCLI(&b, vms[0])
+	}
 	fmt.Fprint(out, b.String())
+}
+
+// writeAzureCLI prints what the Azure CLI can do here. Storage accepts it with a
+// key only: in the profile of that cloud, az cannot be told where storage is
+// that takes tokens.
+func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
+	fmt.Fprintf(b, "Or with the Azure CLI, as on Azure, but some seconds after the call:\n\n    %s %s\n\n", quote(g.az), g.evict(vm))
+	if g.identity || g.sample == "" {
+		return
+	}
+	fmt.Fprintf(b, "It can also put a message that knows nothing of envelopes:\n\n    %s storage message put --queue-name %s --time-to-live -1 --content %s\n\n",
+		quote(g.az), g.queue, quote(fmt.Sprintf(`{"container":%q,"blob":%q}`, inputContainer, g.sample)))
 }
 
 // writeWorker prints what starts a worker on a VM, in a terminal that has the
@@ -77,7 +98,7 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    bin/worker --data-container " + inputContainer + " --listen " + g.listen(vm) + "\n")
+	b.WriteString("    bin/worker --data-container " + inputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
 

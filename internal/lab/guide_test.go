@@ -19,10 +19,10 @@ func TestListenAddresses(t *testing.T) {
 func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
 	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm }, listen: listenAddress}
 	var out strings.Builder
-	g.write(&out, 2)
+	g.write(&out, []string{vmName(1), vmName(2)})
 	for _, want := range []string{
-		"    bin/worker --data-container " + inputContainer + " --listen 127.0.0.1:8811\n",
-		"    bin/worker --data-container " + inputContainer + " --listen 127.0.0.1:8812\n",
+		"    bin/worker --data-container " + inputContainer + " --default-kind digest --listen 127.0.0.1:8811\n",
+		"    bin/worker --data-container " + inputContainer + " --default-kind digest --listen 127.0.0.1:8812\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("guide has no %q:\n%s", want, out.String())

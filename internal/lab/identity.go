@@ -2,8 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/google/uuid"
 
@@ -18,40 +16,21 @@ type Identity struct {
 	// Endpoints are the addresses of the account's services.
 	Endpoints storage.Endpoints
 
-	granted   imds.Identity
-	authority *tlsca.Authority
+	granted imds.Identity
 }
 
-// newIdentity opens a storage account over TLS, with a certificate authority of
-// its own.
-func newIdentity(s *storage.Server, at storage.Addresses) (*Identity, error) {
-	authority, err := tlsca.New()
-	if err != nil {
-		return nil, err
-	}
+// newIdentity opens a storage account over TLS.
+func newIdentity(s *storage.Server, at storage.Addresses, authority *tlsca.Authority) (*Identity, error) {
 	config, err := authority.ServerConfig()
 	if err != nil {
 		return nil, err
 	}
-	i := &Identity{authority: authority, granted: imds.Identity{
+	i := &Identity{granted: imds.Identity{
 		ClientID: uuid.NewString(), ObjectID: uuid.NewString(),
 		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker", uuid.Nil),
 	}}
 	i.Endpoints, err = s.ListenTLS(at, config)
 	return i, err
-}
-
-// writeAuthority writes the certificate that clients are to trust into a folder,
-// and returns the file's path.
-func (i *Identity) writeAuthority(folder string) (string, error) {
-	name := filepath.Join(folder, "ca.pem")
-	if err := i.authority.WriteFile(name); err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(name); err != nil {
-		return "", err
-	}
-	return name, nil
 }
 
 // environment returns the variables that lead a process on any VM to the

@@ -31,6 +31,13 @@ func (t *teller) say(format string, args ...any) {
 	}
 }
 
+// Write prints a text as it stands. It implements [io.Writer].
+func (t *teller) Write(text []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.out.Write(text)
+}
+
 // wrap breaks a text between words into lines of at most width bytes. A longer
 // word has a line of its own.
 func wrap(text string, width int) []string {

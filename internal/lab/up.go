@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/arm"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -19,11 +20,20 @@ import (
 
 // UpConfig describes a local Azure that stays until it is told to end.
 type UpConfig struct {
-	// Ports and whether managed identities are used. Control is set by [Up].
+	// Ports and whether managed identities are used. Control and Manager are
+	// set by [Up].
 	LocalConfig
 
 	// VMs is how many there are at first, 1 … [MaxWorkers].
 	VMs int
+
+	// Flexible makes the scale set one of Flexible orchestration, as the one in
+	// infra/bicep is: each VM is a resource of its own.
+	Flexible bool
+
+	// EvictionDelay is how long after a call of the resource manager a Preempt
+	// appears.
+	EvictionDelay time.Duration
 
 	// Files, FileSize, Roots and JobTime are about the blobs to work on, as in
 	// [Config]. Without files there are none.
@@ -39,20 +49,27 @@ const (
 	DefaultBlobPort     = 10000
 	DefaultQueuePort    = 10001
 	DefaultMetadataPort = 10254
+	DefaultManagerPort  = 8443
 )
 
 // DefaultUpConfig is what `lab up` does without flags.
 func DefaultUpConfig() UpConfig {
 	d := DefaultConfig()
 	return UpConfig{
-		LocalConfig: LocalConfig{BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort, MetadataPort: DefaultMetadataPort},
-		VMs:         2, Files: 8, FileSize: d.FileSize, JobTime: d.JobTime,
+		LocalConfig: LocalConfig{
+			BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort,
+			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort,
+		},
+		EvictionDelay: arm.DefaultEvictionDelay,
+		VMs:           2, Files: 8, FileSize: d.FileSize, JobTime: d.JobTime,
 	}
 }
 
 // Validate says what must be changed, or returns nil.
 func (c UpConfig) Validate() error {
-	for flag, port := range map[string]int{"--blob-port": c.BlobPort, "--queue-port": c.QueuePort, "--metadata-port": c.MetadataPort} {
+	for flag, port := range map[string]int{
+		"--blob-port": c.BlobPort, "--queue-port": c.QueuePort, "--metadata-port": c.MetadataPort, "--arm-port": c.ManagerPort,
+	} {
 		if port < 0 || port > 65535 {
 			return fmt.Errorf("%s %d is no port", flag, port)
 		}
@@ -64,6 +81,8 @@ func (c UpConfig) Validate() error {
 		return fmt.Errorf("--files %d is out of range: give 0 to %d", c.Files, MaxFiles)
 	case c.JobTime < 0:
 		return errors.New("--job-time must not be negative")
+	case c.EvictionDelay < 0:
+		return errors.New("--eviction-delay must not be negative")
 	}
 	return nil
 }
@@ -75,18 +94,19 @@ type up struct {
 	local    *Local
 	control  *control
 	names    azure.Names
-	folder   string              // of the certificate
+	folder   string              // of the certificate and of az
 	number   int                 // of the last VM
 	leaving  map[string]eviction // by VM
 	gone     map[string]bool     // VMs that were taken away
+	sample   string              // one of the blobs to work on; empty without any
 	commands guide
 }
 
-// Up runs a local Azure until ctx ends: storage, metadata for some VMs, queues
-// and containers, and blobs to work on. To out it writes the environment and the
-// commands that lead workers and a producer there, and what happens to the VMs.
-// [EvictAt] and [WithdrawAt] give it orders. It returns nil when it ended because
-// ctx did, and leaves nothing behind.
+// Up runs a local Azure until ctx ends: storage, metadata and a resource manager
+// for some VMs, queues and containers, and blobs to work on. To out it writes the
+// environment and the commands that lead workers, a producer and the Azure CLI
+// there, and what happens to the VMs. [EvictAt] and [WithdrawAt] give it orders.
+// It returns nil when it ended because ctx did, and leaves nothing behind.
 func Up(ctx context.Context, c UpConfig, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -102,9 +122,9 @@ func Up(ctx context.Context, c UpConfig, out io.Writer) (err error) {
 		}
 		return err
 	}
-	u.commands.write(out, u.number)
+	u.commands.write(u, u.present())
 	u.serve(ctx)
-	fmt.Fprintln(out, "The local Azure ends, and what was stored in it is gone.")
+	fmt.Fprintln(u, "The local Azure ends, and what was stored in it is gone.")
 	return nil
 }
 
@@ -114,6 +134,10 @@ func newUp(c UpConfig, out io.Writer) *up {
 		leaving: map[string]eviction{}, gone: map[string]bool{},
 	}
 	u.Control = u.control
+	u.Manager = &arm.Options{Evict: u.evictAsCalled, EvictionDelay: c.EvictionDelay}
+	if c.EvictionDelay == 0 {
+		u.Manager.EvictionDelay = -1 // none
+	}
 	return u
 }
 
@@ -155,7 +179,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	u.local.AddVM(imds.VM{Name: producerVM})
+	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular"})
 	for range u.VMs {
 		u.newVM()
 	}
@@ -176,6 +200,7 @@ func (u *up) fill(ctx context.Context, account *azure.Account) error {
 	if err := Upload(ctx, account.Container(inputContainer), files); err != nil {
 		return err
 	}
+	u.sample = files[0].Blob
 	pace := paceFor(inputContainer, files, u.JobTime)
 	u.local.Storage.OnCall(pace.fault)
 	u.say("%s of real files are in container %s, %s in all. Downloads go %s.",
@@ -183,10 +208,19 @@ func (u *up) fill(ctx context.Context, account *azure.Account) error {
 	return nil
 }
 
+// vmName is the name of a VM of the scale set, counted from 1. In a Flexible one
+// names end in eight characters.
+func (u *up) vmName(n int) string {
+	if u.Flexible {
+		return fmt.Sprintf("%s_%08x", scaleSet, n)
+	}
+	return vmName(n)
+}
+
 // newVM adds a VM to the scale set and returns its name.
 func (u *up) newVM() string {
 	u.number++
-	name := vmName(u.number)
+	name := u.vmName(u.number)
 	u.local.AddVM(imds.VM{Name: name, ScaleSet: scaleSet})
 	return name
 }

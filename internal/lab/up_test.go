@@ -23,7 +23,7 @@ import (
 // upOnAnyPorts is a local Azure without anything to wait for.
 func upOnAnyPorts() UpConfig {
 	c := DefaultUpConfig()
-	c.BlobPort, c.QueuePort, c.MetadataPort = 0, 0, 0
+	c.BlobPort, c.QueuePort, c.MetadataPort, c.ManagerPort = 0, 0, 0, 0
 	c.Files, c.JobTime = 0, 0
 	return c
 }
@@ -81,7 +81,7 @@ func startUp(t *testing.T, c UpConfig) *running {
 		}
 	})
 	var err error
-	if r.port, err = strconv.Atoi(r.out.until(t, `evict --metadata-port (\d+) spot_1\n`)); err != nil {
+	if r.port, err = strconv.Atoi(r.out.until(t, `evict --metadata-port (\d+) spot_\w+\n`)); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -140,7 +140,7 @@ func (r *running) workerWith(t *testing.T, vm string, flags []string) *syncBuffe
 	log := &syncBuffer{}
 	script := r.paste(t, "worker", vm, filepath.Join(folder, "worker"))
 	if len(flags) > 0 {
-		script = strings.Replace(script, "--data-container "+inputContainer, strings.Join(flags, " "), 1)
+		script = strings.Replace(script, "--data-container "+inputContainer+" --default-kind digest", strings.Join(flags, " "), 1)
 	}
 	cmd := shell(t, script)
 	cmd.Stderr = log
@@ -357,12 +357,14 @@ func TestTakenAway(t *testing.T) {
 
 func TestUpChecksItsConfiguration(t *testing.T) {
 	for want, spoil := range map[string]func(*UpConfig){
-		"--vms":           func(c *UpConfig) { c.VMs = 0 },
-		"--files":         func(c *UpConfig) { c.Files = -1 },
-		"--job-time":      func(c *UpConfig) { c.JobTime = -1 },
-		"--blob-port":     func(c *UpConfig) { c.BlobPort = 65536 },
-		"--queue-port":    func(c *UpConfig) { c.QueuePort = -1 },
-		"--metadata-port": func(c *UpConfig) { c.MetadataPort = -1 },
+		"--vms":            func(c *UpConfig) { c.VMs = 0 },
+		"--files":          func(c *UpConfig) { c.Files = -1 },
+		"--job-time":       func(c *UpConfig) { c.JobTime = -1 },
+		"--blob-port":      func(c *UpConfig) { c.BlobPort = 65536 },
+		"--queue-port":     func(c *UpConfig) { c.QueuePort = -1 },
+		"--metadata-port":  func(c *UpConfig) { c.MetadataPort = -1 },
+		"--arm-port":       func(c *UpConfig) { c.ManagerPort = 65536 },
+		"--eviction-delay": func(c *UpConfig) { c.EvictionDelay = -1 },
 	} {
 		c := DefaultUpConfig()
 		if err := c.Validate(); err != nil {

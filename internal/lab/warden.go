@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func (u *up) obey(o order) answer {
 func (u *up) present() []string {
 	var names []string
 	for n := range u.number {
-		if name := vmName(n + 1); !u.gone[name] {
+		if name := u.vmName(n + 1); !u.gone[name] {
 			names = append(names, name)
 		}
 	}
@@ -63,6 +64,15 @@ func (u *up) evict(vm string) answer {
 	u.leaving[vm] = eviction{id: id, announced: event.ScheduledAt, notBefore: event.NotBefore}
 	u.say("Eviction notice: Preempt of %s, which is gone at %s.", vm, clock(event.NotBefore))
 	return answer{said: fmt.Sprintf("%s is to be evicted: it is gone at %s. lab withdraw %s stops that.", vm, clock(event.NotBefore), vm)}
+}
+
+// evictAsCalled announces the eviction that the resource manager was asked for
+// some time ago. That it cannot be done any more concerns nobody but people: the
+// call was answered long since, as on Azure.
+func (u *up) evictAsCalled(vm string) {
+	if a := u.control.give(context.Background(), verbEvict, vm); a.err != nil && !errors.Is(a.err, errEnding) {
+		u.say("The resource manager was asked to evict %s, but %v.", vm, a.err)
+	}
 }
 
 // withdraw takes an announcement back.
@@ -98,7 +108,7 @@ func (u *up) takeAway(vm string, e eviction) {
 	u.local.Metadata.Complete(e.id)
 	next := u.newVM()
 	u.say("%s is gone: on Azure its worker would be, too; end it with kill -9. %s takes its place:", vm, next)
-	u.commands.writeWorker(u.out, next)
+	u.commands.writeWorker(u, next)
 }
 
 // clock is a time of day for people.

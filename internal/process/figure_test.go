@@ -5,24 +5,18 @@ package process
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/metrics"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testguard/cost"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -34,7 +28,7 @@ func TestGigabyteFolder(t *testing.T) {
 		t.Skip("it writes 1 GiB to disk, and hashes 2")
 	}
 	const files, each = 64, 16 << 20
-	service := &sink{}
+	service := &cost.Sink{}
 	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +52,10 @@ func TestGigabyteFolder(t *testing.T) {
 		writeChunks(t, filepath.Join(work, fmt.Sprintf("part-%02d", n)), n*each, each+n*1000)
 	}
 	linkAll(t, work, k.from)
-	first := service.measure(save)
-	first.log(t, "first save")
-	if first.err != nil || first.sent < files*each {
-		t.Fatalf("first save sent %d bytes, %v, want all of it", first.sent, first.err)
+	first := service.Measure(save)
+	first.Log(t, "first save of 1 GiB")
+	if first.Err != nil || first.Sent < files*each {
+		t.Fatalf("first save sent %d bytes, %v, want all of it", first.Sent, first.Err)
 	}
 
 	// One file of 64 is written anew in 10 of its 16 MiB, which is 1 % of all,
@@ -76,10 +70,10 @@ func TestGigabyteFolder(t *testing.T) {
 	}
 	appendTo(t, filepath.Join(work, "cursor.json"), `{"step":2}`)
 	linkAll(t, work, k.from)
-	second := service.measure(save)
-	second.log(t, "second save")
-	if limit := int64(10<<20 + 3<<20); second.err != nil || second.sent > limit || second.sent < 10<<20 {
-		t.Errorf("second save sent %d bytes, %v, want the changed 10 MiB, and no more than %d", second.sent, second.err, limit)
+	second := service.Measure(save)
+	second.Log(t, "second save of 1 GiB")
+	if limit := int64(10<<20 + 3<<20); second.Err != nil || second.Sent > limit || second.Sent < 10<<20 {
+		t.Errorf("second save sent %d bytes, %v, want the changed 10 MiB, and no more than %d", second.Sent, second.Err, limit)
 	}
 
 	stream, err := k.last.Open()
@@ -88,17 +82,17 @@ func TestGigabyteFolder(t *testing.T) {
 	}
 	defer func() { _ = stream.Close() }()
 	back := t.TempDir()
-	restored := service.measure(func() error { return archive.Extract(watched{stream, service}, back, k.limits) })
-	restored.log(t, "restore")
-	if restored.err != nil {
-		t.Fatal(restored.err)
+	restored := service.Measure(func() error { return archive.Extract(watched{stream, service}, back, k.limits) })
+	restored.Log(t, "restore of 1 GiB")
+	if restored.Err != nil {
+		t.Fatal(restored.Err)
 	}
 	if got, want := sizeOf(back), sizeOf(work); got != want {
 		t.Errorf("%d bytes came back, want %d", got, want)
 	}
-	for what, m := range map[string]measured{"first save": first, "second save": second, "restore": restored} {
-		if limit := uint64(64 << 20); m.heap > limit {
-			t.Errorf("%s: the heap grew by %d bytes, want no more than %d", what, m.heap, limit)
+	for what, m := range map[string]cost.Measured{"first save": first, "second save": second, "restore": restored} {
+		if limit := uint64(64 << 20); m.Heap > limit {
+			t.Errorf("%s: the heap grew by %d bytes, want no more than %d", what, m.Heap, limit)
 		}
 	}
 }
@@ -106,11 +100,11 @@ func TestGigabyteFolder(t *testing.T) {
 // watched is a stream during whose reading the heap is looked at.
 type watched struct {
 	io.Reader
-	sink *sink
+	sink *cost.Sink
 }
 
 func (w watched) Read(p []byte) (int, error) {
-	w.sink.look()
+	w.sink.Look()
 	return w.Reader.Read(p)
 }
 
@@ -162,91 +156,4 @@ func linkAll(t *testing.T, from, to string) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// sink is a storage service that keeps nothing: it counts what it is sent, and
-// wants no block named that never came.
-type sink struct {
-	mu   sync.Mutex
-	etag int
-	sent int64  // bytes of headers and bodies
-	top  uint64 // of the heap
-	has  map[string]bool
-}
-
-// measured is what one step took.
-type measured struct {
-	err  error
-	sent int64
-	heap uint64 // bytes by which it grew at most
-	took time.Duration
-}
-
-func (m measured) log(t *testing.T, what string) {
-	t.Logf("%s of 1 GiB: %d bytes sent, heap + %.1f MiB, %s", what, m.sent, float64(m.heap)/(1<<20), m.took.Round(time.Millisecond))
-}
-
-func (s *sink) measure(do func() error) measured {
-	runtime.GC()
-	before, began := heapNow(), time.Now()
-	s.sent, s.top = 0, 0
-	err := do()
-	return measured{err: err, sent: s.sent, heap: max(s.top, before) - before, took: time.Since(began)}
-}
-
-// heapNow is how many bytes objects occupy, those included that wait to be freed.
-func heapNow() uint64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
-func (s *sink) look() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.top = max(s.top, heapNow())
-}
-
-// Do implements policy.Transporter.
-func (s *sink) Do(r *http.Request) (*http.Response, error) {
-	var body bytes.Buffer
-	comp, n := r.URL.Query().Get("comp"), int64(0)
-	if r.Body != nil {
-		to := io.Discard
-		if comp == "blocklist" {
-			to = &body
-		}
-		n, _ = io.Copy(to, r.Body)
-	}
-	for key, values := range r.Header {
-		n += int64(len(key) + len(strings.Join(values, ", ")))
-	}
-	s.look()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent += n
-	switch {
-	case r.Method != http.MethodPut:
-		return nil, errors.New("not expected here: " + r.Method)
-	case comp == "block":
-		if s.has == nil {
-			s.has = map[string]bool{}
-		}
-		s.has[r.URL.Query().Get("blockid")] = true
-	case comp == "blocklist":
-		var list struct{ Latest []string }
-		if err := xml.Unmarshal(body.Bytes(), &list); err != nil {
-			return nil, err
-		}
-		for _, id := range list.Latest {
-			if !s.has[id] {
-				return nil, errors.New("a block was named that never came")
-			}
-		}
-	}
-	if comp != "block" {
-		s.etag++
-	}
-	header := http.Header{"Etag": {fmt.Sprintf(`"%d"`, s.etag)}}
-	return &http.Response{StatusCode: http.StatusCreated, Header: header, Body: http.NoBody, Request: r}, nil
 }

@@ -2,13 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"math"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/job"
 )
 
 // perform does what an outcome says, and repeats it while storage gives no
@@ -47,33 +44,6 @@ func (d *delivery) enterGate(ctx context.Context) (leave func()) {
 		return func() {} // no time left: perform finds that out, and says so
 	}
 	return leave
-}
-
-// unsaved is the last report, with its state only if that is not recorded yet.
-func (d *delivery) unsaved() checkpoint.Snapshot {
-	s := d.snapshot()
-	if d.job == nil || !d.changed() {
-		return s.WithoutState()
-	}
-	return s
-}
-
-// recordedSize is how much state the record holds, in bytes.
-func (d *delivery) recordedSize() int64 {
-	if d.claim == nil {
-		return 0
-	}
-	return d.claim.Record().StateSize
-}
-
-// unsavedSize is how much a release has to send, in bytes. How much of a stream
-// must be sent is not known before: those come last.
-func (d *delivery) unsavedSize() int {
-	s := d.unsaved()
-	if s.Stream != nil {
-		return math.MaxInt
-	}
-	return len(s.State)
 }
 
 // attempt does what an outcome says, once. Every step of it may be repeated.
@@ -147,56 +117,6 @@ func (d *delivery) letGoOfMessage(moved bool, delay time.Duration) error {
 		return d.lease.Complete(d.last)
 	}
 	return d.lease.Release(d.last, delay)
-}
-
-// keep writes the last state, or if that does not get through in its time, only
-// that the job is open.
-func (d *delivery) keep(ctx context.Context) error {
-	if d.claim == nil || d.recorded {
-		return nil // not even claimed, or a repeat
-	}
-	err := d.withState(ctx, d.claim.Release)
-	d.recorded = err == nil
-	return err
-}
-
-// withState writes the last report. If its state is one that cannot be recorded,
-// or cannot be sent in time, it writes the report without it: that must not keep
-// the job from ending.
-func (d *delivery) withState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
-	s, fault := d.unsaved(), tooLarge(d.latest())
-	if fault == nil {
-		statesCtx, cancel := outlive(ctx, statesEnd)
-		defer cancel()
-		err := d.writeLast(statesCtx, s, write)
-		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
-			return err
-		}
-		fault = err
-	}
-	if s.HasState() {
-		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
-		d.leftOut = true
-	}
-	return write(d.last, s.WithoutState())
-}
-
-// writeLast writes the last report, and takes note of it if it holds a state.
-func (d *delivery) writeLast(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
-	if !s.HasState() {
-		return write(ctx, s)
-	}
-	return d.observeSave(func() error { return write(ctx, s) })
-}
-
-// statesEnd is the time up to which the state of a job that was stopped may be
-// sent. Of one that ended by itself it may be sent as long as nothing stops it.
-func statesEnd(cause error, stopped time.Time) time.Time {
-	if drain, ok := errors.AsType[*drain](cause); ok {
-		t, _ := drain.current()
-		return t.states
-	}
-	return stopped.Add(time.Minute)
 }
 
 // retry counts a failure and lets the job come back later.
@@ -273,11 +193,4 @@ func (d *delivery) giveWay(ctx context.Context, out outcome) error {
 	}
 	d.log.DebugContext(ctx, "job gave way", "reason", out.reason, "in", out.delay)
 	return nil
-}
-
-func (d *delivery) latest() *job.Progress {
-	if d.job == nil {
-		return nil
-	}
-	return d.job.Latest()
 }

@@ -99,7 +99,7 @@ func (g *Guest) issue(i Identity, resource string, now time.Time) (token.Claims,
 	resourceID := i.ResourceID
 	if resourceID == "" {
 		g.server.mu.Lock()
-		resourceID = g.vm.resourceID()
+		resourceID = g.vm.ResourceID()
 		g.server.mu.Unlock()
 	}
 	c := token.Claims{

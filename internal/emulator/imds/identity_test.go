@@ -84,7 +84,7 @@ func TestTokenOfAppService(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Verify: %v", err)
 		}
-		if want := g.vm.resourceID(); claims.ResourceID != want {
+		if want := g.vm.ResourceID(); claims.ResourceID != want {
 			t.Errorf("the VM's own identity is of resource %q, want %q", claims.ResourceID, want)
 		}
 		delete(got, "access_token")

@@ -69,7 +69,7 @@ func TestInstanceDefaults(t *testing.T) {
 			t.Errorf("eviction policy of %+v = %q, want %q", tt.vm, vm.EvictionPolicy, tt.policy)
 		}
 		want := "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.Compute/" + tt.resource
-		if got := vm.resourceID(); got != want {
+		if got := vm.ResourceID(); got != want {
 			t.Errorf("resource id of %+v = %s, want %s", tt.vm, got, want)
 		}
 		if len(vm.VMID) != 36 {

@@ -27,7 +27,7 @@ func (s *Server) SimulateEviction(vm string) (id string, err error) {
 	switch {
 	case !g.present:
 		return "", fmt.Errorf("simulate eviction: there is no VM %q", vm)
-	case !g.vm.evictable():
+	case !g.vm.Evictable():
 		return "", fmt.Errorf("simulate eviction: VM %q has priority %s, only Spot VMs are evicted", vm, g.vm.Priority)
 	}
 	return s.schedule(Event{Type: typePreempt, Resources: []string{g.vm.Name}}), nil

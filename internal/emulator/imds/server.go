@@ -121,6 +121,20 @@ func (s *Server) RemoveVM(name string) {
 	s.guest(name).present = false
 }
 
+// VMs returns the descriptions of the VMs that there are, defaults included, in
+// the order of their names.
+func (s *Server) VMs() []VM {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var vms []VM
+	for _, name := range slices.Sorted(maps.Keys(s.guests)) {
+		if g := s.guests[name]; g.present {
+			vms = append(vms, g.vm)
+		}
+	}
+	return vms
+}
+
 // VM returns the side of the service that the named VM sees. While there is no
 // such VM its requests fail.
 func (s *Server) VM(name string) *Guest {

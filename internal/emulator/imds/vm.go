@@ -59,7 +59,7 @@ func (vm VM) withDefaults() VM {
 	vm.VMID = cmp.Or(vm.VMID, uuid.NewString())
 	vm.Location = cmp.Or(vm.Location, "westeurope")
 	vm.Priority = cmp.Or(vm.Priority, "Spot")
-	if vm.evictable() {
+	if vm.Evictable() {
 		vm.EvictionPolicy = cmp.Or(vm.EvictionPolicy, "Delete")
 	}
 	vm.Size = cmp.Or(vm.Size, "Standard_D2as_v5")
@@ -73,7 +73,8 @@ func (vm VM) withDefaults() VM {
 	return vm
 }
 
-func (vm VM) evictable() bool { return !strings.EqualFold(vm.Priority, "Regular") }
+// Evictable reports whether the platform may evict the VM: any but a Regular one.
+func (vm VM) Evictable() bool { return !strings.EqualFold(vm.Priority, "Regular") }
 
 // key is how names are compared: without case, as Azure does.
 func key(name string) string { return strings.ToLower(name) }
@@ -87,9 +88,10 @@ func groupOf(vm VM) string {
 	return "vm:" + key(vm.Name)
 }
 
-// resourceID is that of a Uniform instance if the name ends in a number, as
-// only those are children of their scale set.
-func (vm VM) resourceID() string {
+// ResourceID is that of a Uniform instance if the name ends in a number, as
+// only those are children of their scale set. Subscription and ResourceGroup
+// must be set, as they are in what [Server.VMs] returns.
+func (vm VM) ResourceID() string {
 	base := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute",
 		vm.Subscription, vm.ResourceGroup)
 	if number, ok := vm.uniformNumber(); ok {
@@ -132,7 +134,7 @@ func (vm VM) compute() map[string]any {
 		"priority":             vm.Priority,
 		"provider":             "Microsoft.Compute",
 		"resourceGroupName":    vm.ResourceGroup,
-		"resourceId":           vm.resourceID(),
+		"resourceId":           vm.ResourceID(),
 		"subscriptionId":       vm.Subscription,
 		"tags":                 strings.Join(flat, ";"),
 		"tagsList":             tags,

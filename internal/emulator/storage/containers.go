@@ -1,9 +1,6 @@
 package storage
 
-import (
-	"net/http"
-	"strings"
-)
+import "net/http"
 
 func (s *blobService) createContainer(r *request) (*reply, error) {
 	if err := checkResourceName(r.resource); err != nil {
@@ -76,40 +73,11 @@ func (c *container) reply(status int) *reply {
 }
 
 func (s *blobService) listContainers(r *request) (*reply, error) {
-	most, err := r.pageSize(maxListResults)
-	if err != nil {
-		return nil, err
-	}
-	start, err := r.listStart()
-	if err != nil {
-		return nil, err
-	}
-	doc := newXML("EnumerationResults", "ServiceEndpoint", r.endpoint())
-	writeListHead(doc, r, most)
-	doc.open("Containers")
-	next := s.writeContainers(doc, r, start, most)
-	doc.close("Containers")
-	writeListEnd(doc, next)
-	return xmlReply(doc), nil
-}
-
-// writeContainers writes a page of containers and returns the name that the
-// next page begins with, or "".
-func (s *blobService) writeContainers(doc *xmlDoc, r *request, start string, most int) (next string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	n := 0
-	for name := range s.names.from(start) {
-		if !strings.HasPrefix(name, r.query.Get("prefix")) {
-			return ""
-		}
-		if n == most {
-			return name
-		}
-		n++
+	return listNames(r, "Containers", &s.names, func(doc *xmlDoc, name string) {
 		s.containers[name].write(doc, name, r.includes("metadata"))
-	}
-	return ""
+	})
 }
 
 // write lists one container.

@@ -1,6 +1,9 @@
 package storage
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+	"strings"
+)
 
 // maxListResults is the most items in one page of any listing.
 const maxListResults = 5000
@@ -31,4 +34,35 @@ func writeListHead(doc *xmlDoc, r *request, most int) {
 func writeListEnd(doc *xmlDoc, next string) {
 	doc.text("NextMarker", base64.URLEncoding.EncodeToString([]byte(next)))
 	doc.close("EnumerationResults")
+}
+
+// listNames answers a listing of what a service has: a page of names, each
+// written by write, in an element called element.
+func listNames(r *request, element string, names *nameIndex, write func(doc *xmlDoc, name string)) (*reply, error) {
+	most, err := r.pageSize(maxListResults)
+	if err != nil {
+		return nil, err
+	}
+	start, err := r.listStart()
+	if err != nil {
+		return nil, err
+	}
+	doc := newXML("EnumerationResults", "ServiceEndpoint", r.endpoint())
+	writeListHead(doc, r, most)
+	doc.open(element)
+	next, n := "", 0
+	for name := range names.from(start) {
+		if !strings.HasPrefix(name, r.query.Get("prefix")) {
+			break
+		}
+		if n == most {
+			next = name
+			break
+		}
+		n++
+		write(doc, name)
+	}
+	doc.close(element)
+	writeListEnd(doc, next)
+	return xmlReply(doc), nil
 }

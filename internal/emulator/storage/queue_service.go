@@ -98,6 +98,27 @@ func (s *queueService) find(r *request) (*queue, error) {
 	return nil, errQueueNotFound
 }
 
+// list answers List Queues.
+func (s *queueService) list(r *request) (*reply, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return listNames(r, "Queues", &s.names, func(doc *xmlDoc, name string) {
+		s.queues[name].write(doc, name, r.includes("metadata"))
+	})
+}
+
+// write lists one queue.
+func (q *queue) write(doc *xmlDoc, name string, withMetadata bool) {
+	doc.open("Queue")
+	doc.text("Name", name)
+	if withMetadata {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		writeMetadata(doc, q.metadata)
+	}
+	doc.close("Queue")
+}
+
 // create makes a queue: 201, or 204 where it exists with the same metadata.
 func (s *queueService) create(r *request) (*reply, error) {
 	if err := checkResourceName(r.resource); err != nil {

@@ -3,7 +3,6 @@ package storage
 import (
 	"bytes"
 	"encoding/xml"
-	"strings"
 )
 
 // Around the text in the bodies that clients send.
@@ -91,50 +90,4 @@ func writeIdentity(doc *xmlDoc, m *message) {
 func writeReceipt(doc *xmlDoc, m *message) {
 	doc.text("PopReceipt", m.receipt())
 	doc.time("TimeNextVisible", m.visible)
-}
-
-// list answers List Queues.
-func (s *queueService) list(r *request) (*reply, error) {
-	most, err := r.pageSize(maxListResults)
-	if err != nil {
-		return nil, err
-	}
-	start, err := r.listStart()
-	if err != nil {
-		return nil, err
-	}
-	doc := newXML("EnumerationResults", "ServiceEndpoint", r.endpoint())
-	writeListHead(doc, r, most)
-	doc.open("Queues")
-	next := s.writeQueues(doc, r, start, most)
-	doc.close("Queues")
-	writeListEnd(doc, next)
-	return xmlReply(doc), nil
-}
-
-// writeQueues writes a page of queues and returns the name that the next page
-// begins with, or "".
-func (s *queueService) writeQueues(doc *xmlDoc, r *request, start string, most int) (next string) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	n := 0
-	for name := range s.names.from(start) {
-		if !strings.HasPrefix(name, r.query.Get("prefix")) {
-			return ""
-		}
-		if n == most {
-			return name
-		}
-		n++
-		doc.open("Queue")
-		doc.text("Name", name)
-		if r.includes("metadata") {
-			q := s.queues[name]
-			q.mu.Lock()
-			writeMetadata(doc, q.metadata)
-			q.mu.Unlock()
-		}
-		doc.close("Queue")
-	}
-	return ""
 }

@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+)
+
+// Save records the snapshot: state, fraction and text in one write.
+func (c *Claim) Save(ctx context.Context, s Snapshot) error {
+	return c.update(ctx, s, func(r *Record) { r.Status = Running })
+}
+
+// Touch records that the job is being worked on, with fraction and text but
+// without the state.
+func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
+	return c.update(ctx, s.WithoutState(), func(r *Record) { r.Status = Running })
+}
+
+// Commit ends the job with its result. From then on no other outcome is
+// possible; the message is to be deleted next.
+func (c *Claim) Commit(ctx context.Context, result []byte) error {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if c.isReading() {
+		return ErrReading
+	}
+	if result == nil {
+		result = []byte{} // an empty body, not "keep the one that is there"
+	}
+	return c.write(ctx, func(r *Record) content {
+		r.Status, r.EndedAt = Done, time.Now()
+		r.clearState()
+		r.Fraction, r.Failures, r.SilentEnds, r.Reason = 1, 0, 0, ""
+		return content{data: result}
+	})
+}
+
+// Release opens the job to other workers after an interruption, with the last
+// snapshot. A job that left no record and has no state to keep needs none.
+func (c *Claim) Release(ctx context.Context, s Snapshot) error {
+	if !s.HasState() && !c.written(ctx) {
+		return nil
+	}
+	return c.update(ctx, s, func(r *Record) {
+		r.Status = Open
+		r.Interruptions++
+		r.SilentEnds = 0
+	})
+}
+
+// Fail opens the job to another attempt after a failure, with the last snapshot.
+func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
+	return c.update(ctx, s, func(r *Record) {
+		r.Status, r.Reason = Open, reason
+		r.Failures++
+		r.SilentEnds = 0
+	})
+}
+
+// Poison ends the job as one that cannot be done, with the last snapshot.
+func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
+	return c.update(ctx, s, func(r *Record) {
+		r.Status, r.Reason, r.EndedAt = Poison, reason, time.Now()
+	})
+}
+
+// update writes a snapshot and what apply makes of the rest.
+func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) error {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = c.updateOnce(ctx, s, apply)
+	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
+		// What was known of the blocks was wrong: the record was removed, or
+		// the service forgot staged ones. Find out, and send what is missing.
+		c.blocks.forget()
+		err = c.updateOnce(ctx, s, apply)
+	}
+	return err
+}
+
+func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record)) error {
+	if _, err := c.settle(ctx); err != nil {
+		return err
+	}
+	if over, err := c.over(func(r *Record) content { apply(r); return content{} }); over {
+		return err // before a state is sent for nothing
+	}
+	state, err := c.prepare(ctx, s)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, func(r *Record) (body content) {
+		if state.hash != "" {
+			r.StateVersion = s.Version
+		}
+		if state.hash != "" && state.hash != r.StateHash {
+			body = state.content
+			r.StateHash, r.StateSize, r.StateBlocks = state.hash, state.size, len(body.blocks)
+		}
+		if c.progressed(state.hash) {
+			r.Progressed, r.Failures, r.SilentEnds = true, 0, 0
+		}
+		if s.Fraction != 0 || s.Text != "" {
+			r.Fraction, r.Text = s.Fraction, s.Text
+		}
+		apply(r)
+		return body
+	})
+}
+
+// written reports whether a record exists or may exist.
+func (c *Claim) written(ctx context.Context) bool {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return true
+	}
+	defer leave()
+	return c.record.ETag != "" || c.doubt != nil
+}
+
+// FailuresAfter returns what the count of failures in a row would be if the
+// job failed now with this snapshot. A streamed state counts as progress only
+// once it is saved.
+func (c *Claim) FailuresAfter(s Snapshot) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.State != nil && hashOf(s.State) != c.begun {
+		return 1
+	}
+	return c.record.Failures + 1
+}
+
+// progressed reports whether a state of that hash is progress: one that differs
+// from the state the claim began with.
+func (c *Claim) progressed(hash string) bool { return hash != "" && hash != c.begun }
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

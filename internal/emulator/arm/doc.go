@@ -1,0 +1,36 @@
+// Package arm emulates as much of Azure Resource Manager as the unmodified Azure
+// CLI needs to evict a VM of the emulated metadata service:
+//
+//	az cloud register  GET  /metadata/endpoints
+//	az login           GET  /adfs/.well-known/openid-configuration
+//	                   POST /adfs/oauth2/token
+//	                   GET  /subscriptions
+//	az vm simulate-eviction, az vmss simulate-eviction
+//	                   POST /subscriptions/…/simulateEviction
+//
+// The VMs are those of an [imds.Server], each under the resource id that its
+// metadata shows: instances of a Uniform scale set as its children, all others
+// as VMs of their own, so that only one of the two commands finds a VM, as on
+// Azure. The reply is 204; the Preempt follows after [Options.EvictionDelay].
+//
+// # What it is not
+//
+// It keeps no resources and checks no roles. Another operation on a VM that
+// there is gets 501, since a client takes 404 to mean that the VM is gone; a path
+// that is none of these gets 404.
+// Every application may sign in with any secret, because whoever reaches a
+// loopback port is on this machine already; but a call without one of the tokens
+// so given is refused, as on Azure.
+//
+// Signing in goes the way of AD FS, which clients take for Azure Stack Hub: its
+// authority is this server, and a client asks nobody else whether that is one.
+//
+// # What is not known
+//
+// The codes of ARM's own errors (authentication, api-version, subscription,
+// resource group, resource) are documented; their texts here are ours. That a VM
+// of regular priority is refused is tested by the Azure CLI's own tests; with
+// which code is not documented, and here it is 409 OperationNotAllowed. What a
+// second eviction of a VM is answered while the first is under way is not
+// documented either: here 204, and no second Preempt.
+package arm

@@ -1,0 +1,30 @@
+// Package cost measures, in tests, what large states cost: the bytes that are
+// sent for them, and the memory.
+package cost
+
+import (
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+// Measured is what one step took.
+type Measured struct {
+	Err  error
+	Sent int64  // bytes of headers and bodies
+	Heap uint64 // bytes by which it grew at most
+	Took time.Duration
+}
+
+// Log says what a step took.
+func (m Measured) Log(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("%s: %d bytes sent, heap + %.1f MiB, %s", what, m.Sent, float64(m.Heap)/(1<<20), m.Took.Round(time.Millisecond))
+}
+
+// Heap is how many bytes objects occupy, those included that wait to be freed.
+func Heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}

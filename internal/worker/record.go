@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// record makes the write that is due. Over is true when the job must end: its
+// record went to another, or its state cannot be kept.
+func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
+	latest := d.job.Latest()
+	if fault := tooLarge(latest); fault != nil {
+		d.stopAlone(job.Faulty, fault)
+		return ended{fault: fault}, true
+	}
+	ctx, cancel := outlive(ctx, stopDeadline)
+	defer cancel()
+	begun := time.Now()
+	err := d.write(ctx, due, latest)
+	d.failed = err != nil
+	switch conflict := asConflict(err); {
+	case conflict != nil:
+		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
+		d.stopAlone(job.Fenced, err)
+		return ended{conflict: conflict}, true
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		d.stopAlone(job.Faulty, err)
+		return ended{fault: err}, true
+	case errors.Is(err, checkpoint.ErrReading):
+		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
+		end, over = d.record(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		d.failed = true
+		return end, over
+	case err != nil:
+		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
+	case due == checkpoint.DueSave:
+		d.saved = latest
+		took := time.Since(begun)
+		d.cost.Add(took)
+		next := d.Policy.IntervalFor(d.situation(begun, begun))
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction, "took", took, "interval", next)
+	}
+	return ended{}, false
+}
+
+func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
+	if due == checkpoint.DueTouch {
+		return d.claim.Touch(ctx, snapshotOf(latest))
+	}
+	return d.observeSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
+}
+
+// saveStream saves a streamed state of a job that failed before its failure is
+// counted: only then it is known whether the job made progress. What it learns
+// of state and record goes into end.
+func (d *delivery) saveStream(ctx context.Context, end ended) ended {
+	latest, s := d.job.Latest(), d.unsaved()
+	if s.Stream == nil {
+		return end
+	}
+	ctx, cancel := outlive(ctx, statesEnd)
+	defer cancel()
+	err := d.insist(ctx, "save the state of a failed job", func() error { return d.observeSave(func() error { return d.claim.Save(ctx, s) }) })
+	switch conflict := asConflict(err); {
+	case err == nil:
+		d.saved = latest
+	case conflict != nil:
+		end.conflict = conflict
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		end.fault = err
+	default:
+		d.log.WarnContext(ctx, "state of a failed job not saved; the one before stands", "error", err)
+	}
+	return end
+}
+
+// situation is what the policy needs to know.
+func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
+	return checkpoint.Situation{
+		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.failed, Changed: d.changed(),
+		Cost: d.cost.Mean(), Losses: d.forecast.losses(), Unwarned: d.forecast.unwarned(time.Now()) || d.outlook.current().advised,
+	}
+}
+
+// changed reports whether a state was reported that is not recorded.
+func (d *delivery) changed() bool {
+	latest := d.job.Latest()
+	return latest.HasState() && !latest.SameState(d.saved)
+}
+
+// tooLarge reports a state that cannot be kept.
+func tooLarge(p *job.Progress) error {
+	if p != nil && len(p.State) > job.MaxState {
+		return fmt.Errorf("state has %d bytes; at most %d are allowed in one piece: report it as a stream", len(p.State), job.MaxState)
+	}
+	return nil
+}
+
+// snapshot is the last report as it goes into the record.
+func (d *delivery) snapshot() checkpoint.Snapshot {
+	if d.job == nil {
+		return checkpoint.Snapshot{}
+	}
+	return snapshotOf(d.job.Latest())
+}
+
+func snapshotOf(p *job.Progress) checkpoint.Snapshot {
+	if p == nil {
+		return checkpoint.Snapshot{}
+	}
+	return checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+}
