@@ -10,8 +10,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
 # Debian packages that integration tests need: iproute2 for a network of their
-# own, spin for the model.
-DEBIAN_PACKAGES := iproute2 spin
+# own, spin for the model, azure-cli to evict workers.
+DEBIAN_PACKAGES := iproute2 spin azure-cli
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
