@@ -20,8 +20,8 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-const description = `Tries the worker on a local Azure: storage and metadata service in this
-process, on loopback addresses. Nothing is contacted beyond this machine.`
+const description = `Tries the worker on a local Azure: storage, metadata service and resource
+manager in this process, on loopback addresses. Nothing is contacted beyond this machine.`
 
 // flags are the command line.
 type flags struct {

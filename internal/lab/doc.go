@@ -11,7 +11,8 @@
 //
 // [Demo] is the script of `lab demo`. The parts it is made of:
 //
-//   - [Local] is the storage account and the metadata service, on loopback.
+//   - [Local] is the storage account, the metadata service and the resource
+//     manager, on loopback.
 //   - [Fleet] starts workers as VMs and ends them, by process id. It refuses
 //     to start one that could reach anything but this machine.
 //   - [Ledger] writes down what witnesses see. It believes the emulator about
