@@ -17,6 +17,15 @@ const (
 	maxOwner  = 256
 )
 
+// maxNumber is the largest number that a record may have. No record of ours comes
+// near it, and what is counted from there on cannot overflow. A larger one is
+// nobody's, and is written as this one.
+const maxNumber = 1 << 53
+
+// maxPaid is the longest time that a record may have, in milliseconds, for the
+// same reason: half of what a duration holds, some 146 years.
+const maxPaid = math.MaxInt64 / 2 / int64(time.Millisecond)
+
 // field is one key of the metadata and how it is read and written. Writing
 // nothing ("") leaves the key out: the service refuses empty values.
 type field struct {
@@ -121,12 +130,12 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 			if *at(r) == 0 {
 				return ""
 			}
-			return strconv.FormatInt(int64(*at(r)), 10)
+			return strconv.FormatInt(min(int64(*at(r)), maxNumber), 10)
 		},
 		func(r *Record, v string) error {
 			n, err := strconv.ParseInt(v, 10, 64)
-			if err == nil && n < 0 {
-				err = fmt.Errorf("%d is negative", n)
+			if err == nil && (n < 0 || n > maxNumber) {
+				err = fmt.Errorf("%d is out of range", n)
 			}
 			*at(r) = T(n)
 			return err
@@ -135,17 +144,16 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 
 // milliseconds is a duration as a whole number of them, rounded down.
 func milliseconds(key string, at func(*Record) *time.Duration) field {
-	const most = math.MaxInt64 / int64(time.Millisecond)
 	return field{key,
 		func(r *Record) string {
-			if ms := at(r).Milliseconds(); ms > 0 {
+			if ms := min(at(r).Milliseconds(), maxPaid); ms > 0 {
 				return strconv.FormatInt(ms, 10)
 			}
 			return ""
 		},
 		func(r *Record, v string) error {
 			ms, err := strconv.ParseInt(v, 10, 64)
-			if err == nil && (ms < 0 || ms > most) {
+			if err == nil && (ms < 0 || ms > maxPaid) {
 				err = fmt.Errorf("%d is out of range", ms)
 			}
 			*at(r) = time.Duration(ms) * time.Millisecond
@@ -197,5 +205,12 @@ func timestamp(key string, at func(*Record) *time.Time) field {
 			}
 			return at(r).UTC().Format(layout)
 		},
-		func(r *Record, v string) (err error) { *at(r), err = time.Parse(time.RFC3339, v); return err }}
+		func(r *Record, v string) error {
+			t, err := time.Parse(time.RFC3339, v)
+			if year := t.UTC().Year(); err == nil && (year < 0 || year > 9999) {
+				err = fmt.Errorf("%s cannot be written in UTC", v)
+			}
+			*at(r) = t
+			return err
+		}}
 }

@@ -107,7 +107,7 @@ func TestKeysAreReadWithoutCase(t *testing.T) {
 }
 
 func TestMetadataUndoesParse(t *testing.T) {
-	count := rapid.IntRange(0, math.MaxInt)
+	count := rapid.IntRange(0, maxNumber)
 	moment := rapid.Custom(func(t *rapid.T) time.Time {
 		if ms := rapid.Int64Range(-1, 253402300799999).Draw(t, "ms"); ms > 0 {
 			return time.UnixMilli(ms).UTC()
@@ -121,9 +121,9 @@ func TestMetadataUndoesParse(t *testing.T) {
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			SilentEnds: count.Draw(t, "silent"), Interruptions: count.Draw(t, "interruptions"),
-			Paid:       time.Duration(rapid.Int64Range(0, math.MaxInt64/1_000_000).Draw(t, "paid")) * time.Millisecond,
+			Paid:       time.Duration(rapid.Int64Range(0, maxPaid).Draw(t, "paid")) * time.Millisecond,
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
-			StateSize: rapid.Int64Range(0, math.MaxInt64).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
+			StateSize: rapid.Int64Range(0, maxNumber).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
 			Text:     rapid.StringN(0, 40, -1).Draw(t, "text"), Owner: rapid.StringN(0, 20, -1).Draw(t, "owner"),
 			Reason:    rapid.StringN(0, 100, -1).Draw(t, "reason"),

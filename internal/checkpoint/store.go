@@ -28,6 +28,10 @@ const (
 	transferTimeout = time.Minute // for calls with a body
 )
 
+// maxBody is the largest body that is read in one piece, in bytes: that of a state
+// which was reported in one piece. A worker keeps it in memory.
+const maxBody = 8 << 20
+
 // ErrNotFound says that there is no record of that job.
 var ErrNotFound = errors.New("there is no record of this job")
 
@@ -158,7 +162,8 @@ func (s *Store) find(ctx context.Context, id string) (*Record, error) {
 	return &r, nil
 }
 
-// body reads the record's body as it was when the record was read.
+// body reads the record's body as it was when the record was read. The error
+// wraps [ErrDamaged] when it is larger than any that is written in one piece.
 func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
@@ -168,7 +173,10 @@ func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
 	}
 	body := reply.NewRetryReader(ctx, nil)
 	defer func() { _ = body.Close() }()
-	data, err := io.ReadAll(body)
+	data, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	if err == nil && len(data) > maxBody {
+		err = fmt.Errorf("%w: its body has more than %d bytes", ErrDamaged, maxBody)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read body of job %s: %w", r.ID, err)
 	}

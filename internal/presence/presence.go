@@ -31,6 +31,10 @@ const callTimeout = 5 * time.Second
 // maxJobs bounds the list of jobs in hand, so that the blob stays small.
 const maxJobs = 1024
 
+// maxBody bounds what is read of a list of jobs, in bytes: several times the
+// longest that is written.
+const maxBody = 1 << 20
+
 // Presence is what a worker says about itself. docs/FORMATS.md has its wire form.
 type Presence struct {
 	// Worker is the worker's name, and the blob's.
@@ -100,7 +104,10 @@ func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, e
 		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	defer func() { _ = reply.Body.Close() }()
-	body, err := io.ReadAll(reply.Body)
+	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("it has more than %d bytes", maxBody)
+	}
 	if err != nil {
 		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
