@@ -23,8 +23,11 @@ func PutBackDelay(since, now time.Time) time.Duration {
 // [PutBackDelay]. The first time it writes since when into the envelope, by the
 // service's clock; a foreign message thereby becomes an envelope whose id is
 // fixed. One that no longer fits has its payload moved to a blob.
+//
+// A time in the future is no worker's, and would let the message be put back for
+// ever: it counts as none.
 func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) error {
-	if !e.PutBackSince.IsZero() {
+	if !e.PutBackSince.IsZero() && !e.PutBackSince.After(l.ClaimedAt) {
 		return l.Release(ctx, PutBackDelay(e.PutBackSince, l.ClaimedAt))
 	}
 	e.PutBackSince = l.ClaimedAt

@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestUnknownKindOfTheFuture: a time of the first put-back that no worker can have
+// written does not keep a message of a kind that nobody has on the queue for ever.
+func TestUnknownKindOfTheFuture(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.putText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
+		b.putText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))
+		b.start("vm_0", job.Kinds{"echo": echo})
+		b.waitFor("the one of long ago poisoned", time.Minute, func() bool { return b.record("early").Status == checkpoint.Poison })
+		b.waitFor("the one of the future too", 90*time.Minute, func() bool { return b.record("late").Status == checkpoint.Poison && b.left() == 0 })
+	})
+}
+
+// TestForgedFields: what a producer writes into the fields that are a worker's own,
+// or into those that bound the job, harms no other job.
+func TestForgedFields(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.putText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
+		b.putText(put64(`{"v":1,"id":"put-back","kind":"echo","payload":1,"put_back_since":"0001-01-02T00:00:00Z"}`))
+		b.putText(put64(`{"v":1,"id":"to-come","kind":"echo","payload":1,"put_back_since":"9998-01-01T00:00:00Z"}`))
+		b.putText(put64(`{"v":1,"id":"overdue","kind":"echo","payload":1,"deadline":"0001-01-02T00:00:00Z","enqueued_at":"9999-01-01T00:00:00Z"}`))
+		b.putText(put64(`{"v":1,"id":"unbounded","kind":"bounded","payload":1,"max_run":1000000000,"max_silence":1000000000}`))
+		b.start("vm_0", job.Kinds{"echo": echo, "bounded": job.WithLimits(newForever(), job.Limits{MaxRun: 20 * time.Second})})
+		for _, id := range []string{"resumed", "put-back", "to-come", "overdue"} {
+			b.waitDone(id, time.Minute)
+		}
+		b.waitFor("the kind's own limit", time.Minute, func() bool { return b.record("unbounded").Status == checkpoint.Poison })
+		if r := b.record("unbounded"); !strings.Contains(r.Reason, "20s are allowed") {
+			t.Errorf("reason = %q, want the kind's limit", r.Reason)
+		}
+	})
+}
+
+// newForever is a handler that works until it is stopped.
+func newForever() job.Handler {
+	return job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+}
+
+// TestUsedID: a message with the id of a job that runs, with other work, is poison,
+// and the job goes on as if nothing had come.
+func TestUsedID(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: time.Second}
+		b.put("a", "steps", "")
+		b.start("vm_0", job.Kinds{"steps": work, "echo": onlyFor("nobody")})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
+		b.putText(put64(`{"v":1,"id":"a","kind":"steps","payload":"mine","resume":true,"max_run":1}`))
+		b.putText(put64(`{"v":1,"id":"a","kind":"echo","resume":true}`))
+		b.waitFor("both poisoned", time.Minute, func() bool { return len(b.poisoned()) == 2 })
+		b.waitDone("a", 3*time.Minute)
+		if r := b.record("a"); r.Generation != 1 || work.repeated("a") != 0 {
+			t.Errorf("generation %d, %d steps repeated, want 1 and 0", r.Generation, work.repeated("a"))
+		}
+	})
+}

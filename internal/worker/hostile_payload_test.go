@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/job"
+)
+
+func hashOf(data string) string {
+	sum := sha256.Sum256([]byte(data))
+	return hex.EncodeToString(sum[:])
+}
+
+// upload writes a blob past all rules, as whoever has the role can.
+func (b *bench) upload(container, name, data string, metadata map[string]*string) {
+	b.t.Helper()
+	client := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)
+	body := streaming.NopCloser(strings.NewReader(data))
+	if _, err := client.Upload(b.t.Context(), body, &blockblob.UploadOptions{Metadata: metadata}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestBorrowedPayload: a message that names the payload of another job does not get
+// it, whatever it calls itself, and the other job keeps it.
+func TestBorrowedPayload(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const secret = "the victim's input"
+		b.upload(b.names.Payloads, jobid.Path("victim")+"/"+hashOf(secret), secret, nil)
+		ref := func(sum string, size int) string {
+			return fmt.Sprintf(`"payload_ref":{"sha256":"%s","size":%d}`, sum, size)
+		}
+		for id, payload := range map[string]string{
+			"thief":       ref(hashOf(secret), len(secret)),
+			"path":        ref("../victim/"+hashOf(secret), len(secret)),
+			"container":   `"payload_ref":{"container":"` + b.names.Records + `","blob":"x","sha256":"` + hashOf(secret) + `","size":18}`,
+			"wrong-hash":  ref(strings.Repeat("0", 64), len(secret)),
+			"upper-case":  ref(strings.ToUpper(hashOf(secret)), len(secret)),
+			"no-size":     `"payload_ref":{"sha256":"` + hashOf(secret) + `"}`,
+			"minus-one":   ref(hashOf(secret), -1),
+			"other-kinds": ref(hashOf(secret), 64<<20+1),
+		} {
+			b.putText(put64(`{"v":1,"id":"%s","kind":"echo",%s}`, id, payload))
+		}
+		p := b.start("vm_0", job.Kinds{"echo": onlyFor("victim")})
+		b.waitFor("all poisoned", time.Minute, func() bool { return len(b.poisoned()) == 8 && b.left() == 0 })
+		if panicked := p.log.find("handler panicked"); len(panicked) > 0 {
+			t.Errorf("handlers were called for %v, want none", panicked)
+		}
+		// The other job comes only now: its payload is still there, for it alone.
+		b.putText(put64(`{"v":1,"id":"victim","kind":"echo",%s}`, ref(hashOf(secret), len(secret))))
+		b.waitDone("victim", time.Minute)
+		if got, err := b.records.Result(t.Context(), "victim"); err != nil || string(got) != secret {
+			t.Errorf("Result = %q, %v, want the job's own payload", got, err)
+		}
+		b.checkNames()
+	})
+}
+
+// TestReplacedPayload: a payload that was replaced by another of the same length,
+// or by one that does not end, never reaches a handler.
+func TestReplacedPayload(t *testing.T) {
+	for name, replacement := range map[string]string{"same length": "tuptni", "longer": strings.Repeat("x", 9<<20), "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.upload(b.names.Payloads, jobid.Path("a")+"/"+hashOf("input!"), replacement, nil)
+				b.putText(put64(`{"v":1,"id":"a","kind":"echo","payload_ref":{"sha256":"%s","size":6}}`, hashOf("input!")))
+				b.start("vm_0", job.Kinds{"echo": onlyFor("nobody")})
+				b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.left() == 0 })
+				if r := b.record("a"); !strings.Contains(r.Reason, "size and hash") {
+					t.Errorf("reason = %q, want one about size and hash", r.Reason)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// forgery is a record that no worker wrote, and what comes of a job that finds it.
+type forgery struct {
+	metadata map[string]string
+	body     string
+	want     string // "done", "poison", "left alone" or "deleted"
+	reason   string // part of that of the poison message
+}
+
+// forgeries are records of a job of the kind "echo" whose payload is 1.
+func forgeries() map[string]forgery {
+	work := map[string]string{"v": "1", "kind": "echo", "payloadhash": hashOf("1"), "messageid": "m", "token": "t"}
+	with := func(pairs ...string) map[string]string {
+		m := maps.Clone(work)
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = pairs[i+1]
+		}
+		return m
+	}
+	const most = "9007199254740992" // the largest number of a record
+	return map[string]forgery{
+		"done, with no result":     {with("status", "done"), "", "deleted", ""},
+		"done, of another kind":    {with("status", "done", "kind", "other"), "x", "poison", "other work"},
+		"done, of another payload": {with("status", "done", "payloadhash", hashOf("2")), "x", "poison", "other work"},
+		"done, for any work":       {map[string]string{"v": "1", "status": "done"}, "x", "deleted", ""},
+		"a newer version":          {with("v", "2", "status", "done"), "x", "left alone", ""},
+		"no version":               {map[string]string{"status": "done", "kind": "echo"}, "x", "left alone", ""},
+		"somebody's own blob":      {nil, "x", "left alone", ""},
+		"an unknown status":        {with("status", "paused"), "", "left alone", ""},
+		"no status":                {with(), "", "left alone", ""},
+		"a generation below 0":     {with("status", "open", "generation", "-1"), "", "left alone", ""},
+		"a generation beyond all":  {with("status", "open", "generation", "9223372036854775807"), "", "left alone", ""},
+		"a broken escape":          {with("status", "open", "reason", "%zz"), "", "left alone", ""},
+		"the last generation":      {with("status", "open", "generation", most, "write", most, "interruptions", most), "", "done", ""},
+		"endless silent ends":      {with("status", "open", "silentends", most), "", "poison", "ended without a word"},
+		"a state of another hash":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
+		"a state without an end":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
+		"a shorter body":           {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
+		"a running one, long dead": {with("status", "running", "owner", "vm_x"), "", "done", ""},
+	}
+}
+
+// TestForgedRecords: a record that was damaged, or forged by somebody who may write
+// it, is believed as far as it can be read, and otherwise left as it is with the
+// message kept. No message is lost over it, and no worker ends.
+func TestForgedRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		cases := map[string]forgery{} // by job id
+		before := map[string]azcore.ETag{}
+		for name, f := range forgeries() {
+			for delivery := range map[string]bool{"first": true, "resumed": true} {
+				id := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name) + "." + delivery
+				b.forge(id, f)
+				cases[id], before[id] = f, b.record(id).ETag
+			}
+		}
+		time.Sleep(2 * time.Hour) // so that a running one counts as dead
+		for id := range cases {
+			b.putText(put64(`{"v":1,"id":"%s","kind":"echo","payload":1,"resume":%t}`, id, strings.HasSuffix(id, ".resumed")))
+		}
+		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = len(cases) })
+		time.Sleep(10 * time.Minute) // five failures take less
+		reasons := map[string]string{}
+		for _, p := range b.poisoned() {
+			reasons[p.ID] += p.Reason
+		}
+		for id, f := range cases {
+			reason, poisoned := reasons[id]
+			if got := b.fate(id, before[id], poisoned); got != f.want || !strings.Contains(reason, f.reason) {
+				t.Errorf("%s: the job is %s with reason %q, want %s, %q", id, got, reason, f.want, f.reason)
+			}
+		}
+		b.put("good", "echo", "1")
+		b.waitDone("good", time.Minute)
+	})
+}
+
+// forge writes a record that is none of a worker's.
+func (b *bench) forge(id string, f forgery) {
+	b.t.Helper()
+	metadata := map[string]*string{}
+	for key, value := range f.metadata {
+		metadata[key] = &value
+	}
+	b.upload(b.names.Records, jobid.Path(id), f.body, metadata)
+}
+
+// fate says what became of a job whose record was forged, by that and its message.
+func (b *bench) fate(id string, before azcore.ETag, poisoned bool) string {
+	b.t.Helper()
+	left := 0
+	for _, m := range b.server.Messages(b.names.Queue) {
+		if e, err := queue.Decode(m.Text); err == nil && e.ID == id {
+			left++
+		}
+	}
+	switch after := b.record(id); {
+	case after.ETag == before && left == 1 && !poisoned:
+		return "left alone"
+	case poisoned && left == 0:
+		return "poison"
+	case after.ETag == before && left == 0:
+		return "deleted"
+	case after.Status == checkpoint.Done && left == 0:
+		return "done"
+	default:
+		return fmt.Sprintf("not over: its record is %s, %d messages are left", after.Status, left)
+	}
+}
