@@ -160,7 +160,7 @@ param actionGroupIds string[] = []
 @minValue(1)
 param poisonPerHour int = 5
 
-@description('Hours after its first start until a job that has not ended is told of.')
+@description('Hours after it was put until a job that was started and has not ended is told of.')
 @minValue(1)
 @maxValue(48)
 param oldestJobHours int = 12

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -44,52 +43,4 @@ func TestHealthPort(t *testing.T) {
 			t.Errorf("%s does not have %q, the port of a VM's first worker", path, want)
 		}
 	}
-}
-
-var quotedMessage = regexp.MustCompile(`"([a-z][^"]*)"`)
-
-// TestAlertsAskForLines looks for each line that an alert asks for in the code
-// of the worker.
-func TestAlertsAskForLines(t *testing.T) {
-	code := workerSource(t)
-	asked := 0
-	for line := range strings.Lines(committed(t)["modules/alerts.bicep"].source) {
-		if !strings.Contains(line, "query: '") || !strings.Contains(line, "msg") {
-			continue
-		}
-		for _, match := range quotedMessage.FindAllStringSubmatch(line, -1) {
-			asked++
-			if !strings.Contains(code, `"`+match[1]+`"`) {
-				t.Errorf("an alert asks for the line %q, which no worker writes", match[1])
-			}
-		}
-	}
-	const want = 6
-	if asked != want {
-		t.Errorf("alerts ask for %d lines, want %d", asked, want)
-	}
-}
-
-// workerSource returns the code of internal/worker, without its tests.
-func workerSource(t *testing.T) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "internal", "worker", "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(source)
-	}
-	if all.Len() == 0 {
-		t.Fatal("no code found in internal/worker")
-	}
-	return all.String()
 }

@@ -69,9 +69,15 @@ func TestUnusableMessages(t *testing.T) {
 func TestForeignMessageWithDefaultKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.putText("hello")
-		id := b.server.Messages(b.names.Queue)[0].ID
-		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.DefaultKind = "echo" })
+		message := b.server.Messages(b.names.Queue)[0]
+		id := message.ID
+		time.Sleep(time.Hour) // nobody works
+		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.DefaultKind = "echo" })
 		b.waitDone(id, time.Minute)
+		want := message.Inserted.Format(time.RFC3339Nano)
+		if started := p.log.find("job started"); len(started) != 1 || started[0]["enqueued_at"] != want {
+			t.Errorf("lines of its start = %v, want one that says that it was put at %s", started, want)
+		}
 		if got, err := b.records.Result(t.Context(), id); err != nil || string(got) != "hello" {
 			t.Errorf("Result = %q, %v, want the text as it was delivered", got, err)
 		}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -26,7 +27,8 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
 	d.observeStart(record, restored != nil)
-	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction)
+	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
+		"enqueued_at", cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt))
 	return outcome{}, true
 }
 

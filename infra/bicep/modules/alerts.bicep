@@ -23,7 +23,7 @@ param actionGroupIds string[]
 @minValue(1)
 param poisonPerHour int
 
-@description('Hours after its first start until a job that has not ended is told of.')
+@description('Hours after it was put until a job that was started and has not ended is told of.')
 @minValue(1)
 @maxValue(48)
 param oldestJobHours int
@@ -38,16 +38,18 @@ var rules = [
     operator: 'GreaterThan'
     threshold: poisonPerHour
     window: 'PT1H'
+    frequency: 'PT5M'
   }
   {
     name: 'oldest-job'
     title: 'A job does not end'
-    text: 'A job was started first more than ${oldestJobHours} h ago, and has neither ended nor been given up since. It fails again and again, is interrupted too often, or is large.'
+    text: 'A job that was started within the last two days was put more than ${oldestJobHours} h ago, and has neither ended nor been given up. It fails again and again, is interrupted too often or is large; or there are too few workers, and jobs wait.'
     severity: 3
-    query: '${tableName} | where isnotempty(job_id) | summarize started = minif(TimeGenerated, msg == "job started"), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and isnotnull(started) and started < ago(${oldestJobHours}h)'
+    query: '${tableName} | where isnotempty(job_id) | summarize put = min(enqueued_at), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and put < ago(${oldestJobHours}h)'
     operator: 'GreaterThan'
     threshold: 0
     window: 'P2D'
+    frequency: 'PT1H'
   }
   {
     name: 'no-workers'
@@ -58,16 +60,20 @@ var rules = [
     operator: 'LessThan'
     threshold: 1
     window: 'PT15M'
+    frequency: 'PT5M'
   }
   {
     name: 'blind-watchers'
     title: 'Workers would not see an eviction'
-    text: 'The metadata service gave a worker no answer. Until it does, an eviction costs up to one checkpoint interval of work.'
+    text: 'The metadata service has given a worker no answer for 5 minutes. Until it does, an eviction costs up to one checkpoint interval of work.'
     severity: 2
-    query: '${tableName} | where msg == "metadata service gives no answer; an eviction would come without notice"'
+    // A worker says that once, and once that the service answers again; the agent
+    // tells whether its VM is still there.
+    query: '${tableName} | where msg in ("metadata service gives no answer; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service gives no answer" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer'
     operator: 'GreaterThan'
-    threshold: 2
-    window: 'PT15M'
+    threshold: 0
+    window: 'P1D'
+    frequency: 'PT5M'
   }
 ]
 
@@ -83,7 +89,7 @@ resource alerts 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [
       enabled: true
       severity: rule.severity
       scopes: [workspaceId]
-      evaluationFrequency: rule.window == 'P2D' ? 'PT1H' : 'PT5M'
+      evaluationFrequency: rule.frequency
       windowSize: rule.window
       // The tables are empty until the first VM is there.
       skipQueryValidation: true

@@ -77,7 +77,7 @@ param actionGroupIds string[]
 @description('Messages that go to the poison queue within an hour before that is told.')
 param poisonPerHour int
 
-@description('Hours after its first start until a job that has not ended is told of.')
+@description('Hours after it was put until a job that was started and has not ended is told of.')
 param oldestJobHours int
 
 // As internal/azure/names.go makes them.

@@ -76,6 +76,7 @@ resource table 'Microsoft.OperationalInsights/workspaces/tables@2025-07-01' = {
       columns: concat(
         [
           { name: 'TimeGenerated', type: 'dateTime' }
+          { name: 'enqueued_at', type: 'dateTime' }
           { name: 'event_type', type: 'string' }
         ],
         sources,
@@ -109,6 +110,7 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
           [
             { name: 'TimeGenerated', type: 'datetime' }
             { name: 'time', type: 'datetime' }
+            { name: 'enqueued_at', type: 'datetime' }
             { name: 'type', type: 'string' }
           ],
           sources,
