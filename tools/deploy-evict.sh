@@ -17,8 +17,8 @@ fi
 if [ -z "$vm" ]; then
   command -v az >/dev/null || { echo "evict: az is missing: install the Azure CLI, and run az login" >&2; exit 1; }
   vm=$(az vm list --resource-group "$group" --output tsv --query \
-    "[?priority=='Spot' && starts_with(name, '$prefix-spot')].name | [0]")
-  [ -n "$vm" ] || { echo "evict: no Spot VM of $prefix-spot in resource group $group" >&2; exit 1; }
+    "[?(priority=='Spot' || priority=='SpotPlus') && starts_with(name, '$prefix-')].name | [0]")
+  [ -n "$vm" ] || { echo "evict: no Spot VM of $prefix in resource group $group" >&2; exit 1; }
 fi
 
 printf '$ az vm simulate-eviction --resource-group %q --name %q\n' "$group" "$vm"

@@ -272,6 +272,9 @@ func TestEvict(t *testing.T) {
 				}
 				return
 			}
+			if c.argument == "" && !strings.Contains(strings.Join(calls, "\n"), "priority=='Spot' || priority=='SpotPlus'") {
+				t.Errorf("evict asked %q, want VMs of either Spot priority", calls)
+			}
 			if err != nil || !evicted {
 				t.Errorf("evict = %v after %q, want %s evicted; it said:\n%s", err, calls, c.want, said)
 			}
