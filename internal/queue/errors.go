@@ -12,6 +12,9 @@ import (
 // dequeued it, or it was deleted.
 var ErrLost = errors.New("message is no longer held by this worker")
 
+// ErrNotPoison says that a text is no poison message that this version reads.
+var ErrNotPoison = errors.New("not a poison message")
+
 // lost reports whether err is the service's way of saying that a pop receipt is
 // stale: 400 PopReceiptMismatch or 404 MessageNotFound.
 func lost(err error) bool {

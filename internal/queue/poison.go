@@ -40,7 +40,7 @@ func (q *Queue) PutPoison(ctx context.Context, p Poison, payloads *Payloads) err
 	p.Reason = cut(p.Reason, maxReason)
 	text, err := p.encode()
 	if _, ok := errors.AsType[*TooLargeError](err); ok {
-		name := "poison/" + p.MessageID
+		name := bodyBlob(p.MessageID)
 		if err := payloads.put(ctx, name, []byte(p.Body)); err != nil {
 			return fmt.Errorf("store body of poison message %s: %w", p.MessageID, err)
 		}
@@ -64,18 +64,19 @@ func (p Poison) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), nil
 }
 
-// DecodePoison reads a poison message's text.
+// DecodePoison reads a poison message's text. The error wraps [ErrNotPoison]
+// when it is none that this version reads.
 func DecodePoison(text string) (Poison, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return Poison{}, fmt.Errorf("poison message is not base64: %w", err)
+		return Poison{}, fmt.Errorf("%w: it is not base64: %w", ErrNotPoison, err)
 	}
 	var p Poison
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return Poison{}, fmt.Errorf("poison message is not JSON: %w", err)
+		return Poison{}, fmt.Errorf("%w: it is not JSON: %w", ErrNotPoison, err)
 	}
 	if p.V != Version || p.PoisonedAt.IsZero() {
-		return Poison{}, fmt.Errorf("message is not a poison message of version %d", Version)
+		return Poison{}, fmt.Errorf("%w of version %d", ErrNotPoison, Version)
 	}
 	return p, nil
 }
