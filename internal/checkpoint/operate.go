@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/google/uuid"
+	"time"
 )
 
 // Why a record is not opened.
@@ -19,71 +18,108 @@ var (
 
 	// ErrUnknownFormat says that a newer version wrote the record, or somebody else.
 	ErrUnknownFormat = errUnreadable
+
+	// errLeaveAlone says that there is nothing to write.
+	errLeaveAlone = errors.New("nothing to write")
 )
 
 // Open ends the claim on a job that is recorded as running, so that any message
 // of the job may claim it at once. It is for an owner that is known to be dead;
 // one that is not is fenced, and what it did since its last save is done again.
-//
-// The rule is that whoever writes a record without being its owner writes a
-// fresh token. The owner's next write is refused, its read shows a token that
-// is not its own, and so it stops. State and counts stay as they are.
+// State and counts stay as they are.
 //
 // Open returns the record as it was: [Running] means that it was opened now,
 // any other status that nothing was written, because the job is open already or
 // has ended. by goes into the record as its last writer. d needs no message id.
 // The error wraps [ErrNotFound], [ErrOtherWork], [ErrUnknownFormat] or
-// [ErrClaimedAnew] when there is nothing to open. An owner that lives and saves makes Open repeat its write;
-// after some seconds of that it gives up. Opening again is harmless.
+// [ErrClaimedAnew] when there is nothing to open. An owner that lives and saves
+// makes Open repeat its write; after some seconds of that it gives up. Opening
+// again is harmless.
 func (s *Store) Open(ctx context.Context, d Delivery, by string) (Record, error) {
-	token := uuid.NewString()
-	var was Record
-	for repeat := range maxRepeats {
-		if err := pause(ctx, repeat); err != nil {
-			return Record{}, err
-		}
-		found, err := s.CanOpen(ctx, d)
+	var owner *string // the token of the claim to end
+	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
-		case err != nil:
-			return Record{}, err
-		case found.Token == token:
-			return was, nil // a write of ours took effect, and only its reply was lost
-		case found.Status != Running:
-			return found, nil
-		case repeat > 0 && found.Token != was.Token:
-			return Record{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrClaimedAnew, found.Owner)
+		case r.Version == 0:
+			return content{}, fmt.Errorf("open record of job %s: %w", d.ID, ErrNotFound)
+		case r.Status != Running:
+			return content{}, errLeaveAlone
+		case owner != nil && *owner != r.Token:
+			return content{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrClaimedAnew, r.Owner)
 		}
-		was = found
-		next := found
-		next.Status, next.Token, next.Write, next.Owner = Open, token, repeat+1, by
-		if _, err = s.put(ctx, &next, found.ETag, content{}); err == nil {
-			return was, nil
-		}
-		if refused(err) {
-			return Record{}, fmt.Errorf("open record of job %s: %w", d.ID, err)
-		}
-	}
-	return Record{}, fmt.Errorf("open record of job %s: gave up after %d repeats", d.ID, maxRepeats)
+		owner = new(r.Token)
+		r.Status = Open
+		return content{}, nil
+	})
 }
 
 // CanOpen returns the record that [Store.Open] would find, and its errors, and
 // writes nothing.
 func (s *Store) CanOpen(ctx context.Context, d Delivery) (Record, error) {
-	found, ruling, err := s.Look(ctx, d)
-	switch {
-	case err != nil:
-		return Record{}, err
-	case ruling == Create:
-		err = ErrNotFound
-	case ruling == Mismatch:
-		err = fmt.Errorf("%w: its kind is %q", ErrOtherWork, found.Kind)
-	case ruling == Unreadable:
-		err = ErrUnknownFormat
+	found, err := s.outside(ctx, d)
+	if err == nil && found.Version == 0 {
+		err = fmt.Errorf("open record of job %s: %w", d.ID, ErrNotFound)
 	}
-	if err != nil {
-		return Record{}, fmt.Errorf("open record of job %s: %w", d.ID, err)
-	}
-	return found, nil
+	return found, err
+}
+
+// GivenUp reports whether the job waits for a person: it is poison, or was
+// replayed and is not claimed yet. A replay keeps EndedAt, which the next claim
+// clears; so a replay that was cut short is told from a job that is at work again.
+func (r Record) GivenUp() bool {
+	return r.Status == Poison || r.Status == Open && !r.EndedAt.IsZero()
+}
+
+// Replay opens the record of a job that was given up: failures, silent ends and
+// paid time are 0 again, and with fromScratch its state is gone. A message of the
+// job that says resume may then claim it; put one next. endedAt is when the job
+// was given up, in case its record is gone: then Replay creates it.
+//
+// Replay returns the record as it was. If that is neither the zero value nor
+// [Record.GivenUp], nothing was written: nothing is replayed over a job that has
+// ended otherwise, or is at work again. The error wraps [ErrOtherWork] or
+// [ErrUnknownFormat] where the record is not one to act on. Replaying again
+// before the next claim is harmless.
+func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.Time, fromScratch bool) (Record, error) {
+	return s.edit(ctx, d, by, func(r *Record) (body content, err error) {
+		scratch := fromScratch && r.HasState()
+		if endedAt.IsZero() {
+			endedAt = time.Now()
+		}
+		switch {
+		case r.Version == 0:
+			r.Kind, r.PayloadHash, r.CreatedAt, r.EndedAt = d.Kind, d.PayloadHash, time.Now(), endedAt
+		case !r.GivenUp(), r.Status == Open && !scratch:
+			return content{}, errLeaveAlone
+		case r.EndedAt.IsZero():
+			r.EndedAt = endedAt
+		}
+		r.Status = Open
+		r.Failures, r.SilentEnds, r.Paid, r.Progressed = 0, 0, 0, false
+		if scratch {
+			r.clearState()
+			r.Fraction, r.Text = 0, ""
+			body = content{data: []byte{}}
+		}
+		return body, nil
+	})
+}
+
+// CallOff ends a job that was given up as [Cancelled], for a reason: no message
+// brings it back from now on. Its state goes. It returns as [Store.Replay] does,
+// and creates a record that is gone, so that an old message which turns up later
+// does not begin the job anew.
+func (s *Store) CallOff(ctx context.Context, d Delivery, by, reason string) (Record, error) {
+	return s.edit(ctx, d, by, func(r *Record) (content, error) {
+		switch {
+		case r.Version == 0:
+			r.Kind, r.PayloadHash, r.CreatedAt = d.Kind, d.PayloadHash, time.Now()
+		case !r.GivenUp():
+			return content{}, errLeaveAlone
+		}
+		r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
+		r.clearState()
+		return content{data: []byte{}}, nil
+	})
 }
 
 // ResultOf returns the result of a job whose record was read and is [Done].

@@ -1,0 +1,175 @@
+package checkpoint
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+var givenUpAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// A row is a record that a tool finds; acts says whether it may be replayed or
+// called off.
+var operated = map[string]struct {
+	found Record
+	acts  bool
+	err   error
+}{
+	"poison":               {Record{Status: Poison, Failures: 5, SilentEnds: 2, Paid: time.Hour, Interruptions: 3, EndedAt: givenUpAt, Reason: "no"}, true, nil},
+	"replayed, unclaimed":  {Record{Status: Open, EndedAt: givenUpAt}, true, nil},
+	"open":                 {Record{Status: Open, Failures: 2}, false, nil},
+	"running":              {Record{Status: Running}, false, nil},
+	"done":                 {Record{Status: Done, EndedAt: givenUpAt}, false, nil},
+	"cancelled":            {Record{Status: Cancelled, EndedAt: givenUpAt}, false, nil},
+	"poison of other work": {Record{Status: Poison, Kind: "other", EndedAt: givenUpAt}, false, ErrOtherWork},
+	"newer version":        {Record{Status: Poison, unknown: map[string]string{"failures": "-1"}}, false, ErrUnknownFormat},
+}
+
+// eachOperated runs a test on each record, with a state in it.
+func eachOperated(t *testing.T, test func(t *testing.T, b *bench, before Record, acts bool, err error)) {
+	for name, row := range operated {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				r := row.found
+				r.PayloadHash, r.MessageID, r.StateHash, r.StateSize = ours.PayloadHash, ours.MessageID, hashOf([]byte("theirs")), 6
+				if r.Kind == "" {
+					r.Kind = ours.Kind
+				}
+				test(t, b, b.seed(t, r, "theirs"), row.acts, row.err)
+			})
+		})
+	}
+}
+
+// TestReplay: a replay opens what was given up, with its state and its history,
+// and touches nothing else.
+func TestReplay(t *testing.T) {
+	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+		was, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
+		if !errors.Is(err, wantErr) || err == nil && (was.ETag != before.ETag || was.GivenUp() != acts) {
+			t.Fatalf("Replay = %+v, %v, want the record as it was, or %v", was, err, wantErr)
+		}
+		after := b.read(t)
+		if b.body(t) != "theirs" {
+			t.Errorf("body = %q, want the state that was there", b.body(t))
+		}
+		if before.Status != Poison || !acts {
+			if after.ETag != before.ETag {
+				t.Errorf("record = %+v, want it untouched", after)
+			}
+			return
+		}
+		want := before
+		want.Status, want.Owner, want.Failures, want.SilentEnds, want.Paid = Open, tool, 0, 0, 0
+		want.Token, want.Write, want.ETag = after.Token, after.Write, after.ETag
+		if !sameRecord(after, want) || after.Token == before.Token || !after.GivenUp() {
+			t.Errorf("record = %+v\nwant     %+v", after, want)
+		}
+		if c := b.take(t, other, "worker-2"); c.Record().GivenUp() || c.Record().Generation != before.Generation+1 {
+			t.Errorf("record once claimed = %+v, want it at work", c.Record())
+		}
+	})
+}
+
+// TestReplayFromScratch: the state goes, also where a replay was cut short
+// before its message was put.
+func TestReplayFromScratch(t *testing.T) {
+	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+		if _, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, true); !errors.Is(err, wantErr) {
+			t.Fatalf("Replay = %v, want %v", err, wantErr)
+		}
+		after := b.read(t)
+		if !acts && (after.ETag != before.ETag || b.body(t) != "theirs") {
+			t.Errorf("record = %+v, want it untouched", after)
+		}
+		if acts && (after.Status != Open || after.HasState() || b.body(t) != "" || !after.GivenUp()) {
+			t.Errorf("record = %+v with body %q, want it open without a state", after, b.body(t))
+		}
+	})
+}
+
+// TestCallOff: what was given up is cancelled, and nothing else is touched.
+func TestCallOff(t *testing.T) {
+	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+		was, err := b.store.CallOff(t.Context(), asked, tool, "purged")
+		if !errors.Is(err, wantErr) || err == nil && (was.ETag != before.ETag || was.GivenUp() != acts) {
+			t.Fatalf("CallOff = %+v, %v, want the record as it was, or %v", was, err, wantErr)
+		}
+		after := b.read(t)
+		if !acts && (after.ETag != before.ETag || b.body(t) != "theirs") {
+			t.Errorf("record = %+v, want it untouched", after)
+		}
+		if acts && (after.Status != Cancelled || after.Reason != "purged" || after.HasState() || b.body(t) != "") {
+			t.Errorf("record = %+v with body %q, want it cancelled and empty", after, b.body(t))
+		}
+	})
+}
+
+// A record that is gone is made again; blocks that were staged for it are no
+// hindrance.
+func TestReplayCreates(t *testing.T) {
+	for name, act := range map[string]func(t *testing.T, b *bench) (Record, error){
+		"replay": func(t *testing.T, b *bench) (Record, error) {
+			return b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
+		},
+		"call off": func(t *testing.T, b *bench) (Record, error) {
+			return b.store.CallOff(t.Context(), asked, tool, "purged")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				blocks := blockSet{}
+				if _, err := b.store.stage(t.Context(), ours.ID, strings.NewReader("a piece of a state"), &blocks); err != nil {
+					t.Fatal(err)
+				}
+				if was, err := act(t, b); err != nil || was.Version != 0 {
+					t.Fatalf("found %+v, %v, want nothing", was, err)
+				}
+				after := b.read(t)
+				want := map[string]Status{"replay": Open, "call off": Cancelled}[name]
+				if after.Status != want || after.Kind != ours.Kind || after.PayloadHash != ours.PayloadHash || after.EndedAt.IsZero() {
+					t.Errorf("record = %+v, want it %s, of that work", after, want)
+				}
+			})
+		})
+	}
+}
+
+// What is lost on the way changes nothing: a replay has its effect once.
+func TestReplayInTrouble(t *testing.T) {
+	for name, tr := range map[string]trouble{
+		"request lost":      {1, 0, storage.Fault{DropRequest: true}},
+		"all requests lost": {tries, 0, storage.Fault{DropRequest: true}},
+		"reply lost":        {1, 0, storage.Fault{DropReply: true}},
+		"all replies lost":  {tries, 0, storage.Fault{DropReply: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				before := b.seed(t, Record{Status: Poison, Kind: ours.Kind, PayloadHash: ours.PayloadHash, EndedAt: givenUpAt, Failures: 5}, "")
+				b.cause(tr)
+				was, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
+				if err != nil || was.ETag != before.ETag || was.Status != Poison {
+					t.Fatalf("Replay = %+v, %v, want the record as it was", was, err)
+				}
+				if after := b.read(t); after.Status != Open || after.Failures != 0 {
+					t.Errorf("record = %+v, want it open", after)
+				}
+			})
+		})
+	}
+}
+
+// A worker that claims the job while it is being called off keeps it.
+func TestCallOffMeetsAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.seed(t, Record{Status: Open, Kind: ours.Kind, PayloadHash: ours.PayloadHash, EndedAt: givenUpAt}, "")
+		b.before(1, func() { b.take(t, other, "worker-2") })
+		was, err := b.store.CallOff(t.Context(), asked, tool, "purged")
+		if err != nil || was.Status != Running || was.GivenUp() || b.read(t).Status != Running {
+			t.Errorf("CallOff = %+v, %v, want the job left running", was, err)
+		}
+	})
+}
