@@ -1,0 +1,245 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// mishap is what happens at one of an operator's storage calls.
+type mishap struct {
+	name   string
+	death  bool // nothing that is sent after that call arrives
+	effect bool // the call has its effect
+}
+
+var mishaps = []mishap{
+	{"request lost", false, false},
+	{"reply lost", false, true},
+	{"death before", true, false},
+	{"death after the effect", true, true},
+}
+
+// TestEveryCall lets each mishap happen at each storage call of a replay and of
+// a purge; then somebody does the same again. Whatever happens, a replayed job is
+// committed once, a purged one never, and no message and no payload is left.
+func TestEveryCall(t *testing.T) {
+	for name, act := range map[string]func(context.Context, *bench) error{
+		"replay":              func(ctx context.Context, b *bench) error { return b.Replay(ctx, all, false, b.tell) },
+		"replay from scratch": func(ctx context.Context, b *bench) error { return b.Replay(ctx, all, true, b.tell) },
+		"purge":               func(ctx context.Context, b *bench) error { return b.Purge(ctx, all, b.tell) },
+	} {
+		for _, m := range mishaps {
+			t.Run(name+", "+m.name, func(t *testing.T) {
+				points := 0
+				for at := 1; ; at++ {
+					reached := false
+					inBubble(t, func(t *testing.T, b *bench) { reached = cutShort(t, b, act, m, at, name) })
+					if !reached || t.Failed() {
+						break
+					}
+					points++
+				}
+				if points < 15 {
+					t.Errorf("calls at which it happened = %d, want all of them", points)
+				}
+				t.Logf("at each of %d calls", points)
+			})
+		}
+	}
+}
+
+// cutShort runs act with a mishap, then to its end, and checks what came of it.
+func cutShort(t *testing.T, b *bench, act func(context.Context, *bench) error, m mishap, at int, name string) (reached bool) {
+	b.put(t, given{id: "plain", state: "half", payload: small})
+	b.put(t, given{id: "wide", state: "half", payload: wide, twice: true})
+	b.put(t, given{id: "apart", state: "half", payload: wide, offload: true, onDemand: true})
+	b.put(t, given{id: "gone", payload: small, gone: true})
+
+	b.link.effect, b.link.drop = m.effect, at
+	if m.death {
+		b.link.drop, b.link.dieAt = 0, at
+	}
+	_ = act(t.Context(), b) // however it ended: it is done again
+	reached = b.link.count() >= at
+	b.sitDown(t)
+	for range 3 {
+		if n, _ := b.poisoned(); n == 0 {
+			break
+		}
+		time.Sleep(hold) // until a dead operator's messages are visible
+		if err := act(t.Context(), b); err != nil {
+			t.Errorf("call %d: once more: %v", at, err)
+		}
+	}
+	if n, _ := b.poisoned(); n != 0 {
+		t.Errorf("call %d: %d poison messages are left: %+v", at, n, b.told)
+	}
+	b.expectEnded(t, name, at)
+	return reached
+}
+
+func (b *bench) expectEnded(t *testing.T, name string, at int) {
+	t.Helper()
+	done := b.work(t)
+	for _, id := range []string{"plain", "wide", "apart", "gone"} {
+		status, commits, state := checkpoint.Done, 1, ""
+		switch {
+		case name == "purge":
+			status, commits = checkpoint.Cancelled, 0
+		case name == "replay" && id != "gone":
+			state = "half"
+		}
+		if r := b.record(t, id); r.Status != status || len(done[id]) != commits || commits == 1 && done[id][0] != state {
+			t.Errorf("call %d: job %s is %s, committed from the states %q, want it %s, %d commits from %q", at, id, r.Status, done[id], status, commits, state)
+		}
+	}
+	// What may be left is a text whose poison message is gone: its deletion comes
+	// last. Its age rule takes it away.
+	for _, blob := range b.server.Blobs(b.names.Payloads) {
+		if len(blob.Name) < 7 || blob.Name[:7] != "poison/" {
+			t.Errorf("call %d: payload %s is left", at, blob.Name)
+		}
+	}
+}
+
+// An operator who interrupts a run leaves everything as it was, or done.
+func TestInterrupted(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i := range 40 {
+			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err := b.Replay(ctx, all, false, func(o Outcome) error {
+			cancel()
+			return b.tell(o)
+		})
+		n, visible := b.poisoned()
+		if err == nil || len(b.told) == 0 || n != 40-len(b.told) || visible != n || len(b.onQueue(t, b.names.Queue)) != len(b.told) {
+			t.Errorf("interrupted: %v; %d told, %d left, %d visible, %d replayed", err, len(b.told), n, visible, len(b.onQueue(t, b.names.Queue)))
+		}
+	})
+}
+
+// Messages that are no jobs, or no poison messages, end nowhere but where they
+// should.
+func TestOddMessages(t *testing.T) {
+	newer := `{"v":2,"id":"b","kind":"k"}`
+	for name, row := range map[string]struct {
+		put    func(t *testing.T, b *bench)
+		kind   string
+		replay Action
+		job    string // on the queue after a replay
+	}{
+		"an envelope of a newer version": {func(t *testing.T, b *bench) {
+			b.putPoison(t, queue.Poison{ID: "b", Reason: "version 2", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: newer})
+		}, "", Replayed, newer},
+		"a text": {func(t *testing.T, b *bench) {
+			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
+		}, "", Refused, ""},
+		"a text, with a default kind": {func(t *testing.T, b *bench) {
+			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
+		}, "k", Replayed, "m-1"},
+		"a text that was a job": {func(t *testing.T, b *bench) {
+			b.putPoison(t, queue.Poison{ID: "m-1", Kind: "k", Reason: "failed", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
+		}, "", Replayed, "m-1"},
+		"no poison message": {func(t *testing.T, b *bench) { b.putText(t, "hello") }, "", Refused, ""},
+		"a job on the wrong queue": {func(t *testing.T, b *bench) {
+			text, err := queue.Envelope{ID: "b", Kind: "k"}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.putText(t, text)
+		}, "", Refused, ""},
+		"a poison message in a poison message": {func(t *testing.T, b *bench) {
+			b.put(t, given{id: "b", payload: wide})
+			inner := b.server.Messages(b.names.Poison)[0]
+			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			b.putPoison(t, queue.Poison{ID: "b", Reason: "a poison message", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-2", Body: inner.Text})
+		}, "", Replayed, "b"},
+		"a text in somebody's payload": {func(t *testing.T, b *bench) {
+			e := b.put(t, given{id: "b", payload: wide, offload: true, status: checkpoint.Running})
+			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			b.putPoison(t, queue.Poison{ID: "x", Kind: "k", Reason: "made up", PoisonedAt: time.Now(), MessageID: "m-1", BodyBlob: "3e2/b/" + e.Payload.Hash()})
+		}, "", Refused, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				row.put(t, b)
+				b.DefaultKind = row.kind
+				if err := b.Replay(t.Context(), all, false, b.tell); err != nil || b.actions() != string(row.replay) {
+					t.Fatalf("replay = %+v, %v, want %s", b.told, err, row.replay)
+				}
+				messages := b.server.Messages(b.names.Queue)
+				if (len(messages) == 1) != (row.job != "") {
+					t.Fatalf("messages = %+v, want %q", messages, row.job)
+				}
+				if row.job != "" {
+					if e, err := queue.Decode(messages[0].Text); messages[0].Text != row.job && (err != nil || e.ID != row.job) {
+						t.Errorf("message = %q, want job or text %q", messages[0].Text, row.job)
+					}
+				}
+			})
+			inBubble(t, func(t *testing.T, b *bench) {
+				row.put(t, b)
+				before := b.record(t, "b")
+				if err := b.Purge(t.Context(), all, b.tell); err != nil || b.actions() != "purged" {
+					t.Errorf("purge = %+v, %v, want purged", b.told, err)
+				}
+				if n, _ := b.poisoned(); n != 0 {
+					t.Errorf("%d poison messages are left, want none", n)
+				}
+				if before.Status == checkpoint.Running && (b.payloads() != 1 || b.record(t, "b").ETag != before.ETag) {
+					t.Error("a message that named another job's payload took it away")
+				}
+			})
+		})
+	}
+}
+
+// A message whose record is another work's is taken away alone, by its own id.
+func TestPurgeByMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.giveUp(t, given{status: checkpoint.Running}, queue.Envelope{ID: "a", Kind: "other", Payload: wide}, b.lease(t))
+		b.put(t, given{id: "a", payload: wide, offload: true, gone: true})
+		before := b.record(t, "a")
+		id := newItem("", b.server.Messages(b.names.Poison)[0].Text, time.Time{}).Poison.MessageID
+		if err := b.Purge(t.Context(), Selection{Names: []string{id}}, b.tell); err != nil || b.actions() != "dropped" {
+			t.Errorf("purge by a message's id = %+v, %v, want it dropped", b.told, err)
+		}
+		if after := b.record(t, "a"); after.ETag != before.ETag || b.payloads() != 1 {
+			t.Errorf("record = %+v, %d payloads: want both left alone", after, b.payloads())
+		}
+	})
+}
+
+// TestLook: an operator sees the original text and what the record says.
+func TestLook(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e := b.put(t, given{id: "a", payload: wide, state: "half"})
+		items, about, err := b.Peek(t.Context())
+		if err != nil || len(items) != 1 || about != 1 {
+			t.Fatalf("Peek = %d of %d, %v", len(items), about, err)
+		}
+		text, record, err := b.Look(t.Context(), items[0])
+		if got, decodeErr := queue.Decode(text); err != nil || decodeErr != nil || got.Payload.Hash() != e.Payload.Hash() || record == nil || record.Status != checkpoint.Poison {
+			t.Errorf("Look = %.40q, %+v, %v, want message and record", text, record, err)
+		}
+	})
+}
+
+// putText puts any text on the poison queue.
+func (b *bench) putText(t *testing.T, text string) {
+	t.Helper()
+	if err := b.stores.Poison.PutAgain(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+}

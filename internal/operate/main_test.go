@@ -1,0 +1,338 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a deployment in virtual time and a desk that works on it.
+type bench struct {
+	*Desk
+	server *storage.Server
+	names  azure.Names
+	stores *cli.Stores // not the desk's: what a test does is no call of the desk
+	link   *link
+	told   []Outcome
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		names, err := azure.NamesFor("test", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{server: storage.New(storage.Options{}), names: names}
+		b.stores = b.connect(t, b.server.Transport())
+		for _, q := range []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison} {
+			if err := q.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{names.Records, names.Payloads} {
+			if _, err := b.stores.Account.Container(name).Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.sitDown(t)
+		test(t, b)
+	})
+}
+
+func (b *bench) connect(t *testing.T, transport policy.Transporter) *cli.Stores {
+	t.Helper()
+	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cli.StoresOf(account, b.names)
+}
+
+// sitDown begins anew at a desk of its own, as after a crash.
+func (b *bench) sitDown(t *testing.T) {
+	t.Helper()
+	b.link = &link{next: b.server.Transport()}
+	s := b.connect(t, b.link)
+	b.Desk = &Desk{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@desk"}
+	b.told = nil
+}
+
+// tell keeps what it is told.
+func (b *bench) tell(o Outcome) error {
+	b.told = append(b.told, o)
+	return nil
+}
+
+// all means every message.
+var all = Selection{All: true}
+
+// actions are what became of the messages, in a line.
+func (b *bench) actions() string {
+	var words []string
+	for _, o := range b.told {
+		words = append(words, string(o.Action))
+	}
+	return strings.Join(words, " ")
+}
+
+// link is a desk's way to storage, on which it can die.
+type link struct {
+	next policy.Transporter
+
+	mu     sync.Mutex
+	calls  int
+	dieAt  int  // the call after which it is dead; 0 for none
+	effect bool // that call still has its effect
+	drop   int  // a call whose request (or with effect its reply) is lost, and that is all
+}
+
+var errDead = errors.New("the operator's machine is gone")
+
+func (l *link) Do(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	l.calls++
+	at, last := l.calls, l.dieAt
+	lost, effect := l.drop == at || last == at, l.effect
+	l.mu.Unlock()
+	switch {
+	case last > 0 && at > last, lost && !effect:
+		return nil, errDead
+	case lost:
+		if reply, err := l.next.Do(r); err == nil {
+			_ = reply.Body.Close()
+		}
+		return nil, errDead
+	}
+	return l.next.Do(r)
+}
+
+func (l *link) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls
+}
+
+// given is a job that was given up, as its worker left it.
+type given struct {
+	id, kind string
+	payload  queue.Payload
+	onDemand bool
+	state    string
+	twice    bool // the poison message is there twice
+	offload  bool // the payload is in a blob
+	status   checkpoint.Status
+	gone     bool // the record was removed
+}
+
+// put makes the record and the poison message of a job that was given up.
+func (b *bench) put(t *testing.T, g given) queue.Envelope {
+	t.Helper()
+	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, EnqueuedAt: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
+	if g.kind == "" {
+		e.Kind = "k"
+	}
+	if g.offload {
+		var err error
+		if e, err = b.stores.Payloads.Offload(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := b.stores.Queue
+	if g.onDemand {
+		from = b.stores.OnDemand
+	}
+	if err := from.Put(t.Context(), e, 0); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := from.Claim(t.Context(), 1, time.Minute)
+	if err != nil || len(leases) != 1 {
+		t.Fatalf("Claim = %d messages, %v", len(leases), err)
+	}
+	if !g.gone {
+		b.giveUp(t, g, e, leases[0])
+	}
+	p := queue.Poison{
+		ID: e.ID, Kind: e.Kind, Reason: "5 failures in a row", PoisonedAt: time.Now().UTC(), Worker: "vm_0",
+		Origin: from.Name(), MessageID: leases[0].ID, Body: leases[0].Text(),
+	}
+	for range map[bool]int{false: 1, true: 2}[g.twice] {
+		b.putPoison(t, p)
+	}
+	if err := leases[0].Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (b *bench) putPoison(t *testing.T, p queue.Poison) {
+	t.Helper()
+	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// giveUp leaves the record of a job as its last worker did.
+func (b *bench) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lease) {
+	t.Helper()
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: lease.ID}
+	claim, err := b.stores.Records.Create(t.Context(), d, "vm_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.CountTime(func() time.Duration { return time.Hour })
+	last := checkpoint.Snapshot{Fraction: 0.5}
+	if g.state != "" {
+		last.State = []byte(g.state)
+	}
+	switch g.status {
+	case checkpoint.Done:
+		err = claim.Commit(t.Context(), []byte("result"))
+	case checkpoint.Open:
+		err = claim.Fail(t.Context(), last, "no such blob")
+	case checkpoint.Running:
+		err = claim.Save(t.Context(), last)
+	default:
+		err = claim.Poison(t.Context(), last, "5 failures in a row")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// record returns a job's record; the zero value stands for none.
+func (b *bench) record(t *testing.T, id string) checkpoint.Record {
+	t.Helper()
+	r, err := b.stores.Records.Read(t.Context(), id)
+	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// payloads returns how many blobs there are of payloads and of messages' texts.
+func (b *bench) payloads() (n int) { return len(b.server.Blobs(b.names.Payloads)) }
+
+// onQueue decodes what is on a queue of jobs.
+func (b *bench) onQueue(t *testing.T, name string) (all []queue.Envelope) {
+	t.Helper()
+	for _, m := range b.server.Messages(name) {
+		e, err := queue.Decode(m.Text)
+		if err != nil {
+			t.Fatalf("message %q: %v", m.Text, err)
+		}
+		if !m.Expires.IsZero() {
+			t.Errorf("message of job %s expires at %v, want never", e.ID, m.Expires)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// poisoned returns how many messages are on the poison queue, and how many of
+// them anybody may claim.
+func (b *bench) poisoned() (n, visible int) {
+	messages := b.server.Messages(b.names.Poison)
+	for _, m := range messages {
+		if m.Visible {
+			visible++
+		}
+	}
+	return len(messages), visible
+}
+
+// work does the jobs on the queues as workers do, by the rules of their records,
+// until no message is left. It returns the states that were resumed from, by job,
+// one for each time that a job was committed.
+func (b *bench) work(t *testing.T) map[string][]string {
+	t.Helper()
+	done := map[string][]string{}
+	for range 100 {
+		left := 0
+		for _, q := range []*queue.Queue{b.stores.Queue, b.stores.OnDemand} {
+			left += len(b.server.Messages(q.Name()))
+			leases, err := q.Claim(t.Context(), 32, 30*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range leases {
+				b.deliver(t, l, done)
+			}
+		}
+		if left == 0 {
+			return done
+		}
+		time.Sleep(10 * time.Second)
+	}
+	t.Fatal("messages are left on the queues of jobs")
+	return nil
+}
+
+// deliver makes one delivery.
+func (b *bench) deliver(t *testing.T, l *queue.Lease, done map[string][]string) {
+	t.Helper()
+	ctx := context.Background()
+	e, err := queue.Decode(l.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.Resume {
+		t.Errorf("message of job %s does not say resume", e.ID)
+	}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: l.ID}
+	found, ruling, err := b.stores.Records.Look(ctx, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch ruling {
+	case checkpoint.Take:
+		claim, err := b.stores.Records.Take(ctx, d, found, "vm_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := claim.Restore(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.stores.Payloads.Load(ctx, e); err != nil {
+			t.Errorf("payload of job %s: %v", e.ID, err)
+		}
+		if err := claim.Commit(ctx, []byte("result")); err != nil {
+			t.Fatal(err)
+		}
+		done[e.ID] = append(done[e.ID], stateOf(state))
+	case checkpoint.Finish:
+	default:
+		t.Errorf("job %s: ruling %s, want its record there", e.ID, ruling)
+	}
+	if err := b.stores.Payloads.Discard(ctx, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Complete(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stateOf(s *checkpoint.Snapshot) string {
+	if s == nil {
+		return ""
+	}
+	return string(s.State)
+}

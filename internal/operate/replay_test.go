@@ -1,0 +1,250 @@
+package operate
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Payloads of three sizes: inline, inline so that the poison message's text needs
+// a blob, and in a blob of its own.
+var (
+	small = queue.BytesPayload([]byte("small"))
+	wide  = queue.BytesPayload([]byte(strings.Repeat("w", 30<<10)))
+)
+
+// TestReplay: a job goes on from its state or without it, on the queue that it
+// came from, with its counts at 0.
+func TestReplay(t *testing.T) {
+	for _, fromScratch := range []bool{false, true} {
+		for name, g := range map[string]given{
+			"small":       {state: "half", payload: small},
+			"wide":        {state: "half", payload: wide},
+			"offloaded":   {state: "half", payload: wide, offload: true},
+			"on demand":   {state: "half", onDemand: true},
+			"stateless":   {},
+			"twice":       {state: "half", payload: wide, twice: true},
+			"record gone": {gone: true, payload: small},
+		} {
+			t.Run(fmt.Sprintf("%s, from scratch %t", name, fromScratch), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *bench) {
+					g.id = "a"
+					e := b.put(t, g)
+					before := b.record(t, "a")
+					if err := b.Replay(t.Context(), all, fromScratch, b.tell); err != nil {
+						t.Fatal(err)
+					}
+					want := "replayed"
+					if g.twice {
+						want = "replayed dropped"
+					}
+					if got := b.actions(); got != want {
+						t.Errorf("actions = %s, want %s (%+v)", got, want, b.told)
+					}
+					b.expectReplayed(t, g, e, before, fromScratch)
+					state := g.state
+					if fromScratch {
+						state = ""
+					}
+					if diff := cmp.Diff(map[string][]string{"a": {state}}, b.work(t)); diff != "" {
+						t.Errorf("commits, by the state they went on from (-want +got):\n%s", diff)
+					}
+					if n := b.payloads(); n != 0 {
+						t.Errorf("%d blobs of payloads and texts are left, want none", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+func (b *bench) expectReplayed(t *testing.T, g given, e queue.Envelope, before checkpoint.Record, fromScratch bool) {
+	t.Helper()
+	if n, _ := b.poisoned(); n != 0 {
+		t.Errorf("%d poison messages are left, want none", n)
+	}
+	name := b.names.Queue
+	if g.onDemand {
+		name = b.names.OnDemand
+	}
+	messages := b.onQueue(t, name)
+	if len(messages) != 1 || messages[0].ID != "a" || !messages[0].Resume || !messages[0].Deadline.Equal(e.Deadline) || messages[0].Payload.Hash() != e.Payload.Hash() {
+		t.Errorf("messages on %s = %+v, want that of the job, which says resume", name, messages)
+	}
+	r := b.record(t, "a")
+	if r.Status != checkpoint.Open || r.Failures != 0 || r.SilentEnds != 0 || r.Paid != 0 || r.Token == before.Token || r.Owner != "spotctl@desk" {
+		t.Errorf("record = %+v, want it open, with nothing counted, written by the desk", r)
+	}
+	if !fromScratch && r.StateHash != before.StateHash || fromScratch && r.HasState() {
+		t.Errorf("record has state %t, want the one that was there: %t", r.HasState(), !fromScratch)
+	}
+}
+
+// What a job has come to decides, not its poison message. Nothing is written
+// over an outcome or over somebody's work.
+func TestOnlyGivenUpJobs(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		given   given
+		change  func(*given) // the work that the id was used for
+		replay  Action
+		purge   Action
+		message int // messages on the poison queue afterwards
+	}{
+		{"done", given{status: checkpoint.Done}, nil, Dropped, Dropped, 0},
+		{"at work", given{status: checkpoint.Running, state: "half"}, nil, Dropped, Dropped, 0},
+		{"released", given{status: checkpoint.Open, state: "half"}, nil, Dropped, Dropped, 0},
+		{"other kind", given{}, func(g *given) { g.kind = "other" }, Refused, Refused, 1},
+		{"other payload", given{}, func(g *given) { g.payload = small }, Refused, Refused, 1},
+	} {
+		for _, purge := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, purge %t", row.name, purge), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *bench) {
+					g := row.given
+					g.id, g.payload, g.offload = "a", wide, true
+					if row.change != nil {
+						other := g
+						row.change(&other)
+						b.giveUp(t, other, queue.Envelope{ID: "a", Kind: orKind(other.kind), Payload: other.payload}, b.lease(t))
+						g.gone = true // it is the other one's
+					}
+					b.put(t, g)
+					before := b.record(t, "a")
+					do, want := func() error { return b.Replay(t.Context(), all, true, b.tell) }, row.replay
+					if purge {
+						do, want = func() error { return b.Purge(t.Context(), all, b.tell) }, row.purge
+					}
+					if err := do(); err != nil || b.actions() != string(want) {
+						t.Fatalf("actions = %s (%+v), %v, want %s", b.actions(), b.told, err, want)
+					}
+					if after := b.record(t, "a"); after.ETag != before.ETag {
+						t.Errorf("record = %+v, want it untouched", after)
+					}
+					if n, visible := b.poisoned(); n != row.message || visible != n {
+						t.Errorf("poison messages = %d, of which %d are visible, want %d", n, visible, row.message)
+					}
+					if n, want := b.payloads(), map[bool]int{true: 0, false: 1}[row.given.status == checkpoint.Done]; n != want {
+						t.Errorf("payloads = %d, want %d", n, want)
+					}
+					if got := b.onQueue(t, b.names.Queue); len(got) != 0 {
+						t.Errorf("messages = %+v, want none", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func orKind(kind string) string {
+	if kind == "" {
+		return "k"
+	}
+	return kind
+}
+
+// lease is any message's.
+func (b *bench) lease(t *testing.T) *queue.Lease {
+	t.Helper()
+	if err := b.stores.OnDemand.PutAgain(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := b.stores.OnDemand.Claim(t.Context(), 1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = leases[0].Complete(t.Context()) }()
+	return leases[0]
+}
+
+// A poison message whose twin was replayed before, and whose job is done or at
+// work by now, is an old duplicate.
+func TestOldDuplicate(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put(t, given{id: "a", state: "half", payload: wide})
+		twin := b.server.Messages(b.names.Poison)[0].Text
+		if err := b.Replay(t.Context(), all, false, b.tell); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.stores.Poison.PutAgain(t.Context(), twin); err != nil {
+			t.Fatal(err)
+		}
+		b.told = nil
+		if err := b.Replay(t.Context(), all, true, b.tell); err != nil || b.actions() != "dropped" {
+			t.Fatalf("replay of a twin whose text is gone = %+v, %v, want it dropped", b.told, err)
+		}
+		if diff := cmp.Diff(map[string][]string{"a": {"half"}}, b.work(t)); diff != "" {
+			t.Errorf("commits (-want +got):\n%s", diff)
+		}
+		if err := b.stores.Poison.PutAgain(t.Context(), twin); err != nil {
+			t.Fatal(err)
+		}
+		b.told = nil
+		if err := b.Purge(t.Context(), all, b.tell); err != nil || b.actions() != "dropped" || b.record(t, "a").Status != checkpoint.Done {
+			t.Errorf("purge of a job that is done = %+v, %v, want the message dropped", b.told, err)
+		}
+	})
+}
+
+// TestPurge: the record says cancelled, and nothing else is left.
+func TestPurge(t *testing.T) {
+	for name, g := range map[string]given{
+		"small":       {state: "half", payload: small},
+		"offloaded":   {payload: wide, offload: true, twice: true},
+		"record gone": {gone: true},
+		"text apart":  {payload: wide, twice: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				g.id = "a"
+				e := b.put(t, g)
+				if err := b.Purge(t.Context(), Selection{Names: []string{"a"}}, b.tell); err != nil || !strings.HasPrefix(b.actions(), "purged") {
+					t.Fatalf("actions = %s (%+v), %v", b.actions(), b.told, err)
+				}
+				r := b.record(t, "a")
+				if n, _ := b.poisoned(); n != 0 || b.payloads() != 0 || r.Status != checkpoint.Cancelled || r.Size != 0 {
+					t.Errorf("%d poison messages, %d payloads, record %+v: want none, none, cancelled", n, b.payloads(), r)
+				}
+				if err := b.stores.Queue.PutMoved(t.Context(), e, b.stores.Payloads); err != nil {
+					t.Fatal(err)
+				}
+				if done := b.work(t); len(done) != 0 {
+					t.Errorf("an old message began the job anew: %v", done)
+				}
+			})
+		})
+	}
+}
+
+// Only what is named is touched, by the job's id or by a message's.
+func TestSelection(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i := range 70 {
+			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
+		}
+		ofMessage := newItem("", b.server.Messages(b.names.Poison)[40].Text, time.Time{}).Poison
+		s := Selection{Names: []string{"job-3", "job-69", "nobody", ofMessage.MessageID}}
+		if err := b.Replay(t.Context(), s, false, b.tell); err != nil || b.actions() != "replayed replayed replayed" {
+			t.Fatalf("actions = %s, %v, want three", b.actions(), err)
+		}
+		if n, visible := b.poisoned(); n != 67 || visible != 67 {
+			t.Errorf("poison messages = %d, of which %d are visible, want 67", n, visible)
+		}
+		items, about, err := b.Peek(t.Context())
+		if err != nil || len(items) != 32 || about != 67 {
+			t.Errorf("Peek = %d items of %d, %v, want 32 of 67", len(items), about, err)
+		}
+		listed := map[string]int{}
+		if err := b.All(t.Context(), func(it Item) error { listed[it.Poison.ID]++; return nil }); err != nil || len(listed) != 67 {
+			t.Errorf("All tells of %d, %v, want 67", len(listed), err)
+		}
+		if _, visible := b.poisoned(); visible != 67 {
+			t.Errorf("after a look %d are visible, want all", visible)
+		}
+	})
+}
