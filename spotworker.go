@@ -118,7 +118,7 @@ func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
 // config is the part of the worker's configuration that needs no storage.
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
-		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), DrainBudget: f.DrainBudget,
+		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
 		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()

@@ -105,7 +105,7 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 	wait := time.Until(c.turns.due())
 	switch {
 	case len(c.buffer) > 0:
-		wait = time.Until(c.buffer[0].AskedAt.Add(maxBuffered))
+		wait = time.Until(c.buffer[0].AskedAt.Add(c.buffered()))
 	case c.free == 0:
 		wait = longestPoll
 	case wait <= 0:
@@ -129,8 +129,8 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 // giveUpOld releases messages that waited for a slot for too long, so that
 // another worker can have them.
 func (c *claimer) giveUpOld(ctx context.Context) {
-	old := 0
-	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= maxBuffered {
+	old, most := 0, c.buffered()
+	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= most {
 		old++
 	}
 	if old > 0 {
@@ -138,4 +138,11 @@ func (c *claimer) giveUpOld(ctx context.Context) {
 		c.releaseAll(ctx, c.buffer[:old])
 		c.buffer = c.buffer[old:]
 	}
+}
+
+// buffered is how long a message may wait for a slot: until it would have to be
+// renewed, and no longer than maxBuffered.
+func (c *claimer) buffered() time.Duration {
+	_, renewAfter := c.pace.current()
+	return min(renewAfter, maxBuffered)
 }

@@ -54,6 +54,12 @@ type Config struct {
 	// Default: one per processor.
 	Concurrency int
 
+	// Visibility is how long a message in hand is hidden from other workers, and
+	// so after what time the jobs of a dead worker go on elsewhere; renewals are
+	// made every third of it. Throttling makes it longer for a while.
+	// 3 s … 5 min, default 30 s.
+	Visibility time.Duration
+
 	// Policy says when a running job's record is written.
 	// Default: [checkpoint.DefaultPolicy].
 	Policy checkpoint.Policy
@@ -102,6 +108,9 @@ func (c *Config) setDefaults() {
 	if c.Concurrency == 0 {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
+	if c.Visibility == 0 {
+		c.Visibility = usualVisibility
+	}
 	if c.Policy == (checkpoint.Policy{}) {
 		c.Policy = checkpoint.DefaultPolicy()
 	}
@@ -134,6 +143,8 @@ func (c *Config) Validate() error {
 		return errors.New("worker has no kind of job to do: give it at least one handler")
 	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
+	case c.Visibility != 0 && (c.Visibility < leastVisibility || c.Visibility > maxVisibility):
+		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, leastVisibility, maxVisibility)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
 	}

@@ -115,18 +115,18 @@ func TestPollDelay(t *testing.T) {
 }
 
 func TestVisibilityGrowsAndShrinks(t *testing.T) {
-	v := minVisibility
+	v := usualVisibility
 	for range 10 {
-		v = nextVisibility(v, true)
+		v = nextVisibility(v, usualVisibility, true)
 	}
 	if v != maxVisibility {
 		t.Errorf("visibility after 10 throttled renewals = %s, want %s", v, maxVisibility)
 	}
 	for range 30 {
-		v = nextVisibility(v, false)
+		v = nextVisibility(v, usualVisibility, false)
 	}
-	if v != minVisibility {
-		t.Errorf("visibility after 30 quiet renewals = %s, want %s", v, minVisibility)
+	if v != usualVisibility {
+		t.Errorf("visibility after 30 quiet renewals = %s, want %s", v, usualVisibility)
 	}
 }
 
@@ -224,6 +224,8 @@ func TestValidate(t *testing.T) {
 			{"moves nowhere", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "no on-demand queue"},
 			{"moves before anything happened", func(c *Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *Config) { c.Acknowledge = "all" }, `"all"`},
+			{"hidden for too short a time", func(c *Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},
+			{"hidden for too long", func(c *Config) { c.Visibility = time.Hour }, "give 3s to 5m0s"},
 			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
 		}
 		for _, tt := range tests {

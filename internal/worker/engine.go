@@ -40,7 +40,7 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, pace: newPace(), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
+		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
 		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, loops: w.loops,
 	}

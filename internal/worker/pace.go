@@ -8,7 +8,12 @@ import (
 // Visibility of a message in hand. Short, so that a dead worker's jobs return
 // quickly; longer under throttling, because renewals share the queue's calls.
 const (
-	minVisibility = 30 * time.Second
+	// usualVisibility is the shortest where the configuration says nothing, and
+	// leastVisibility the shortest that it may say: renewals come every third of
+	// it, and need time to be tried again.
+	usualVisibility = 30 * time.Second
+	leastVisibility = 3 * time.Second
+
 	maxVisibility = 5 * time.Minute
 )
 
@@ -16,21 +21,23 @@ const (
 const renewShare = 3
 
 // nextVisibility returns the visibility for the next renewals, after one that
-// was throttled or not: twice as long, or a little shorter again.
-func nextVisibility(current time.Duration, throttled bool) time.Duration {
+// was throttled or not: twice as long, or a little shorter again, down to least.
+func nextVisibility(current, least time.Duration, throttled bool) time.Duration {
 	if throttled {
 		return min(current*2, maxVisibility)
 	}
-	return max(current-current/8, minVisibility)
+	return max(current-current/8, least)
 }
 
 // pace is the visibility that all deliveries of a worker use.
 type pace struct {
+	least time.Duration
+
 	mu         sync.Mutex
 	visibility time.Duration
 }
 
-func newPace() *pace { return &pace{visibility: minVisibility} }
+func newPace(least time.Duration) *pace { return &pace{least: least, visibility: least} }
 
 // current returns the visibility to ask for, and how long after asking to renew.
 func (p *pace) current() (visibility, renewAfter time.Duration) {
@@ -43,5 +50,5 @@ func (p *pace) current() (visibility, renewAfter time.Duration) {
 func (p *pace) observe(throttled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.visibility = nextVisibility(p.visibility, throttled)
+	p.visibility = nextVisibility(p.visibility, p.least, throttled)
 }
