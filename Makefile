@@ -21,8 +21,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: ## build bin/worker, bin/producer and bin/lab
-	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/lab
+build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)

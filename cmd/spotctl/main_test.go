@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"spotctl": main})
+}
+
+// world is what one script has beside its files: a storage account on loopback.
+type world struct {
+	server *storage.Server
+	stores *cli.Stores
+}
+
+// TestScripts runs the command line against a storage account of each script's
+// own. The scripts are in testdata.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			w, connectionString, err := newWorld()
+			if err != nil {
+				return err
+			}
+			env.Defer(func() {
+				if err := w.server.Close(); err != nil {
+					t.Errorf("close the storage account: %v", err)
+				}
+			})
+			env.Values["world"] = w
+			env.Setenv("AZURE_STORAGE_CONNECTION_STRING", connectionString)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's second after each exit
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status":   status,
+			"giveup":   giveUp,
+			"text":     text,
+			"record":   record,
+			"messages": messages,
+			"visible":  visible,
+			"refuse":   refuse,
+		},
+	})
+}
+
+func newWorld() (w *world, connectionString string, err error) {
+	w = &world{server: storage.New(storage.Options{})}
+	if connectionString, err = w.server.Listen(storage.Addresses{}); err != nil {
+		return nil, "", err
+	}
+	names, err := azure.NamesFor("spotworker", "")
+	if err != nil {
+		return nil, "", err
+	}
+	account, err := azure.Connect(azure.Config{ConnectionString: w.server.ConnectionString(), Transport: w.server.Transport()})
+	if err != nil {
+		return nil, "", err
+	}
+	w.stores = cli.StoresOf(account, names)
+	for _, q := range []*queue.Queue{w.stores.Queue, w.stores.OnDemand, w.stores.Poison} {
+		if err := q.Create(context.Background()); err != nil {
+			return nil, "", err
+		}
+	}
+	for _, name := range []string{names.Records, names.Payloads} {
+		if _, err := account.Container(name).Create(context.Background(), nil); err != nil {
+			return nil, "", err
+		}
+	}
+	return w, connectionString, nil
+}
+
+func worldOf(ts *testscript.TestScript) *world {
+	w, ok := ts.Value("world").(*world)
+	if !ok {
+		ts.Fatalf("the script has no storage account")
+	}
+	return w
+}
+
+// status CODE program args... runs a program and demands its exit code.
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("%s exited with %d, want %s", args[1], code, args[0])
+	}
+}
+
+// giveUp ID [STATUS] [KIND] leaves a job of 50 % as a worker that gave it up did.
+// STATUS is what its record says: poison, done, running or twice, which is poison
+// with two messages.
+func giveUp(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	how, kind := "poison", "resize"
+	if len(args) > 1 {
+		how = args[1]
+	}
+	if len(args) > 2 {
+		kind = args[2]
+	}
+	content, err := queue.JSONPayload([]byte(`{"file":"` + args[0] + `.jpg"}`))
+	ts.Check(err)
+	e := queue.Envelope{ID: args[0], Kind: kind, Payload: content, EnqueuedAt: time.Now().UTC()}
+	body, err := e.Encode()
+	ts.Check(err)
+	message := uuid.NewString()
+	ts.Check(leave(ctx, w, e, message, how))
+	p := queue.Poison{
+		ID: e.ID, Kind: e.Kind, Reason: "no such file: \x1b[31m" + args[0] + ".jpg", PoisonedAt: time.Now().Add(-90 * time.Minute).UTC(),
+		Worker: "vmss_1-0123abcd-0", Origin: w.stores.Queue.Name(), MessageID: message, Body: body,
+	}
+	for range map[bool]int{false: 1, true: 2}[how == "twice"] {
+		ts.Check(w.stores.Poison.PutPoison(ctx, p, w.stores.Payloads))
+	}
+}
+
+// leave leaves the job's record.
+func leave(ctx context.Context, w *world, e queue.Envelope, message, how string) error {
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: message}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	if err != nil {
+		return err
+	}
+	last := checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5, Text: "row 5 of 10"}
+	switch how {
+	case "done":
+		return claim.Commit(ctx, []byte("result"))
+	case "running":
+		return claim.Save(ctx, last)
+	}
+	return claim.Poison(ctx, last, "no such file")
+}
+
+// text TEXT puts any text on the poison queue.
+func text(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(worldOf(ts).stores.Poison.PutAgain(context.Background(), args[0]))
+}
+
+// record ID prints what a job's record says.
+func record(ts *testscript.TestScript, _ bool, args []string) {
+	r, err := worldOf(ts).stores.Records.Read(context.Background(), args[0])
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		fmt.Fprintln(ts.Stdout(), "none")
+		return
+	}
+	ts.Check(err)
+	owner, _, _ := strings.Cut(r.Owner, "@")
+	fmt.Fprintf(ts.Stdout(), "%s state=%t by=%s\n", r.Status, r.HasState(), owner)
+}
+
+// messages QUEUE prints the jobs on a queue.
+func messages(ts *testscript.TestScript, _ bool, args []string) {
+	all := worldOf(ts).server.Messages(args[0])
+	fmt.Fprintf(ts.Stdout(), "%d messages\n", len(all))
+	for _, m := range all {
+		raw, err := base64.StdEncoding.DecodeString(m.Text)
+		if err != nil {
+			raw = []byte(m.Text)
+		}
+		e, err := queue.Decode(m.Text)
+		if err != nil {
+			fmt.Fprintf(ts.Stdout(), "text %s\n", raw)
+			continue
+		}
+		fmt.Fprintf(ts.Stdout(), "%s %s resume=%t\n", e.ID, e.Kind, e.Resume)
+	}
+}
+
+// visible N demands that the poison queue has N messages, all of them visible.
+func visible(ts *testscript.TestScript, _ bool, args []string) {
+	all := worldOf(ts).server.Messages("spotworker-jobs-poison")
+	n := 0
+	for _, m := range all {
+		if m.Visible {
+			n++
+		}
+	}
+	if strconv.Itoa(n) != args[0] || n != len(all) {
+		ts.Fatalf("the poison queue has %d messages, of which %d are visible, want %s", len(all), n, args[0])
+	}
+}
+
+// refuse OPERATION refuses an operation from now on; none refuses no more.
+func refuse(ts *testscript.TestScript, _ bool, args []string) {
+	worldOf(ts).server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation == args[0] {
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+		}
+		return storage.Fault{}
+	})
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/spotworker/spotworker/internal/cli"
+)
+
+// printer is where a command writes: what scripts read on out, words for people
+// on err.
+type printer struct {
+	in          *bufio.Reader
+	out, err    io.Writer
+	json        bool
+	width       int  // of the terminal in columns; 0 where out is none
+	interactive bool // somebody can be asked
+}
+
+func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
+	p := &printer{in: bufio.NewReader(in), out: out, err: err, json: f.Output == "json"}
+	if file, ok := out.(*os.File); ok && cli.IsTerminal(out) {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			p.width = width
+		}
+	}
+	p.interactive = cli.IsTerminal(in) && cli.IsTerminal(err)
+	return p
+}
+
+// ask asks for a yes. An end of the input is a no.
+func (p *printer) ask(question string, args ...any) bool {
+	fmt.Fprintf(p.err, question, args...)
+	answer, _ := p.in.ReadString('\n') // what was typed before the end counts
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+// note says something that is good to know.
+func (p *printer) note(format string, args ...any) { fmt.Fprintf(p.err, format+"\n", args...) }
+
+// line prints an object for scripts. It leaves <, > and & as they are.
+func (p *printer) line(v any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("print a line: %w", err)
+	}
+	_, err := p.out.Write(text.Bytes())
+	return err
+}
+
+// harmless makes a text of somebody else's fit for a terminal: one line, and
+// nothing that would move the cursor or change what was printed before.
+func harmless(text string) string {
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, string(unicode.ReplacementChar))
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// cut shortens a text to a number of columns, one for each character.
+func cut(text string, columns int) string {
+	if columns <= 0 || utf8.RuneCountInString(text) <= columns {
+		return text
+	}
+	return string([]rune(text)[:columns-1]) + "…"
+}
+
+// ago says how long ago a time was, for people.
+func ago(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return "?"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
