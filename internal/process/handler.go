@@ -23,12 +23,13 @@ type Handler struct {
 	kind    Kind
 	scratch *Scratch
 	log     *slog.Logger
+	rest    time.Duration // shortageRest, but for tests
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
 // folders in scratch; log gets what the programs print.
 func NewHandler(k Kind, scratch *Scratch, log *slog.Logger) job.Handler {
-	return job.WithLimits(&Handler{kind: k, scratch: scratch, log: log}, k.Limits)
+	return job.WithLimits(&Handler{kind: k, scratch: scratch, log: log, rest: shortageRest}, k.Limits)
 }
 
 // Run implements [job.Handler]. The job's folder stays until its last state was
@@ -40,19 +41,19 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
 	f, err := h.scratch.newFolder()
 	if err != nil {
-		return nil, fmt.Errorf("make the job's folder: %w", err)
+		return nil, h.yield(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
 	j.Cleanup(func() {
-		if err := removeTree(f.dir); err != nil {
-			log.WarnContext(ctx, "job's folder not removed", "error", err)
+		if err := h.scratch.remove(f.dir); err != nil {
+			log.WarnContext(ctx, "job's folder not removed yet", "error", err)
 		}
 	})
 	if err := f.fill(ctx, j); err != nil {
-		return nil, explainFill(err)
+		return nil, h.yield(ctx, log, f, explainFill(err))
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
 	if r.program, err = start(h.command(j, f), out); err != nil {
-		return nil, fmt.Errorf("the command cannot be started: %w", err)
+		return nil, h.yield(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	end := r.supervise(ctx)
 	return r.conclude(ctx, end, out.finish())
@@ -85,7 +86,7 @@ func (r *run) conclude(ctx context.Context, end ended, complaint string) ([]byte
 		verdict = judge(f)
 	}
 	if end.fault != nil && (end.killed || verdict != done) { // what is done needs no checkpoint
-		return nil, end.fault
+		return nil, excuse(end.fault)
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
 	switch err := endError(end, complaint); verdict {
@@ -131,6 +132,8 @@ func (r *run) result() ([]byte, error) {
 		return nil, nil
 	case errors.As(err, &large):
 		return nil, job.Permanent(fmt.Errorf("%w; put it in a blob and make its name the result", err))
+	case isShortage(err):
+		return nil, excuse(fmt.Errorf("read the result: %w", err))
 	case err != nil:
 		return nil, job.Permanent(fmt.Errorf("read the result: %w", err))
 	}

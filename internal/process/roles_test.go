@@ -138,6 +138,9 @@ var roles = map[string]func() int{
 			time.Sleep(10 * time.Millisecond)
 		}
 	},
+	"puts too much": func() int {
+		return worked(putFile(envResult, make([]byte, 4<<20)))
+	},
 	"one large file": func() int {
 		return worked(os.WriteFile("large", make([]byte, 2<<20), 0o600))
 	},

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // scratchPrefix begins the name of every worker's scratch folder.
@@ -18,6 +20,9 @@ const scratchPrefix = "spotworker-scratch-"
 type Scratch struct {
 	dir  string
 	lock *os.File // held as long as the worker lives
+
+	mu   sync.Mutex
+	left []string // folders of jobs that could not be removed yet
 }
 
 // OpenScratch makes a worker's scratch folder below parent, which is
@@ -48,6 +53,25 @@ func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
 // Close removes the folder and all that is in it.
 func (s *Scratch) Close() error {
 	return errors.Join(s.lock.Close(), removeTree(s.dir))
+}
+
+// remove removes the folder of a job that is over, and before it those that could
+// not be removed then: a worker that is short of file descriptors cannot look into
+// a folder to empty it, and what it left would fill the disk.
+func (s *Scratch) remove(dir string) error {
+	s.mu.Lock()
+	old := s.left
+	s.left = nil
+	s.mu.Unlock()
+	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(dir) == nil })
+	err := removeTree(dir)
+	if err != nil {
+		old = append(old, dir)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = append(s.left, old...)
+	return err
 }
 
 func lockOf(dir string) string { return filepath.Join(dir, "lock") }
