@@ -31,6 +31,11 @@ func checkScaleSet(path string, r resource, tell report) {
 		if policy != "" || price != "" {
 			tell(path, r.Line, "regular VMs have no eviction policy and no price, these have %q and %q", policy, price)
 		}
+		for _, notice := range []string{"terminateNotificationProfile", "osImageNotificationProfile"} {
+			if at(profile, "scheduledEventsProfile", notice, "enable") != true {
+				tell(path, r.Line, "regular VMs have no %s: a scale-in or a new image would come without notice", notice)
+			}
+		}
 		return
 	}
 	if text(at(profile, "priority")) != "priority" {
@@ -42,7 +47,7 @@ func checkScaleSet(path string, r resource, tell report) {
 	if price != "json(maxPrice)" {
 		tell(path, r.Line, "maximum price is %q, want json(maxPrice)", price)
 	}
-	if at(profile, "scheduledEventsProfile", "terminateNotificationProfile") != nil {
+	if at(profile, "scheduledEventsProfile") != nil {
 		tell(path, r.Line, "Spot VMs cannot have a termination notification")
 	}
 }
@@ -53,6 +58,9 @@ func checkFleet(path string, r resource, tell report) {
 		if got := text(at(spot, key)); got != want {
 			tell(path, r.Line, "%s of the Spot VMs is %q, want %s", key, got, want)
 		}
+	}
+	if got := text(at(r.Body, "properties", "regularPriorityProfile", "minCapacity")); got != "regularCapacity" {
+		tell(path, r.Line, "the floor of regular VMs is %q, want regularCapacity", got)
 	}
 }
 

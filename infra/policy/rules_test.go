@@ -37,6 +37,8 @@ var rules = []struct {
 	{"health", checkHealth},
 	{"network", checkNetwork},
 	{"scaling", checkScaling},
+	{"retention", checkRetention},
+	{"alerts", checkAlerts},
 }
 
 // judge returns what breaks the rules, in an order of its own.

@@ -1,0 +1,69 @@
+package policy
+
+import "github.com/google/go-cmp/cmp"
+
+// wantRetention is how long blobs are kept, in days after the last write, unless
+// a parameter says otherwise.
+var wantRetention = value(map[string]any{"records": 30.0, "payloads": 180.0, "workers": 7.0})
+
+// checkRetention: records, payloads and presences go at their age and nothing
+// else does; each age is a parameter.
+func checkRetention(d deployment, tell report) {
+	for _, path := range []string{"main.bicep", "fleet.bicep"} {
+		for _, p := range d[path].Params {
+			if p.Name != "retention" {
+				continue
+			}
+			if diff := cmp.Diff(wantRetention, p.Default); diff != "" {
+				tell(path, p.Line, "days that blobs are kept (-want +got):\n%s", diff)
+			}
+		}
+		for _, m := range d[path].Modules {
+			if got := text(at(m.Body, "params", "retention")); m.Symbol == "foundation" && got != "retention" {
+				tell(path, m.Line, "the foundation keeps blobs for %q, want the parameter", got)
+			}
+		}
+	}
+	const path = "modules/storage.bicep"
+	kept, _ := named(d[path].Variables, "kept").([]any)
+	got := map[string]string{}
+	for _, rule := range kept {
+		got[text(at(rule, "container"))] = text(at(rule, "days"))
+	}
+	want := map[string]string{
+		"names.records": "retention.records", "names.payloads": "retention.payloads", "names.workers": "retention.workers",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		tell(path, 0, "containers with an age rule (-want +got):\n%s", diff)
+	}
+	needWords(d, path, tell, "for rule in kept: {", "prefixMatch: ['${rule.container}/']",
+		"delete: { daysAfterModificationGreaterThan: rule.days }")
+}
+
+// checkAlerts: whoever is to be told of something is told of all of it.
+func checkAlerts(d deployment, tell report) {
+	for path, want := range map[string]string{
+		"modules/alerts.bicep":         "actions: { actionGroups: actionGroupIds }",
+		"modules/eviction-alert.bicep": "actionGroups: [for id in actionGroupIds: { actionGroupId: id }]",
+	} {
+		needWords(d, path, tell, want)
+	}
+	given := map[string]bool{"alerts": true, "evictionAlert": true, "foundation": true}
+	for path, f := range d {
+		for _, m := range f.Modules {
+			if got := text(at(m.Body, "params", "actionGroupIds")); given[m.Symbol] && got != "actionGroupIds" {
+				tell(path, m.Line, "%s tells %q, want actionGroupIds", m.Symbol, got)
+			}
+		}
+	}
+	names := map[string]bool{}
+	rules, _ := named(d["modules/alerts.bicep"].Variables, "rules").([]any)
+	for _, rule := range rules {
+		name, _ := at(rule, "name").(string)
+		names[name] = true
+	}
+	want := map[string]bool{"poison": true, "oldest-job": true, "no-workers": true, "blind-watchers": true}
+	if diff := cmp.Diff(want, names); diff != "" {
+		tell("modules/alerts.bicep", 0, "alerts (-want +got):\n%s", diff)
+	}
+}
