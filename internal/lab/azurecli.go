@@ -30,6 +30,7 @@ export AZURE_CONFIG_DIR=%[1]s AZURE_CORE_COLLECT_TELEMETRY=0 REQUESTS_CA_BUNDLE=
 export http_proxy=http://127.0.0.1:1 https_proxy=http://127.0.0.1:1 all_proxy=http://127.0.0.1:1 no_proxy=localhost,127.0.0.1
 %[3]s
 if ! [ -e "$AZURE_CONFIG_DIR/ready" ]; then
+  rm -rf "$AZURE_CONFIG_DIR" # what a sign-in left that did not get to its end
   register="az cloud register --name lab --endpoint-resource-manager %[4]s --suffix-storage-endpoint storage.localhost --only-show-errors"
   $register --profile 2020-09-01-hybrid 2>/dev/null || $register
   az cloud set --name lab --only-show-errors

@@ -26,6 +26,8 @@ import (
 const recordingCLI = `#!/bin/sh
 echo "$*" >>"$HOME/calls"
 echo "$AZURE_CONFIG_DIR $REQUESTS_CA_BUNDLE $https_proxy $no_proxy ${AZURE_STORAGE_CONNECTION_STRING-none}" >>"$HOME/told"
+[ "$1" != login ] || [ -z "${REFUSE-}" ] || exit 1
+[ "$1 $2" != "cloud register" ] || [ ! -e "$AZURE_CONFIG_DIR" ] || exit 3
 [ "$1 $2" != "cloud register" ] || [ "${PROFILES-all}" = all ] || case $* in *--profile*) exit 2 ;; esac
 mkdir -p "$AZURE_CONFIG_DIR"
 `
@@ -73,12 +75,16 @@ func script(t *testing.T, change ...func(*UpConfig)) *scripted {
 // run runs the script in an environment that would lead az elsewhere.
 func (s *scripted) run(environment []string, arguments ...string) {
 	s.t.Helper()
+	if said, err := s.command(environment, arguments...).CombinedOutput(); err != nil || len(said) > 0 {
+		s.t.Fatalf("az %q = %v, %s, want no error and no word", arguments, err, said)
+	}
+}
+
+func (s *scripted) command(environment []string, arguments ...string) *exec.Cmd {
 	cmd := exec.CommandContext(s.t.Context(), s.az, arguments...)
 	cmd.Env = append(environment, "PATH="+s.home+":"+os.Getenv("PATH"), "HOME="+s.home,
 		"AZURE_CONFIG_DIR=/elsewhere", connectionStringVariable+"=elsewhere", "https_proxy=http://elsewhere", "no_proxy=*")
-	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
-		s.t.Fatalf("az %q = %v, %s, want no error and no word", arguments, err, said)
-	}
+	return cmd
 }
 
 func (s *scripted) recorded(name string) []string {
@@ -107,6 +113,19 @@ func TestAzureCLISignsInOnce(t *testing.T) {
 	}, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls of az (-want +got):\n%s", diff)
+	}
+}
+
+// TestAzureCLISignsInAgain: after a sign-in that failed the next command begins
+// anew, in an empty configuration, as the cloud cannot be registered twice.
+func TestAzureCLISignsInAgain(t *testing.T) {
+	s := script(t)
+	if err := s.command([]string{"REFUSE=login"}, "vm", "list").Run(); err == nil {
+		t.Error("az goes on without being signed in")
+	}
+	s.run(nil, "vm", "list")
+	if calls := s.recorded("calls"); len(calls) != 7 || !strings.HasPrefix(calls[3], "cloud register ") || calls[6] != "vm list" {
+		t.Errorf("calls of az = %q, want a sign-in that fails and one more, and then the command", calls)
 	}
 }
 
