@@ -6,6 +6,9 @@ FUZZTIME ?= 10s
 # What the binaries print as their version.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# Time of all files in a package: the commit's.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
 # Modules beside this one, as a stranger's are.
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
@@ -23,6 +26,10 @@ help: ## list the targets
 .PHONY: build
 build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
+
+.PHONY: package
+package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json)
+	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)'
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)

@@ -1,0 +1,21 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// CheckKinds reads a kinds file as [ReadKinds] does, but does not look for the
+// commands and folders that it names: they may be on another machine.
+func CheckKinds(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("kinds file: %w", err)
+	}
+	_, err = parseKinds(data)
+	if f, ok := errors.AsType[*fault](err); ok {
+		return fmt.Errorf("%s:%s: %w", file, position(data, f.at), f)
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package vmpackage
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spotworker/spotworker/vmapp"
+)
+
+const (
+	sumsName    = "SHA256SUMS"
+	releaseName = "release"
+
+	// digestLength is how much of the digest is in a release's name: enough that
+	// no two packages of one version share it by chance.
+	digestLength = 12
+)
+
+// file is one of an archive.
+type file struct {
+	name       string // with slashes
+	data       []byte
+	executable bool
+}
+
+// contents returns all files of a package, and what it calls itself.
+func contents(c Config, architecture string, binary, bill []byte, handlers []file) (release string, files []file, err error) {
+	files = []file{
+		{name: "payload/bin/worker", data: binary, executable: true},
+		{name: "payload/sbom.cdx.json", data: bill},
+	}
+	for _, f := range handlers {
+		f.name = path.Join("payload/handlers", f.name)
+		files = append(files, f)
+	}
+	static, err := fixed()
+	if err != nil {
+		return "", nil, err
+	}
+	files = append(files, static...)
+	sums := checksums(files)
+	digest := sha256.Sum256(sums)
+	release = c.Version + "-" + hex.EncodeToString(digest[:])[:digestLength]
+	return release, append(
+		files,
+		file{name: sumsName, data: sums},
+		file{name: releaseName, data: fmt.Appendf(nil, "RELEASE=%s\nARCHITECTURE=%s\n", release, architecture)},
+	), nil
+}
+
+// fixed returns what is the same in every package. Scripts stand at the top.
+func fixed() ([]file, error) {
+	var files []file
+	err := fs.WalkDir(vmapp.Files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := vmapp.Files.ReadFile(name)
+		files = append(files, file{name: strings.TrimPrefix(name, "scripts/"), data: data})
+		return err
+	})
+	return files, err
+}
+
+// checksums lists files as sha256sum does, by name.
+func checksums(files []file) []byte {
+	lines := make([]string, 0, len(files))
+	for _, f := range files {
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(f.data), f.name))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[2*sha256.Size:], b[2*sha256.Size:]) })
+	return []byte(strings.Join(lines, ""))
+}

@@ -1,0 +1,45 @@
+// Command pack makes the packages for VMs; make package calls it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/vmpackage"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "package:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	var c vmpackage.Config
+	flag.StringVar(&c.Worker, "worker", "./cmd/worker", "`folder` of the worker's main package")
+	flag.StringVar(&c.Handlers, "handlers", "", "`folder` with programs for jobs and kinds.json")
+	flag.StringVar(&c.Version, "version", "", "what the package calls itself")
+	flag.StringVar(&c.Out, "out", "dist", "`folder` that the packages go into")
+	at := flag.String("time", "0", "time of all files, in `seconds` since 1970")
+	flag.Parse()
+	seconds, err := strconv.ParseInt(*at, 10, 64)
+	if err != nil {
+		return fmt.Errorf("-time %q is no number of seconds", *at)
+	}
+	c.Time = time.Unix(seconds, 0)
+	packages, err := vmpackage.Make(ctx, c)
+	for _, p := range packages {
+		fmt.Printf("%s: %s, %.1f MiB\n", p.Path, p.Release, float64(p.Size)/(1<<20))
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package vmpackage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Architectures are the ones that there are packages for, as Go calls them.
+var Architectures = []string{"amd64", "arm64"}
+
+// Config says what goes into packages.
+type Config struct {
+	// Worker is the folder of the worker's main package, in this module or in
+	// one of its own.
+	Worker string
+
+	// Handlers is a folder with programs for jobs and the kinds file, kinds.json,
+	// that names them. Empty for none.
+	Handlers string
+
+	// Version is what worker and package call themselves.
+	Version string
+
+	// Time is that of all files, such as the commit's. Seconds count.
+	Time time.Time
+
+	// Architectures to make packages for; empty for all.
+	Architectures []string
+
+	// Out is the folder that the packages go into.
+	Out string
+}
+
+// versionForm is what can be a folder's name and stand in a shell script.
+var versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$`)
+
+// Validate says what must be changed, or returns nil.
+func (c Config) Validate() error {
+	switch {
+	case c.Worker == "":
+		return errors.New("there is no worker: name the folder of a main package")
+	case !versionForm.MatchString(c.Version):
+		return fmt.Errorf("version %q: give up to 100 letters, digits and .-_+~, beginning with a letter or digit", c.Version)
+	case c.Out == "":
+		return errors.New("name a folder that the packages go into")
+	}
+	for _, architecture := range c.Architectures {
+		if !slices.Contains(Architectures, architecture) {
+			return fmt.Errorf("architecture %q: give %s", architecture, strings.Join(Architectures, " or "))
+		}
+	}
+	return nil
+}
+
+// Package is one that was made.
+type Package struct {
+	Architecture string
+	Path         string // of the archive
+	Release      string // what it calls itself: version and digest
+	Size         int64  // of the archive, in bytes
+}
+
+// Make makes the packages. What was in their place is replaced; where it fails,
+// packages that were made before it stay.
+func Make(ctx context.Context, c Config) ([]Package, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	handlers, err := readHandlers(c.Handlers)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { //nolint:gosec // packages are for everybody
+		return nil, err
+	}
+	architectures := c.Architectures
+	if len(architectures) == 0 {
+		architectures = Architectures
+	}
+	var packages []Package
+	var sums []file
+	for _, architecture := range architectures {
+		made, files, err := makeOne(ctx, c, architecture, handlers)
+		if err != nil {
+			return packages, fmt.Errorf("package for %s: %w", architecture, err)
+		}
+		packages, sums = append(packages, made), append(sums, files...)
+	}
+	return packages, write(filepath.Join(c.Out, sumsName), checksums(sums))
+}
+
+// makeOne makes the package for one architecture, and returns the files that it
+// wrote.
+func makeOne(ctx context.Context, c Config, architecture string, handlers []file) (p Package, files []file, err error) {
+	binary, err := buildWorker(ctx, c, architecture)
+	if err != nil {
+		return p, nil, err
+	}
+	bill, err := billOfMaterials(c, architecture, binary, handlers)
+	if err != nil {
+		return p, nil, err
+	}
+	release, content, err := contents(c, architecture, binary, bill, handlers)
+	if err != nil {
+		return p, nil, err
+	}
+	var archive bytes.Buffer
+	if err := writeArchive(&archive, content, c.Time); err != nil {
+		return p, nil, err
+	}
+	name := "spotworker-linux-" + architecture
+	files = []file{{name: name + ".tar.gz", data: archive.Bytes()}, {name: name + ".cdx.json", data: bill}}
+	for _, f := range files {
+		if err := write(filepath.Join(c.Out, f.name), f.data); err != nil {
+			return p, nil, err
+		}
+	}
+	return Package{
+		Architecture: architecture, Release: release,
+		Path: filepath.Join(c.Out, files[0].name), Size: int64(archive.Len()),
+	}, files, nil
+}
+
+// write writes a file whole or not at all.
+func write(path string, data []byte) error {
+	unfinished := path + ".unfinished"
+	if err := os.WriteFile(unfinished, data, 0o644); err != nil { //nolint:gosec // packages are for everybody
+		return err
+	}
+	return os.Rename(unfinished, path)
+}

@@ -1,0 +1,45 @@
+# shellcheck shell=sh
+# What is looked at before anything is changed.
+
+# check_machine: can this VM run the worker at all?
+check_machine() {
+  [ "$(id -u)" -eq 0 ] || fail "run this as root"
+  case $(uname -m) in
+    x86_64) machine=amd64 ;;
+    aarch64) machine=arm64 ;;
+    *) machine=$(uname -m) ;;
+  esac
+  [ "$machine" = "$ARCHITECTURE" ] ||
+    fail "this package is for $ARCHITECTURE and this VM is $machine: publish the package for $machine, as an application of its own"
+  [ -d /run/systemd/system ] || fail "this VM was not booted with systemd, which runs the worker: use another image"
+  for command in systemctl systemd-sysusers sha256sum; do
+    command -v "$command" >/dev/null || fail "$command is missing on this VM: use an image that has it"
+  done
+}
+
+# check_package: did all of it arrive?
+check_package() {
+  sha256sum --check --quiet SHA256SUMS >&2 || fail "the package is damaged: publish it again, as a new version"
+}
+
+# check_configuration: which worker.env counts, is each of its lines one that
+# systemd reads, and how many workers are there to be? It sets configuration and
+# wanted. Values are the worker's to judge.
+check_configuration() {
+  configuration=worker.env
+  if [ ! -f "$configuration" ]; then
+    configuration=$CONFIGURATION
+    [ -f "$configuration" ] || fail "no worker.env came with this version: publish one, with configFileName worker.env" 78
+    say "no worker.env came with this version: $configuration stays as it is"
+  fi
+  line=$(grep -n -v -E '^[[:space:]]*([#;].*)?$|^[[:space:]]*[A-Za-z_][A-Za-z0-9_]*=' "$configuration" | head -n 1 | cut -d : -f 1)
+  [ -z "$line" ] || fail "line $line of worker.env is not NAME=VALUE: correct it, and publish it as a new version" 78
+  workers=$(sed -n 's/^[[:space:]]*SPOTWORKER_INSTANCES=//p' "$configuration" | tail -n 1 | tr -d "\"'[:space:]")
+  case ${workers:-1} in
+    1) wanted="spotworker.service" ;;
+    2) wanted="spotworker@0.service spotworker@1.service" ;;
+    3) wanted="spotworker@0.service spotworker@1.service spotworker@2.service" ;;
+    4) wanted="spotworker@0.service spotworker@1.service spotworker@2.service spotworker@3.service" ;;
+    *) fail "SPOTWORKER_INSTANCES in worker.env is $workers: give 1 to 4; the metadata service answers no more workers on one VM" 78 ;;
+  esac
+}

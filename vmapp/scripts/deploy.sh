@@ -1,0 +1,148 @@
+# shellcheck shell=sh
+# One version in the place of another.
+
+# Seconds that a worker gets to start, for instance while its port is taken.
+PATIENCE=30
+
+# deploy DONE: check, unpack beside what is there, switch, start; and back to what
+# was there if that fails.
+deploy() {
+  check_machine
+  check_package
+  check_configuration
+  before=$(readlink "$CURRENT" || true)
+  wanted_before=$(workers_there | tr '\n' ' ')
+  same=
+  if [ "$before" = "$RELEASE" ] && cmp -s "$configuration" "$CONFIGURATION"; then
+    same=yes
+  fi
+  place
+  configure
+  switch_to "$RELEASE"
+  # shellcheck disable=SC2086 # one word for each unit
+  start $wanted || give_up
+  tidy
+  say "$1: $RELEASE${before:+, before that $before}; running: $wanted"
+}
+
+# place: unpack this release, all of it or nothing. What an installation that was
+# cut off left is removed.
+place() {
+  rm -rf "$RELEASES"/.unfinished.*
+  unfinished=$RELEASES/.unfinished.$$
+  trap 'rm -rf "$unfinished"' EXIT
+  [ ! -d "$RELEASES/$RELEASE" ] || return 0
+  {
+    mkdir -p "$unfinished" && cp -R release lib.sh remove.sh units etc payload/. "$unfinished/" &&
+      package_settings >"$unfinished/package.env" &&
+      chown -R root:root "$unfinished" && chmod -R u=rX,go=rX "$unfinished" && mv "$unfinished" "$RELEASES/$RELEASE"
+  } || fail "cannot unpack into $RELEASES, for the reason above; nothing was changed"
+}
+
+# package_settings: settings that follow from the package. A path names the
+# release and not "current", so that a worker has its programs to its end.
+package_settings() {
+  if [ -f payload/handlers/kinds.json ]; then
+    echo "SPOTWORKER_KINDS_FILE=$RELEASES/$RELEASE/handlers/kinds.json"
+  fi
+}
+
+# configure: worker.env of this version, and what the worker needs of the VM. The
+# file may hold the key of an emulator, so it is root's.
+configure() {
+  {
+    mkdir -p "${CONFIGURATION%/*}" "$LOGS" && systemd-sysusers ./etc/spotworker.sysusers &&
+      { [ ! -f "$CONFIGURATION" ] || cp -p "$CONFIGURATION" "$CONFIGURATION.before"; } &&
+      (umask 077 && cat "$configuration" >"$CONFIGURATION.new") && mv "$CONFIGURATION.new" "$CONFIGURATION"
+  } || fail "cannot write $CONFIGURATION or what goes with it, for the reason above; no worker was stopped"
+}
+
+# switch_to RELEASE: it is the one that the units start.
+switch_to() {
+  {
+    ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" &&
+      install -m 644 "$CURRENT"/units/*.service "$UNITS/" &&
+      { [ ! -d /etc/logrotate.d ] || install -m 644 "$CURRENT/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
+      systemctl daemon-reload
+  } || fail "cannot switch to $1, for the reason above"
+}
+
+# start UNIT...: these workers and no others. A worker counts as started when it
+# has read its configuration and holds its port, which is before it signs in
+# anywhere: roles and networks may take longer than a script should wait.
+start() {
+  failed=$1 status=1
+  for unit in $(workers_there); do
+    case " $* " in
+      *" $unit "*) ;;
+      *) systemctl --quiet --now disable "$unit" || return ;;
+    esac
+  done
+  systemctl --quiet enable "$@" || return
+  if [ -n "$same" ]; then
+    systemctl start "$@" || true
+  else
+    systemctl restart "$@" || true
+  fi
+  for unit in "$@"; do
+    await "$unit" || return
+  done
+}
+
+# await UNIT: wait until it runs. After a failure systemd starts it again, but not
+# with a wrong configuration: then the unit stays failed.
+await() {
+  failed=$1
+  left=$PATIENCE
+  while [ "$left" -gt 0 ]; do
+    state=$(systemctl show --property ActiveState --value "$1")
+    code=$(systemctl show --property ExecMainStatus --value "$1")
+    [ "$code" = 0 ] || status=$code
+    case $state in
+      active) return 0 ;;
+      failed) return 1 ;;
+    esac
+    sleep 1
+    left=$((left - 1))
+  done
+  return 1
+}
+
+# give_up: this version does not start. The one before does better, if there is one.
+give_up() {
+  reason=$(why)
+  code=1
+  [ "$status" != 78 ] || code=78
+  if [ -z "$before" ] || [ -n "$same" ] || [ ! -f "$CONFIGURATION.before" ] || [ -z "$wanted_before" ]; then
+    case $code in
+      78) fail "$reason. Correct worker.env, and publish it as a new version" 78 ;;
+      *) fail "$reason. systemd goes on trying every few seconds" ;;
+    esac
+  fi
+  switch_to "$before"
+  mv "$CONFIGURATION.before" "$CONFIGURATION"
+  # shellcheck disable=SC2086 # one word for each unit
+  start $wanted_before || fail "$reason. $before was put back, and $(why)" "$code"
+  [ "$before" = "$RELEASE" ] || rm -rf "${RELEASES:?}/$RELEASE"
+  fail "$reason. $before was put back, and runs" "$code"
+}
+
+# why: what the worker that does not start said last.
+why() {
+  log=$LOGS/worker.log
+  case $failed in
+    *@*) log=${failed#*@} && log=$LOGS/worker-${log%.service}.log ;;
+  esac
+  echo "$failed does not start (exit code $status); its last word is: $(tail -n 1 "$log" 2>/dev/null || true)"
+}
+
+# tidy: remove what this version replaced.
+tidy() {
+  rm -f "$CONFIGURATION.before"
+  for folder in "$RELEASES"/*; do
+    case $folder in
+      "$CURRENT" | "$RELEASES/$RELEASE") ;;
+      *) rm -rf "$folder" ;;
+    esac
+  done
+}

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Puts this version of the worker in place and starts it. The VM application
+# extension runs it as root, in the folder that the package was unpacked into,
+# and never again for the same version, whatever comes of it. Running it again
+# by hand does no harm.
+#
+# Exit codes: 0 the worker runs, whether or not it reaches its storage account
+# yet; 78 its configuration is wrong; 1 anything else. The last line on stderr
+# says what went wrong.
+set -eu
+cd "$(dirname "$0")"
+. ./lib.sh
+. ./check.sh
+. ./deploy.sh
+
+deploy installed

@@ -1,0 +1,33 @@
+# shellcheck shell=sh
+# What the scripts of the package have in common. They run under /bin/sh,
+# whatever that is.
+
+RELEASES=/opt/spotworker
+CURRENT=$RELEASES/current
+CONFIGURATION=/etc/spotworker/worker.env
+LOGS=/var/log/spotworker
+UNITS=/etc/systemd/system
+
+umask 022
+
+# ARCHITECTURE, as Go calls it, and RELEASE: version and digest of the package.
+# shellcheck source=/dev/null
+. ./release
+
+say() { echo "spotworker: $*"; }
+
+# fail MESSAGE [EXIT CODE]: the end, with a line that says why.
+fail() {
+  say "$1" >&2
+  exit "${2:-1}"
+}
+
+# workers_there: the units of workers that are enabled, running or trying to.
+workers_there() {
+  for unit in spotworker.service spotworker@0.service spotworker@1.service spotworker@2.service spotworker@3.service; do
+    if systemctl --quiet is-enabled "$unit" 2>/dev/null ||
+      [ "$(systemctl show --property ActiveState --value "$unit")" != inactive ]; then
+      echo "$unit"
+    fi
+  done
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Stops the worker, which hands its jobs over, and removes all that any version
+# put on the VM: units, releases, configuration, logs, scratch files, the user.
+# It goes on after a step that failed, and then exits with 1.
+set -u
+cd "$(dirname "$0")" || exit 1
+. ./lib.sh
+
+failures=0
+# try COMMAND...: run it, and go on whatever comes of it.
+try() {
+  "$@" || {
+    say "this failed: $*" >&2
+    failures=$((failures + 1))
+  }
+}
+
+# shellcheck disable=SC2046 # one word for each unit
+set -- $(workers_there)
+[ $# -eq 0 ] || try systemctl --quiet --now disable "$@"
+try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" /etc/logrotate.d/spotworker
+try systemctl daemon-reload
+systemctl reset-failed 'spotworker.service' 'spotworker@*.service' 2>/dev/null || true
+try rm -rf "$RELEASES" "${CONFIGURATION%/*}" "$LOGS" /var/cache/spotworker /run/spotworker
+if getent passwd spotworker >/dev/null; then
+  try userdel spotworker
+fi
+
+[ "$failures" -eq 0 ] || fail "some of the worker is left on this VM, for the reasons above"
+say "removed; nothing of the worker is left on this VM"

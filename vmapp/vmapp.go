@@ -1,0 +1,27 @@
+package vmapp
+
+import "embed"
+
+// Files are the scripts, units and settings of a package, in folders of these
+// names. internal/vmpackage puts them into an archive with the worker.
+//
+//go:embed scripts/*.sh units/*.service etc/*
+var Files embed.FS
+
+// PackageFile is the name under which the package has to arrive: the packageFileName
+// of the VM application's version.
+const PackageFile = "spotworker.tar.gz"
+
+// ConfigurationFile is the name of the file with settings: its configFileName.
+const ConfigurationFile = "worker.env"
+
+// The commands of the VM application's version. The extension runs each of them
+// under /bin/sh as root, in the folder that package and configuration arrived in.
+//
+// Remove does with the scripts of the version that runs where those of this one
+// could not be unpacked, and has nothing to do where there is none.
+const (
+	Install = "tar -xzf " + PackageFile + " && sh ./install.sh"
+	Update  = "tar -xzf " + PackageFile + " && sh ./update.sh"
+	Remove  = "for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done"
+)
