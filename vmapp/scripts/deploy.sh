@@ -2,7 +2,7 @@
 # One version in the place of another.
 
 # Seconds that a worker gets to start, for instance while its port is taken.
-PATIENCE=30
+PATIENCE=20
 
 # deploy DONE: check, unpack beside what is there, switch, start; and back to what
 # was there if that fails.
@@ -22,7 +22,8 @@ deploy() {
   # shellcheck disable=SC2086 # one word for each unit
   start $wanted || give_up
   tidy
-  say "$1: $RELEASE${before:+, before that $before}; running: $wanted"
+  [ "$before" != "$RELEASE" ] || before=
+  say "$1 $RELEASE${before:+ in the place of $before}; running: $wanted"
 }
 
 # place: unpack this release, all of it or nothing. What an installation that was
@@ -51,7 +52,7 @@ package_settings() {
 # file may hold the key of an emulator, so it is root's.
 configure() {
   {
-    mkdir -p "${CONFIGURATION%/*}" "$LOGS" && systemd-sysusers ./etc/spotworker.sysusers &&
+    mkdir -p "${CONFIGURATION%/*}" "$LOGS" && systemd-sysusers "$PWD/etc/spotworker.sysusers" &&
       { [ ! -f "$CONFIGURATION" ] || cp -p "$CONFIGURATION" "$CONFIGURATION.before"; } &&
       (umask 077 && cat "$configuration" >"$CONFIGURATION.new") && mv "$CONFIGURATION.new" "$CONFIGURATION"
   } || fail "cannot write $CONFIGURATION or what goes with it, for the reason above; no worker was stopped"
@@ -111,10 +112,10 @@ await() {
 # give_up: this version does not start. The one before does better, if there is one.
 give_up() {
   reason=$(why)
-  code=1
-  [ "$status" != 78 ] || code=78
+  exit_code=1
+  [ "$status" != 78 ] || exit_code=78
   if [ -z "$before" ] || [ -n "$same" ] || [ ! -f "$CONFIGURATION.before" ] || [ -z "$wanted_before" ]; then
-    case $code in
+    case $exit_code in
       78) fail "$reason. Correct worker.env, and publish it as a new version" 78 ;;
       *) fail "$reason. systemd goes on trying every few seconds" ;;
     esac
@@ -122,9 +123,9 @@ give_up() {
   switch_to "$before"
   mv "$CONFIGURATION.before" "$CONFIGURATION"
   # shellcheck disable=SC2086 # one word for each unit
-  start $wanted_before || fail "$reason. $before was put back, and $(why)" "$code"
+  start $wanted_before || fail "$reason. $before was put back, and $(why)" "$exit_code"
   [ "$before" = "$RELEASE" ] || rm -rf "${RELEASES:?}/$RELEASE"
-  fail "$reason. $before was put back, and runs" "$code"
+  fail "$reason. $before was put back, and runs" "$exit_code"
 }
 
 # why: what the worker that does not start said last.

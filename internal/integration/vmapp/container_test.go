@@ -1,0 +1,113 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/integration/parts"
+)
+
+const (
+	// insideVariable is set in the process that runs the test in the container.
+	insideVariable = "SPOTWORKER_TEST_INSIDE"
+
+	// shared is where the container has the folder that the test outside prepared.
+	shared = "/spotworker-test"
+
+	// bootTimeout bounds the container, from its start to its end.
+	bootTimeout = 5 * time.Minute
+)
+
+// runner is the unit that runs the test inside. The machine ends with it.
+const runner = `[Unit]
+After=basic.target
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+
+[Service]
+Type=oneshot
+Environment=%[1]s=%[2]s PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+ExecStart=%[3]s/test -test.run=^%[2]s$ -test.v -test.timeout=%[4]s
+StandardOutput=file:%[3]s/output
+StandardError=inherit
+`
+
+// inContainer runs test on a machine of its own that systemd has booted: the
+// Debian in .tools, of which nothing that is written lasts, in a network that
+// leads nowhere. What it needs from outside is put into a folder by prepare.
+func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(insideVariable) == t.Name() {
+		test(t)
+		return
+	}
+	nspawn := parts.Command(t, "systemd-nspawn")
+	root := debian(t)
+	folder := t.TempDir()
+	prepare(t, folder)
+	unit := fmt.Sprintf(runner, insideVariable, t.Name(), shared, bootTimeout-20*time.Second)
+	put(t, filepath.Join(folder, "test.service"), unit)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, nspawn, "--directory="+root, "--volatile=overlay", "--register=no", "--keep-unit",
+		"--private-network", "--link-journal=no", "--machine=spotworker-test", "--bind="+folder+":"+shared,
+		"--bind-ro="+self+":"+shared+"/test", "--bind-ro="+filepath.Join(folder, "test.service")+":/etc/systemd/system/spotworker-test.service",
+		"--boot", "systemd.wants=spotworker-test.service")
+	var console bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &console, &console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	ended := cmd.Run()
+	output, err := os.ReadFile(filepath.Join(folder, "output"))
+	for line := range strings.Lines(string(output)) {
+		t.Log(strings.TrimRight(line, "\n"))
+	}
+	switch {
+	case err != nil:
+		t.Fatalf("the test did not run in the container (%v, %v); its console:\n%s", err, ended, console.String())
+	case !strings.Contains(string(output), "--- PASS: "+t.Name()+" "):
+		t.Fatalf("the test failed in the container (%v)", ended)
+	}
+}
+
+// debian returns the folder that tools/debian-root.sh makes.
+func debian(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		parts.Missing(t, "a container that boots takes root")
+	}
+	root := filepath.Join(parts.Repository(t), ".tools", "debian")
+	if _, err := os.Stat(root + ".mark"); err != nil {
+		parts.Missing(t, "there is no Debian in .tools")
+	}
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,130 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// workerLog is where the unit of a VM's only worker writes.
+const workerLog = "/var/log/spotworker/worker.log"
+
+func await(t *testing.T, what string, patience time.Duration, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// command runs one that must succeed.
+func command(t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, arguments...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v: %s", name, strings.Join(arguments, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// property asks systemd about a unit.
+func property(t *testing.T, unit, name string) string {
+	t.Helper()
+	return command(t, "systemctl", "show", "--property", name, "--value", unit)
+}
+
+func number(t *testing.T, unit, name string) int {
+	t.Helper()
+	n, err := strconv.Atoi(property(t, unit, name))
+	if err != nil {
+		t.Fatalf("%s of %s: %v", name, unit, err)
+	}
+	return n
+}
+
+// logged returns what workers wrote to a log; none yet is nothing.
+func logged(path string) string {
+	data, _ := os.ReadFile(path) // before the first start there is none
+	return string(data)
+}
+
+// awaitLogged waits for a line with all of some words, after the first n bytes.
+func awaitLogged(t *testing.T, path string, n int, words ...string) string {
+	t.Helper()
+	var found string
+	await(t, "a line of "+path+" with "+strings.Join(words, " and "), 30*time.Second, func() bool {
+		for line := range strings.Lines(logged(path)[n:]) {
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+				found = line
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// passing are folders whose content is not the worker's, or nobody's.
+var passing = []string{
+	"/dev", "/proc", "/sys", "/tmp", shared, "/var/lib/waagent", "/var/log/journal", "/var/lib/systemd", "/run/systemd", "/run/log",
+	"/run/user", "/run/dbus", "/run/credentials", "/run/udev", "/run/agetty.reload",
+}
+
+// inventory lists all files of the machine that last.
+func inventory(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir("/", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil // it has just gone
+		case slices.Contains(passing, path):
+			return fs.SkipDir
+		}
+		files = append(files, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// byUserTools are files that the tools for users leave when they first run.
+var byUserTools = []string{
+	"/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
+}
+
+// wantNothingLeft compares the machine with what it was.
+func wantNothingLeft(t *testing.T, before []string) {
+	t.Helper()
+	was := map[string]bool{}
+	for _, path := range before {
+		was[path] = true
+	}
+	for _, path := range inventory(t) {
+		if !was[path] && !slices.Contains(byUserTools, path) {
+			t.Errorf("%s is left after the removal", path)
+		}
+	}
+	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow"} {
+		if strings.Contains(read(t, path), "spotworker") {
+			t.Errorf("%s still names spotworker after the removal", path)
+		}
+	}
+	if out := command(t, "systemctl", "list-units", "--all", "--plain", "--no-legend", "spotworker.service", "spotworker@*"); out != "" {
+		t.Errorf("units after the removal: %s, want none", out)
+	}
+	if out, _ := exec.CommandContext(t.Context(), "find", "/proc", "-maxdepth", "2", "-name", "exe", "-lname", "/opt/*").Output(); len(out) > 0 {
+		t.Errorf("processes after the removal: %s, want none", out)
+	}
+}

@@ -1,0 +1,223 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+)
+
+// TestVMApplication is the life of the package on a VM, and what can go wrong.
+func TestVMApplication(t *testing.T) {
+	inContainer(t, prepare, func(t *testing.T) {
+		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
+		m := &machine{azure: startAzure(t, 2), extension: newExtension()}
+		m.before = inventory(t)
+		m.run(t, "life", m.life)
+		m.run(t, "several workers", m.severalWorkers)
+		for _, trouble := range troubles {
+			m.run(t, trouble.name, func(t *testing.T) { trouble.try(t, m) })
+		}
+	})
+}
+
+// machine is the VM.
+type machine struct {
+	azure     *localAzure
+	extension *extension
+	before    []string // all files, before anything was installed
+}
+
+// run runs a test, and cleans up behind one that failed.
+func (m *machine) run(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		defer func() {
+			if t.Failed() {
+				t.Logf("log of the worker:\n%s", logged(workerLog))
+				_ = m.extension.want(t)
+			}
+		}()
+		test(t)
+	})
+}
+
+// deploy has the extension bring a version, which must succeed.
+func (m *machine) deploy(t *testing.T, wanted application) {
+	t.Helper()
+	if err := m.extension.want(t, wanted); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove has the extension take the application away, which must leave nothing.
+func (m *machine) remove(t *testing.T) {
+	t.Helper()
+	if err := m.extension.want(t); err != nil {
+		t.Fatal(err)
+	}
+	wantNothingLeft(t, m.before)
+}
+
+// life: installed, at work, killed, updated in the middle of a job, evicted,
+// removed.
+func (m *machine) life(t *testing.T) {
+	settings := m.azure.settings("spot_1")
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), settings))
+	health, stop := watchHealth(t, 8810)
+	wantRunning(t, oldVersion)
+	wantHardened(t)
+	wantReadOnly(t)
+	wantStatistics(t, m.azure.result(t, "first", shortFile), shortLines)
+
+	killed := number(t, "spotworker.service", "MainPID")
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "restart after SIGKILL", 20*time.Second, func() bool {
+		return property(t, "spotworker.service", "ActiveState") == "active" && number(t, "spotworker.service", "MainPID") != killed
+	})
+	wantStatistics(t, m.azure.result(t, "second", shortFile), shortLines)
+
+	m.azure.put(t, "long", longFile)
+	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"long"`)
+	seen := len(logged(workerLog))
+	m.deploy(t, published("1.1.0", archiveOf(newVersion), settings))
+	wantRunning(t, newVersion)
+	if line := awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"long"`); strings.Contains(line, `"resumed_at":0,`) || strings.Contains(line, `"resumed_at":0}`) {
+		t.Errorf("after the update the job began anew: %s", line)
+	}
+	wantStatistics(t, m.azure.result(t, "long", longFile), longLines)
+	if r := m.azure.record(t, "long"); r.Failures != 0 || r.Interruptions != 1 {
+		t.Errorf("the update counts as %d failures and %d interruptions of the job, want 0 and 1", r.Failures, r.Interruptions)
+	}
+
+	m.azure.put(t, "evicted", longFile)
+	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"evicted"`)
+	seen = len(logged(workerLog))
+	m.azure.evict(t, "spot_1")
+	awaitLogged(t, workerLog, seen, `"msg":"drained"`, `"released":1`)
+	if r := m.azure.record(t, "evicted"); r.Status != checkpoint.Open || r.Fraction == 0 || r.Failures != 0 {
+		t.Errorf("the evicted job is %s at %g with %d failures, want open, with progress and none", r.Status, r.Fraction, r.Failures)
+	}
+	if got := property(t, "spotworker.service", "ActiveState"); got != "active" {
+		t.Errorf("after the drain the unit is %s, want active: the worker waits for the end of its VM", got)
+	}
+	stop()
+	if got, want := health.history(), "Healthy"; got != want {
+		t.Errorf("states in the eyes of the health extension = %s, want %s and nothing else", got, want)
+	}
+	m.remove(t)
+}
+
+// severalWorkers: as many as the configuration says, which an update changes.
+func (m *machine) severalWorkers(t *testing.T) {
+	m.deploy(t, published("2.0.0", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_INSTANCES=3")))
+	for n := range 3 {
+		unit := fmt.Sprintf("spotworker@%d.service", n)
+		if state := property(t, unit, "ActiveState"); state != "active" {
+			t.Errorf("%s is %s, want active", unit, state)
+		}
+		wantHealthy(t, 8810+n)
+	}
+	pid := number(t, "spotworker@0.service", "MainPID")
+	m.deploy(t, published("2.0.1", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_INSTANCES='2'")))
+	if got := property(t, "spotworker@2.service", "ActiveState"); got != "inactive" {
+		t.Errorf("spotworker@2.service is %s with SPOTWORKER_INSTANCES=2, want inactive", got)
+	}
+	if got := number(t, "spotworker@0.service", "MainPID"); got == pid {
+		t.Errorf("spotworker@0.service still runs as process %d after a change of its configuration", pid)
+	}
+	m.deploy(t, published("2.0.2", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	wantRunning(t, oldVersion)
+	if got := property(t, "spotworker@0.service", "ActiveState"); got != "inactive" {
+		t.Errorf("spotworker@0.service is %s beside spotworker.service, want inactive", got)
+	}
+	wantStatistics(t, m.azure.result(t, "evicted", longFile), longLines)
+	m.remove(t)
+}
+
+// wantRunning wants the one worker of a VM to run in that version, now and after
+// a boot.
+func wantRunning(t *testing.T, version string) {
+	t.Helper()
+	if got := property(t, "spotworker.service", "ActiveState"); got != "active" {
+		t.Fatalf("spotworker.service is %s, want active; its log:\n%s", got, logged(workerLog))
+	}
+	if got := command(t, "systemctl", "is-enabled", "spotworker.service"); got != "enabled" {
+		t.Errorf("spotworker.service is %s, want enabled", got)
+	}
+	program, err := os.Readlink("/proc/" + strconv.Itoa(number(t, "spotworker.service", "MainPID")) + "/exe")
+	if err != nil || !strings.HasPrefix(program, "/opt/spotworker/"+version+"-") {
+		t.Errorf("the unit runs %s (%v), want a release of version %s", program, err, version)
+	}
+	if releases, _ := filepath.Glob("/opt/spotworker/*"); len(releases) != 2 {
+		t.Errorf("in /opt/spotworker are %q, want one release and the link to it", releases)
+	}
+}
+
+func wantHealthy(t *testing.T, port int) {
+	t.Helper()
+	p, stop := watchHealth(t, port)
+	defer stop()
+	await(t, "a verdict on port "+strconv.Itoa(port), 5*time.Second, func() bool { return p.history() != "" })
+	if got := p.history(); got != "Healthy" {
+		t.Errorf("state on port %d = %s, want Healthy", port, got)
+	}
+}
+
+// wantHardened asks systemd what the running unit could do, in its own measure
+// from 0, nothing, to 10, anything.
+func wantHardened(t *testing.T) {
+	t.Helper()
+	out := command(t, "systemd-analyze", "security", "--no-pager", "--threshold=20", "spotworker.service")
+	t.Log(out[strings.LastIndex(out, "\n")+1:])
+}
+
+// wantReadOnly: nobody but root can write to a release, and the worker runs as
+// nobody else.
+func wantReadOnly(t *testing.T) {
+	t.Helper()
+	if out := command(t, "find", "/opt/spotworker/", "!", "-type", "l", "(", "-perm", "/222", "-o", "!", "-user", "root", ")", "!", "-path", "/opt/spotworker/"); out != "" {
+		t.Errorf("files of the release that somebody can write to:\n%s", out)
+	}
+	status := read(t, "/proc/"+property(t, "spotworker.service", "MainPID")+"/status")
+	if !strings.Contains(status, "CapEff:\t0000000000000000\n") || strings.Contains(status, "Uid:\t0\t") || !strings.Contains(status, "NoNewPrivs:\t1\n") {
+		t.Errorf("the worker has rights:\n%s", status)
+	}
+	if info, err := os.Stat("/etc/spotworker/worker.env"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("worker.env has mode %v (%v), want -rw-------", info.Mode(), err)
+	}
+}
+
+// wantStatistics wants what the Python example says of one of the logs.
+func wantStatistics(t *testing.T, result string, lines int) {
+	t.Helper()
+	if want := fmt.Sprintf(`"requests":{"200":%d}`, lines); !strings.Contains(strings.ReplaceAll(result, " ", ""), want) {
+		t.Errorf("result of the job = %s, want %s in it", result, want)
+	}
+}
+
+// failed wants a command to have failed with that exit code and words in its last
+// line on stderr.
+func failed(t *testing.T, err error, code int, words ...string) {
+	t.Helper()
+	e, ok := errors.AsType[*commandError](err)
+	if !ok || e.code != code {
+		t.Fatalf("the extension's status = %v, want exit status %d", err, code)
+	}
+	lines := strings.Split(strings.TrimSpace(e.stderr), "\n")
+	for _, word := range words {
+		if last := lines[len(lines)-1]; !strings.Contains(last, word) {
+			t.Errorf("last line on stderr = %q, want %q in it", last, word)
+		}
+	}
+}
