@@ -13,8 +13,9 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
 # Debian packages that integration tests need: iproute2 for a network of their
-# own, spin for the model, azure-cli to evict workers.
-DEBIAN_PACKAGES := iproute2 spin azure-cli
+# own, spin for the model, azure-cli to evict workers, the others for a machine
+# that systemd boots and for what is installed there.
+DEBIAN_PACKAGES := iproute2 spin azure-cli debootstrap systemd-container dbus shellcheck
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -49,6 +50,7 @@ integration: ## tests against real components; what is missing is skipped by nam
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/debian-packages.sh $(DEBIAN_PACKAGES)
+	@tools/debian-root.sh
 	@tools/azurite.sh
 	@tools/golangci-lint.sh >/dev/null
 

@@ -20,7 +20,7 @@ group=${RESOURCE_GROUP:-spotworker}
 location=${LOCATION:-westeurope}
 prefix=${PREFIX:-spotworker}
 parameters=${PARAMETERS:-infra/bicep/cheapest.bicepparam}
-package=${PACKAGE:-dist/spotworker.tar.gz}
+package=${PACKAGE:-dist/spotworker-linux-amd64.tar.gz}
 export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
 blobs=(--auth-mode login --container-name "$prefix-packages")
 
@@ -133,8 +133,8 @@ showUploads() {
     query=properties.outputs.${name#*:}.value
     echo "\$ az deployment group show --resource-group $group --name $prefix-deploy --output tsv --query $query >${name%:*}.env"
   done
-  for name in "$package" worker.env worker-ondemand.env; do
-    echo "\$ az storage blob upload ${blobs[*]} --account-name \"\$account\" --name $APPLICATION_VERSION/$(basename "$name") --file $name"
+  for name in spotworker.tar.gz:"$package" worker.env:worker.env worker-ondemand.env:worker-ondemand.env; do
+    echo "\$ az storage blob upload ${blobs[*]} --account-name \"\$account\" --name $APPLICATION_VERSION/${name%%:*} --file ${name#*:}"
   done
 }
 
@@ -160,11 +160,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 echo "== 1 of 5: package"
-if make --dry-run package >/dev/null 2>&1; then
-  run make package
-else
-  echo "there is no make package yet; $package has to come from elsewhere"
-fi
+case $package in
+  dist/*) run make package ;;
+  *) echo "$package, made before" ;;
+esac
 [ "$mode" = dry-run ] || [ "$mode" = what-if ] || [ -f "$package" ] || fail "there is no $package"
 
 echo "== 2 of 5: storage, identities and their roles, network, gallery"

@@ -73,7 +73,7 @@ param applicationVersion string = '1.0.0'
 param packageCommands packageCommandsType = {
   install: 'tar -xzf spotworker.tar.gz && sh ./install.sh'
   update: 'tar -xzf spotworker.tar.gz && sh ./update.sh'
-  remove: 'sh ./remove.sh'
+  remove: 'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'
 }
 
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')

@@ -3,6 +3,7 @@
 package vmapp
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -85,8 +86,10 @@ func inventory(t *testing.T) []string {
 	var files []string
 	err := filepath.WalkDir("/", func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
+		case errors.Is(err, fs.ErrNotExist):
 			return nil // it has just gone
+		case err != nil:
+			return err
 		case slices.Contains(passing, path):
 			return fs.SkipDir
 		}

@@ -76,12 +76,9 @@ func example(t *testing.T, repository string) string {
 	if err := os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples", "logstats"))); err != nil {
 		t.Fatal(err)
 	}
-	kinds := read(t, filepath.Join(folder, "kinds.json"))
 	const data = `"DATA": "data"`
-	if !strings.Contains(kinds, data) {
-		t.Fatalf("examples/logstats/kinds.json has no %s", data)
-	}
-	put(t, filepath.Join(folder, "kinds.json"), strings.Replace(kinds, data, data+`, "PAUSE": "`+pause+`"`, 1))
+	kinds := filepath.Join(folder, "kinds.json")
+	put(t, kinds, replaceOnce(t, read(t, kinds), data, data+`, "PAUSE": "`+pause+`"`))
 	for name, lines := range map[string]int{shortFile: shortLines, longFile: longLines} {
 		var log strings.Builder
 		for i := range lines {
@@ -90,4 +87,13 @@ func example(t *testing.T, repository string) string {
 		put(t, filepath.Join(folder, "data", name), log.String())
 	}
 	return folder
+}
+
+// replaceOnce replaces what must be there once.
+func replaceOnce(t *testing.T, text, old, by string) string {
+	t.Helper()
+	if n := strings.Count(text, old); n != 1 {
+		t.Fatalf("%q is there %d times, want once", old, n)
+	}
+	return strings.Replace(text, old, by, 1)
 }

@@ -108,10 +108,7 @@ func noNetwork(t *testing.T, m *machine) {
 
 func storageRefuses(t *testing.T, m *machine) {
 	settings := m.azure.settings("spot_2")
-	wrong := strings.Replace(settings, "AccountKey=", "AccountKey=AAAA", 1)
-	if wrong == settings {
-		t.Fatal("the connection string has no key")
-	}
+	wrong := replaceOnce(t, settings, "AccountKey=", "AccountKey=AAAA")
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), wrong))
 	wantRunning(t, oldVersion)
 	line := awaitLogged(t, workerLog, 0, `"level":"ERROR"`, "storage is not ready")

@@ -1,0 +1,46 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/integration/parts"
+)
+
+// TestScripts runs shellcheck over the scripts, and those that make the package's
+// surroundings.
+func TestScripts(t *testing.T) {
+	shellcheck := parts.Command(t, "shellcheck")
+	repository := parts.Repository(t)
+	for folder, scripts := range map[string][]string{
+		"vmapp/scripts": {"install.sh", "update.sh", "remove.sh"},
+		"tools":         {"debian-root.sh"},
+	} {
+		cmd := exec.CommandContext(t.Context(), shellcheck, append([]string{"--external-sources"}, scripts...)...)
+		cmd.Dir = filepath.Join(repository, folder)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("shellcheck in %s: %v\n%s", folder, err, out)
+		}
+	}
+}
+
+// TestUnits has systemd read the units. The user and the worker are not there.
+func TestUnits(t *testing.T) {
+	analyze := parts.Command(t, "systemd-analyze")
+	source := filepath.Join(parts.Repository(t), "vmapp", "units")
+	folder := t.TempDir()
+	for file, unit := range map[string]string{"spotworker.service": "spotworker.service", "spotworker@.service": "spotworker@0.service"} {
+		// /bin/sh stands for the worker, which the checker looks for.
+		text := replaceOnce(t, read(t, filepath.Join(source, file)), "ExecStart=/opt/spotworker/current/bin/worker", "ExecStart=/bin/sh")
+		put(t, filepath.Join(folder, file), text)
+		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", filepath.Join(folder, unit))
+		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+folder+":")
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("systemd-analyze verify %s: %v\n%s", unit, err, out)
+		}
+	}
+}

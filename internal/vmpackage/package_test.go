@@ -1,0 +1,273 @@
+package vmpackage
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// commitTime stands for a commit's.
+var commitTime = time.Date(2026, 3, 9, 12, 0, 0, 500, time.UTC)
+
+// workerMain is a worker in a module of its own, as a stranger's is.
+var workerMain = map[string]string{
+	"go.mod":  "module example.com/tiny\n\ngo 1.26\n",
+	"main.go": "package main\n\nvar version = \"devel\"\n\nfunc main() { println(version) }\n",
+}
+
+// folder makes a folder with these files; those that end in .sh are executable.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mode := os.FileMode(0o600)
+		if strings.HasSuffix(name, ".sh") {
+			mode = 0o700
+		}
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func tiny(t *testing.T) Config {
+	t.Helper()
+	return Config{
+		Worker: folder(t, workerMain), Version: "1.2.3", Time: commitTime,
+		Architectures: []string{"amd64"}, Out: t.TempDir(),
+		Handlers: folder(t, map[string]string{
+			"kinds.json":   `{"kinds": {"echo": {"command": ["./echo.sh"]}}}`,
+			"echo.sh":      "#!/bin/sh\n",
+			"data/numbers": "1 2 3\n",
+			".git/config":  "no business of a VM's", "__pycache__/a.pyc": "nor this",
+		}),
+	}
+}
+
+// unpacked is a file of an archive.
+type unpacked struct {
+	header tar.Header
+	data   []byte
+}
+
+func unpack(t *testing.T, path string) map[string]unpacked {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]unpacked{}
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = unpacked{*header, content}
+	}
+}
+
+func TestContents(t *testing.T) {
+	made, err := Make(t.Context(), tiny(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := unpack(t, made[0].Path)
+	modes := map[string]int64{}
+	for name, f := range files {
+		modes[name] = f.header.Mode
+		if at := commitTime.Truncate(time.Second); !f.header.ModTime.Equal(at) || f.header.Uid != 0 || f.header.Gid != 0 || f.header.Uname != "" {
+			t.Errorf("%s is of %s and user %d, want %s and 0", name, f.header.ModTime, f.header.Uid, at)
+		}
+	}
+	want := map[string]int64{
+		"payload/": 0o755, "payload/bin/": 0o755, "payload/handlers/": 0o755, "payload/handlers/data/": 0o755, "units/": 0o755, "etc/": 0o755,
+		"payload/bin/worker": 0o755, "payload/handlers/echo.sh": 0o755,
+		"payload/handlers/kinds.json": 0o644, "payload/handlers/data/numbers": 0o644, "payload/sbom.cdx.json": 0o644,
+		"install.sh": 0o644, "update.sh": 0o644, "remove.sh": 0o644, "lib.sh": 0o644, "check.sh": 0o644, "deploy.sh": 0o644,
+		"units/spotworker.service": 0o644, "units/spotworker@.service": 0o644,
+		"etc/spotworker.sysusers": 0o644, "etc/spotworker.logrotate": 0o644, "SHA256SUMS": 0o644, "release": 0o644,
+	}
+	if diff := cmp.Diff(want, modes); diff != "" {
+		t.Errorf("files of the package (-want +got):\n%s", diff)
+	}
+	if got, want := string(files["release"].data), "RELEASE="+made[0].Release+"\nARCHITECTURE=amd64\n"; got != want || !strings.HasPrefix(made[0].Release, "1.2.3-") {
+		t.Errorf("release = %q, want %q for version 1.2.3", got, want)
+	}
+	for line := range strings.Lines(string(files["SHA256SUMS"].data)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if got := fmt.Sprintf("%x", sha256.Sum256(files[name].data)); got != sum {
+			t.Errorf("SHA256SUMS says %s of %s, want %s", sum, name, got)
+		}
+	}
+}
+
+// TestBinary: static, for the architecture asked for, stripped, and stamped.
+func TestBinary(t *testing.T) {
+	c := tiny(t)
+	c.Architectures, c.Handlers = []string{"arm64"}, ""
+	made, err := Make(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := unpack(t, made[0].Path)["payload/bin/worker"].data
+	binary, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries, _ := binary.ImportedLibraries()
+	if binary.Machine != elf.EM_AARCH64 || len(libraries) > 0 || binary.Section(".symtab") != nil || binary.Section(".debug_info") != nil {
+		t.Errorf("binary is for %s, needs %q, want AArch64, no libraries, no symbols", binary.Machine, libraries)
+	}
+	if !bytes.Contains(data, []byte("1.2.3")) || bytes.Contains(data, []byte(c.Worker)) {
+		t.Error("binary lacks its version, or has the folder that it was built in")
+	}
+}
+
+// TestSameBytes builds twice: from two folders, and with files that are newer.
+func TestSameBytes(t *testing.T) {
+	first, second := tiny(t), tiny(t)
+	for _, c := range []Config{first, second} {
+		if _, err := Make(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"spotworker-linux-amd64.tar.gz", "spotworker-linux-amd64.cdx.json", "SHA256SUMS"} {
+		a, err := os.ReadFile(filepath.Join(first.Out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(second.Out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s has other bytes in a second build of the same source", name)
+		}
+	}
+}
+
+// TestReleaseNamesContent: another content is another release, of one version too.
+func TestReleaseNamesContent(t *testing.T) {
+	c := tiny(t)
+	first, err := Make(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c.Handlers, "data", "numbers"), []byte("1 2 4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Make(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first[0].Release == second[0].Release {
+		t.Errorf("release = %s for two contents", first[0].Release)
+	}
+}
+
+func TestBillOfMaterials(t *testing.T) {
+	c := tiny(t)
+	// The example of a stranger's worker has dependencies.
+	c.Worker = filepath.Join("..", "..", "cmd", "worker")
+	if testing.Short() {
+		t.Skip("builds the real worker")
+	}
+	if _, err := Make(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(c.Out, "spotworker-linux-amd64.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bill
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Format != "CycloneDX" || got.SpecVersion != "1.6" || got.Metadata.Timestamp != "2026-03-09T12:00:00Z" || got.Metadata.Component.Version != "1.2.3" {
+		t.Errorf("bill = %s %s of %s for version %s, want CycloneDX 1.6 of the commit's time for 1.2.3",
+			got.Format, got.SpecVersion, got.Metadata.Timestamp, got.Metadata.Component.Version)
+	}
+	seen := map[string]bool{}
+	for _, part := range got.Components {
+		name, _, _ := strings.Cut(part.PURL, "@")
+		seen[part.Name], seen[name] = true, true
+		if part.Type == "file" && (len(part.Hashes) != 1 || len(part.Hashes[0].Content) != 64) {
+			t.Errorf("%s has hashes %v, want one SHA-256", part.Name, part.Hashes)
+		}
+	}
+	for _, want := range []string{
+		"pkg:golang/std", "pkg:golang/github.com/Azure/azure-sdk-for-go/sdk/storage/azblob",
+		"bin/worker", "handlers/echo.sh", "handlers/data/numbers",
+	} {
+		if !seen[want] {
+			t.Errorf("%s is not in the bill of materials", want)
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(t *testing.T, c *Config)
+		want   string
+	}{
+		"no version":          {func(_ *testing.T, c *Config) { c.Version = "" }, "version"},
+		"version with blanks": {func(_ *testing.T, c *Config) { c.Version = "1 2" }, `version "1 2"`},
+		"version as path":     {func(_ *testing.T, c *Config) { c.Version = "../1" }, "version"},
+		"no folder":           {func(_ *testing.T, c *Config) { c.Out = "" }, "folder"},
+		"no worker":           {func(_ *testing.T, c *Config) { c.Worker = "" }, "worker"},
+		"architecture":        {func(_ *testing.T, c *Config) { c.Architectures = []string{"386"} }, "amd64 or arm64"},
+		"no kinds file":       {func(t *testing.T, c *Config) { c.Handlers = folder(t, map[string]string{"a.sh": ""}) }, "has no kinds.json"},
+		"wrong kinds file": {func(t *testing.T, c *Config) {
+			c.Handlers = folder(t, map[string]string{"kinds.json": `{"kinds": {"a": {"comand": ["a"]}}}`})
+		}, "kinds.json:1:"},
+		"link": {func(t *testing.T, c *Config) {
+			if err := os.Symlink("/etc/passwd", filepath.Join(c.Handlers, "link")); err != nil {
+				t.Skip(err)
+			}
+		}, "link is no regular file"},
+		"does not build": {func(t *testing.T, c *Config) {
+			c.Worker = folder(t, map[string]string{"go.mod": workerMain["go.mod"], "main.go": "package main\n\nfunc main() { nothing() }\n"})
+		}, "undefined: nothing"},
+		"no main package": {func(t *testing.T, c *Config) {
+			c.Worker = folder(t, map[string]string{"go.mod": workerMain["go.mod"], "a.go": "package a\n"})
+		}, "no main package"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tiny(t)
+			row.change(t, &c)
+			made, err := Make(t.Context(), c)
+			if err == nil || !strings.Contains(err.Error(), row.want) || len(made) > 0 {
+				t.Errorf("Make = %v, %v, want an error with %q", made, err, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package vmapp
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/monitor"
+	"github.com/spotworker/spotworker/internal/runtimedir"
+)
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	data, err := Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// setting returns the only value of a unit's setting.
+func setting(t *testing.T, unit, name string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^`+name+`=(.*)$`).FindAllStringSubmatch(unit, -1)
+	if len(found) != 1 {
+		t.Fatalf("unit has %d lines %s=, want 1", len(found), name)
+	}
+	return found[0][1]
+}
+
+// settings returns the lines of a unit that systemd reads.
+func settings(unit string) []string {
+	var lines []string
+	for line := range strings.Lines(unit) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestUnitsAgree: the template is the unit, but for what tells instances apart.
+func TestUnitsAgree(t *testing.T) {
+	single, template := settings(file(t, "units/spotworker.service")), settings(file(t, "units/spotworker@.service"))
+	if len(single) != len(template) {
+		t.Fatalf("spotworker.service has %d lines, spotworker@.service %d, want as many", len(single), len(template))
+	}
+	without := strings.NewReplacer(" --instance=%i", "", " %i", "", "-%i", "")
+	for i := range single {
+		if got := without.Replace(template[i]); got != single[i] {
+			t.Errorf("spotworker@.service has %q where spotworker.service has %q", template[i], single[i])
+		}
+	}
+}
+
+// TestUnitKeepsItsWord holds the unit to what the worker and its documents say.
+func TestUnitKeepsItsWord(t *testing.T) {
+	unit := file(t, "units/spotworker.service")
+	for name, want := range map[string]string{
+		"Type": "notify", "NotifyAccess": "main", "Restart": "always", "KillMode": "mixed", "OOMPolicy": "continue",
+		"RestartPreventExitStatus": fmt.Sprint(cli.ExitConfig), "StartLimitIntervalSec": "0",
+		"RuntimeDirectory": "spotworker", "RuntimeDirectoryPreserve": "yes", "User": "spotworker",
+		"After": "network-online.target", "Wants": "network-online.target", "WantedBy": "multi-user.target",
+	} {
+		if got := setting(t, unit, name); got != want {
+			t.Errorf("%s=%s, want %s", name, got, want)
+		}
+	}
+	const defaultDrainBudget = 10 * time.Second
+	for name, least := range map[string]time.Duration{"TimeoutStopSec": defaultDrainBudget + 10*time.Second, "WatchdogSec": 30 * time.Second} {
+		if got, err := time.ParseDuration(setting(t, unit, name)); err != nil || got < least {
+			t.Errorf("%s=%s (%v), want at least %s", name, got, err, least)
+		}
+	}
+}
+
+// TestScriptsAgree: there are as many instances as a VM may have, and every file
+// that a script reads is in the package.
+func TestScriptsAgree(t *testing.T) {
+	if got, want := strings.Count(file(t, "scripts/lib.sh"), "spotworker@"), runtimedir.MaxWorkers; got != want {
+		t.Errorf("lib.sh knows %d instances, want %d", got, want)
+	}
+	for n := range runtimedir.MaxWorkers {
+		if unit := fmt.Sprintf("spotworker@%d.service", n); !strings.Contains(file(t, "scripts/check.sh"), unit) {
+			t.Errorf("check.sh does not know %s", unit)
+		}
+	}
+	sourced := regexp.MustCompile(`(?m)^\. \./([a-z]+\.sh)$`)
+	for _, script := range []string{"install.sh", "update.sh", "remove.sh"} {
+		for _, found := range sourced.FindAllStringSubmatch(file(t, "scripts/"+script), -1) {
+			file(t, "scripts/"+found[1])
+		}
+	}
+}
+
+// TestDeploymentAgrees compares infra/bicep with what is in a package.
+func TestDeploymentAgrees(t *testing.T) {
+	bicep := func(name string) string {
+		data, err := os.ReadFile(filepath.Join("..", "infra", "bicep", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	quoted := func(name, value string) string { return name + ": '" + strings.ReplaceAll(value, "'", `\'`) + "'\n" }
+	for _, name := range []string{"main.bicep", "fleet.bicep"} {
+		source := bicep(name)
+		for _, want := range []string{
+			quoted("install", Install), quoted("update", Update), quoted("remove", Remove),
+			fmt.Sprintf("param healthPort int = %d\n", monitor.BasePort),
+		} {
+			if !strings.Contains(source, want) {
+				t.Errorf("%s does not have %s", name, want)
+			}
+		}
+		pattern := regexp.MustCompile(`param logFiles string\[\] = \['(.*)'\]`).FindStringSubmatch(source)
+		if pattern == nil {
+			t.Fatalf("%s has no logFiles", name)
+		}
+		for _, unit := range []string{"spotworker.service", "spotworker@.service"} {
+			log := strings.TrimPrefix(setting(t, file(t, "units/"+unit), "StandardError"), "append:")
+			if matches, err := path.Match(pattern[1], log); err != nil || !matches {
+				t.Errorf("%s collects %s, and %s writes %s", name, pattern[1], unit, log)
+			}
+		}
+	}
+	if want := quoted("configFileName", ConfigurationFile); !strings.Contains(bicep("modules/application-version.bicep"), want) {
+		t.Errorf("application-version.bicep does not have %s", want)
+	}
+	if want := "var packageName = '" + PackageFile + "'\n"; !strings.Contains(bicep("modules/foundation.bicep"), want) {
+		t.Errorf("foundation.bicep does not have %s", want)
+	}
+}
+
+// TestCommandsFit: the platform takes no longer ones.
+func TestCommandsFit(t *testing.T) {
+	for _, command := range []string{Install, Update, Remove} {
+		if len(command) > 4096 {
+			t.Errorf("command has %d characters, want 4,096 at most", len(command))
+		}
+	}
+}
+
+// TestDocumentationAgrees: whoever publishes by hand types what is there.
+func TestDocumentationAgrees(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "docs", "vmapp.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"--install-command '" + Install + "'", "--update-command '" + Update + "'", "--remove-command '" + Remove + "'",
+		"--package-file-name " + PackageFile, "--config-file-name " + ConfigurationFile,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("docs/vmapp.md does not have %s", want)
+		}
+	}
+}
