@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/lab/chaos"
 )
 
 // version is set by the linker.
@@ -26,6 +27,7 @@ manager in this process, on loopback addresses. Nothing is contacted beyond this
 // flags are the command line.
 type flags struct {
 	Demo     demoCommand      `cmd:"" help:"Evict, kill and freeze workers in the middle of real work, and count what came of the jobs. Ends by itself; exit code 1 if a promise did not hold."`
+	Chaos    chaosCommand     `cmd:"" help:"Kill, freeze and cut off workers at random for as long as wanted, and say what became of every job. Exit code 1 if a promise did not hold."`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up: it is gone after 30 s."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
@@ -52,6 +54,7 @@ func (f *flags) AfterApply(ctx *kong.Context) error {
 }
 
 func main() {
+	chaos.WorkerMain(version)
 	cli.Exit("lab", run(os.Args[1:], os.Stdout))
 }
 

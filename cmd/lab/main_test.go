@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/chaos"
 )
 
 func TestHelpAndVersion(t *testing.T) {
@@ -37,6 +38,8 @@ func TestWrongConfiguration(t *testing.T) {
 		{"up", "--files=-1"},
 		{"up", "--blob-port=70000"},
 		{"demo", "--workers=0"},
+		{"chaos"},
+		{"chaos", "--kills=1", "--workers=65"},
 		{"demo", "--workers=many"},
 		{"demo", "--time-limit=0s"},
 		{"demo", "--checkpoint-interval=1ms"},
@@ -70,6 +73,24 @@ func TestFlagsReachTheDemo(t *testing.T) {
 	f := parsed(t, "demo", "--workers=5", "--jobs-at-once=4", "--files=7", "--job-time=9s",
 		"--checkpoint-interval=3s", "--time-limit=1m", "--bin=b", "--keep", "--plain")
 	if diff := cmp.Diff(want, f.Demo.config()); diff != "" || !f.Demo.Plain {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagsReachChaos(t *testing.T) {
+	if diff := cmp.Diff(chaos.DefaultConfig(), parsed(t, "chaos").Chaos.config()); diff != "" {
+		t.Errorf("configuration of lab chaos without flags (-want +got):\n%s", diff)
+	}
+	t.Setenv(chaosStorage, "c")
+	want := chaos.Config{
+		Kills: 1, For: 2 * time.Second, Seed: 3, Workers: 4, JobsAtOnce: 5, PerSecond: 6, JobTime: 7 * time.Second,
+		Visibility: 8 * time.Second, CheckpointInterval: 9 * time.Second, FreezeEvery: 10, CutEvery: 11,
+		DuplicateEvery: 12, LargeEvery: 13, StreamEvery: 14, ConnectionString: "c", Keep: true,
+	}
+	f := parsed(t, "chaos", "--kills=1", "--for=2s", "--seed=3", "--workers=4", "--jobs-at-once=5", "--per-second=6", "--job-time=7s",
+		"--visibility=8s", "--checkpoint-interval=9s", "--freeze-every=10", "--cut-every=11",
+		"--duplicate-every=12", "--large-every=13", "--stream-every=14", "--keep")
+	if diff := cmp.Diff(want, f.Chaos.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
 }

@@ -121,7 +121,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 // close ends the workers: politely when the script was played to its end.
 func (d *demo) close(ctx context.Context, played error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), HandOver)
 	defer cancel()
 	if played != nil {
 		cancel()

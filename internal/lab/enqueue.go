@@ -22,7 +22,7 @@ type Producer struct {
 // error wraps [ErrNotLocal], and nothing was started, if it could reach
 // anything beyond loopback.
 func (p *Producer) Run(ctx context.Context, args ...string) ([]string, error) {
-	if err := checkStorage(p.ConnectionString); err != nil {
+	if err := CheckStorage(p.ConnectionString); err != nil {
 		return nil, fmt.Errorf("start the producer: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, p.Path, args...) //nolint:gosec // the binary was built by us

@@ -20,6 +20,10 @@ type FleetConfig struct {
 	// endpoints for blobs and queues.
 	ConnectionString string
 
+	// StorageFor returns the connection string of a VM, in place of
+	// ConnectionString. Optional.
+	StorageFor func(vm string) string
+
 	// Endpoint returns the base of a VM's metadata service, on loopback.
 	Endpoint func(vm string) string
 
@@ -54,8 +58,11 @@ func NewFleet(c FleetConfig) *Fleet { return &Fleet{config: c} }
 // and nothing was started, if the worker could reach anything beyond loopback.
 func (f *Fleet) Start(name string) (*VM, error) {
 	c := f.config
+	if c.StorageFor != nil {
+		c.ConnectionString = c.StorageFor(name)
+	}
 	endpoint := c.Endpoint(name)
-	if err := errors.Join(checkMetadata(endpoint), checkStorage(c.ConnectionString)); err != nil {
+	if err := errors.Join(checkMetadata(endpoint), CheckStorage(c.ConnectionString)); err != nil {
 		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
 	log, err := os.Create(filepath.Join(c.Logs, name+".log"))
@@ -115,8 +122,8 @@ func (f *Fleet) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// handOver is how long Close may take: the worker's budget and a little more.
-const handOver = 12 * time.Second
+// HandOver is how long Close may take: the worker's budget and a little more.
+const HandOver = 12 * time.Second
 
 // environment is all that a child sees of ours. Above all no AZURE_ variable of
 // the user's comes through, which could lead to a real account, and no proxy.

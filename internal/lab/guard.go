@@ -23,11 +23,11 @@ func checkMetadata(endpoint string) error {
 	return nil
 }
 
-// checkStorage reports why a process must not be given that connection string:
+// CheckStorage reports why a process of the lab must not be given that connection string:
 // it names no endpoint for one of the services, and so means the public cloud,
 // or one that is not on this machine. The error does not repeat the string,
 // which holds a key.
-func checkStorage(connectionString string) error {
+func CheckStorage(connectionString string) error {
 	named := map[string]string{}
 	for part := range strings.SplitSeq(connectionString, ";") {
 		if key, value, ok := strings.Cut(part, "="); ok {

@@ -1,0 +1,148 @@
+package chaos
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+)
+
+// operation is what a call does, as far as a run cares.
+type operation int
+
+const (
+	otherCall operation = iota
+	recordWrite
+	messageClaim
+	messageUpdate
+	messageDelete
+)
+
+// call is one request of a worker to the storage account. It is read with eyes
+// of its own: code shared with the product would share its faults.
+type call struct {
+	operation operation
+	vm        string
+	job       string // whose record it writes
+	message   string // that it updates or deletes
+	release   bool   // an update that makes its message visible at once
+	arrived   time.Time
+
+	ifMatch, ifNoneMatch string
+	metadata             http.Header
+	body                 []byte
+}
+
+// service is one of the account's.
+type service struct {
+	base   *url.URL
+	queues bool // and not blobs
+}
+
+// readCall says what a request to a service is. body is all of its body.
+func readCall(names azure.Names, s service, vm string, r *http.Request, body []byte) call {
+	c := call{
+		vm: vm, arrived: time.Now(), body: body, metadata: r.Header,
+		ifMatch: r.Header.Get("If-Match"), ifNoneMatch: r.Header.Get("If-None-Match"),
+	}
+	// /account/container/hhh/id, /account/queue/messages[/id]
+	path := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 4)
+	if len(path) < 3 {
+		return c
+	}
+	switch {
+	case !s.queues && path[1] == names.Records && len(path) == 4 && r.Method == http.MethodPut && r.URL.Query().Get("comp") != "block":
+		c.operation, c.job = recordWrite, path[3]
+	case s.queues && path[1] == names.Queue && path[2] == "messages":
+		c.ofMessage(r, path[3:])
+	}
+	return c
+}
+
+func (c *call) ofMessage(r *http.Request, id []string) {
+	switch {
+	case len(id) == 0 && r.Method == http.MethodGet && r.URL.Query().Get("peekonly") == "":
+		c.operation = messageClaim
+	case len(id) == 1 && r.Method == http.MethodPut:
+		c.operation, c.message = messageUpdate, id[0]
+		c.release = r.URL.Query().Get("visibilitytimeout") == "0"
+	case len(id) == 1 && r.Method == http.MethodDelete:
+		c.operation, c.message = messageDelete, id[0]
+	}
+}
+
+// meta returns a value of the record that the call writes.
+func (c *call) meta(key string) string { return c.metadata.Get("X-Ms-Meta-" + key) }
+
+func (c *call) number(key string) int {
+	n, err := strconv.Atoi(c.meta(key))
+	if err != nil {
+		return 0 // left out
+	}
+	return n
+}
+
+// step is how far the state in the call's body is; -1 where it holds none.
+func (c *call) step() int {
+	state := struct{ Step *int }{}
+	if c.meta("statehash") == "" || json.Unmarshal(c.body, &state) != nil || state.Step == nil {
+		return -1
+	}
+	return *state.Step
+}
+
+// claimedMessage is a message that was handed out.
+type claimedMessage struct{ id, job string }
+
+// readClaim returns the messages in the reply to a claim.
+func readClaim(body []byte) []claimedMessage {
+	var list struct {
+		Messages []struct {
+			ID   string `xml:"MessageId"`
+			Text string `xml:"MessageText"`
+		} `xml:"QueueMessage"`
+	}
+	if xml.Unmarshal(body, &list) != nil { //nolint:gosec // it comes from the storage emulator of this run
+		return nil
+	}
+	claimed := make([]claimedMessage, 0, len(list.Messages))
+	for _, m := range list.Messages {
+		claimed = append(claimed, claimedMessage{id: m.ID, job: jobOf(m.Text)})
+	}
+	return claimed
+}
+
+// jobOf reads base64 of {"id":…}.
+func jobOf(text string) string {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	var message struct{ ID string }
+	if err != nil || json.Unmarshal(raw, &message) != nil {
+		return ""
+	}
+	return message.ID
+}
+
+// services are those in a connection string.
+func services(connectionString string) ([]service, error) {
+	named := map[string]string{}
+	for part := range strings.SplitSeq(connectionString, ";") {
+		if key, value, ok := strings.Cut(part, "="); ok {
+			named[key] = value
+		}
+	}
+	blobs, err := url.Parse(named["BlobEndpoint"])
+	if err != nil {
+		return nil, err
+	}
+	queues, err := url.Parse(named["QueueEndpoint"])
+	if err != nil {
+		return nil, err
+	}
+	return []service{{base: blobs}, {base: queues, queues: true}}, nil
+}

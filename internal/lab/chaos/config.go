@@ -1,0 +1,118 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab"
+)
+
+// Config describes a run.
+type Config struct {
+	// Kills is how many workers are killed, and For how long incidents go on; 0
+	// is no limit, and one of the two must be given. What comes first ends it.
+	Kills int
+	For   time.Duration
+
+	// Seed decides what is drawn. 0 draws one.
+	Seed uint64
+
+	// Workers is how many VMs work at a time, 1 … [MaxWorkers], and JobsAtOnce
+	// how many jobs each of them runs at a time.
+	Workers, JobsAtOnce int
+
+	// PerSecond is how many kills a second are attempted, at most.
+	PerSecond float64
+
+	// JobTime is how long a job takes when nothing happens to it, in steps of
+	// [stepTime].
+	JobTime time.Duration
+
+	// Visibility and CheckpointInterval are the workers' flags of those names.
+	Visibility, CheckpointInterval time.Duration
+
+	// FreezeEvery and CutEvery are after how many kills, on average, a worker is
+	// frozen, and one is cut off from storage; 0 is never.
+	FreezeEvery, CutEvery int
+
+	// DuplicateEvery, LargeEvery and StreamEvery are how many jobs there are, on
+	// average, for one that is put twice, one with a payload in a blob, and one
+	// with a state of 3 MiB; 0 is none. A duplicate takes half a minute.
+	DuplicateEvery, LargeEvery, StreamEvery int
+
+	// ConnectionString leads to the storage account, by addresses on loopback.
+	// Empty is one in this process.
+	ConnectionString string
+
+	// Worker is the program that is run with [WorkerCommand]. Default: this one.
+	Worker string
+
+	// Keep keeps the logs of the last workers even when all went well.
+	Keep bool
+}
+
+// Limits of a run.
+const (
+	MaxWorkers = 64
+	stepTime   = 50 * time.Millisecond
+
+	// leastVisibility and leastInterval are what a worker takes.
+	leastVisibility = 3 * time.Second
+	leastInterval   = 100 * time.Millisecond
+)
+
+// DefaultConfig is a run without an end: Kills or For must be set.
+func DefaultConfig() Config {
+	return Config{
+		Workers: 8, JobsAtOnce: 2, PerSecond: 4, JobTime: 1500 * time.Millisecond,
+		Visibility: 4 * time.Second, CheckpointInterval: 200 * time.Millisecond,
+		FreezeEvery: 20, CutEvery: 8, DuplicateEvery: 50, LargeEvery: 20, StreamEvery: 30,
+	}
+}
+
+// Validate says what must be changed, or returns nil.
+func (c Config) Validate() error {
+	switch {
+	case c.Kills <= 0 && c.For <= 0:
+		return errors.New("nothing says when to end: give --kills or --for")
+	case c.Kills < 0 || c.For < 0:
+		return errors.New("--kills and --for must not be negative")
+	case c.Workers < 1 || c.Workers > MaxWorkers:
+		return fmt.Errorf("--workers %d is out of range: give 1 to %d", c.Workers, MaxWorkers)
+	case c.JobsAtOnce < 1:
+		return fmt.Errorf("--jobs-at-once %d is out of range: give at least 1", c.JobsAtOnce)
+	case c.PerSecond <= 0 || c.PerSecond > 1000:
+		return fmt.Errorf("--per-second %g is out of range: give more than 0, up to 1000", c.PerSecond)
+	case c.Visibility < leastVisibility:
+		return fmt.Errorf("--visibility %s is too short: give at least %s", c.Visibility, leastVisibility)
+	case c.CheckpointInterval < leastInterval:
+		return fmt.Errorf("--checkpoint-interval %s is too short: give at least %s", c.CheckpointInterval, leastInterval)
+	case c.JobTime < stepTime:
+		return fmt.Errorf("--job-time %s is too short: give at least %s", c.JobTime, stepTime)
+	}
+	return errors.Join(c.validateStorage(), c.validateShares())
+}
+
+func (c Config) validateStorage() error {
+	if c.ConnectionString == "" {
+		return nil
+	}
+	if err := lab.CheckStorage(c.ConnectionString); err != nil {
+		return fmt.Errorf("a run kills workers and fills a storage account with jobs, so it only takes one on this machine: %w", err)
+	}
+	return nil
+}
+
+// validateShares checks how often there is what.
+func (c Config) validateShares() error {
+	for name, every := range map[string]int{
+		"--freeze-every": c.FreezeEvery, "--cut-every": c.CutEvery,
+		"--duplicate-every": c.DuplicateEvery, "--large-every": c.LargeEvery, "--stream-every": c.StreamEvery,
+	} {
+		if every < 0 {
+			return fmt.Errorf("%s %d must not be negative", name, every)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,13 @@
+package chaos
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain lets the test binary be the worker of a run.
+func TestMain(m *testing.M) {
+	WorkerMain("test")
+	goleak.VerifyTestMain(m)
+}

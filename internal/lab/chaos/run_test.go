@@ -1,0 +1,82 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRun is a short run with everything in it, on real processes.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	c := DefaultConfig()
+	c.Kills, c.Workers, c.PerSecond, c.Seed = 6, 3, 20, 1
+	c.FreezeEvery, c.CutEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 4, 3, 0, 2, 2
+	c.Visibility, c.JobTime = 3*time.Second, 500*time.Millisecond
+	var out strings.Builder
+	if err := Run(t.Context(), c, &out); err != nil {
+		t.Fatalf("Run = %v, want nil; it said:\n%s", err, out.String())
+	}
+	for _, want := range []string{"seed                                        1\n", "every promise was kept (seed 1)"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report has no %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// An interrupted run ends every process, says that it says nothing, and leaves
+// no folder.
+func TestInterruptedRun(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second, cancel)
+	c := DefaultConfig()
+	c.Kills, c.Workers = 1000, 2
+	if err := Run(ctx, c, new(strings.Builder)); !errors.Is(err, errInterrupted) {
+		t.Errorf("Run = %v, want that it was interrupted", err)
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	}
+}
+
+// A table with a broken promise says so, and how many.
+func TestTable(t *testing.T) {
+	f := findings{verdict: verdict{jobs: 3, committed: 2, lost: 1}, faults: []string{"x"}}
+	text, broken := f.table(DefaultConfig(), time.Minute)
+	if broken != 3 || strings.Count(text, "BROKEN") != 3 {
+		t.Errorf("table says %d are broken, want 3: committed, lost, faults\n%s", broken, text)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := DefaultConfig()
+	good.Kills = 1
+	if err := good.Validate(); err != nil {
+		t.Errorf("Validate = %v, want nil", err)
+	}
+	for want, change := range map[string]func(*Config){
+		"--kills or --for":   func(c *Config) { c.Kills = 0 },
+		"must not be":        func(c *Config) { c.For = -1 },
+		"--workers":          func(c *Config) { c.Workers = 65 },
+		"--jobs-at-once":     func(c *Config) { c.JobsAtOnce = 0 },
+		"--per-second":       func(c *Config) { c.PerSecond = 0 },
+		"--job-time":         func(c *Config) { c.JobTime = 1 },
+		"--freeze-every":     func(c *Config) { c.FreezeEvery = -1 },
+		"--stream-every":     func(c *Config) { c.StreamEvery = -1 },
+		"--visibility":       func(c *Config) { c.Visibility = time.Second },
+		"on this machine":    func(c *Config) { c.ConnectionString = "AccountName=a;AccountKey=hunter2" },
+		"--checkpoint-inter": func(c *Config) { c.CheckpointInterval = 0 },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Validate = %v, want an error with %q and without a key", err, want)
+		}
+	}
+}
