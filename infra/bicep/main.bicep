@@ -103,7 +103,7 @@ param evictionPolicy 'Delete' | 'Deallocate' = 'Delete'
 @description('Highest price of a VM in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM. To change it, VMs must be deallocated first, or made anew.')
 param maxPrice string = '-1'
 
-@description('With policy Deallocate: how long Azure tries to start evicted VMs again, as an ISO 8601 duration of PT15M to PT2H or so.')
+@description('Without autoscale: how long Azure tries to bring VMs back that it evicted for want of capacity, as an ISO 8601 duration of PT15M to PT2H.')
 param restoreTimeout string = 'PT1H'
 
 @description('Availability zones to spread the VMs over, such as [\'1\', \'2\', \'3\']. None leaves the choice to Azure.')
@@ -269,7 +269,7 @@ module spot 'modules/spot-scale-set.bicep' = if (stage == 'Workers') {
     priority: priority
     evictionPolicy: evictionPolicy
     maxPrice: maxPrice
-    restore: evictionPolicy == 'Deallocate'
+    restore: !autoscale
     restoreTimeout: restoreTimeout
     baseRegularCount: baseRegularCount
     regularPercentage: regularPercentage

@@ -67,8 +67,8 @@ func checkScaling(d deployment, tell report) {
 	for _, m := range d[path].Modules {
 		switch m.Symbol {
 		case "spot":
-			if got := text(at(m.Body, "params", "restore")); got != "evictionPolicy == 'Deallocate'" {
-				tell(path, m.Line, "evicted VMs are started again if %s, want with policy Deallocate", got)
+			if got := text(at(m.Body, "params", "restore")); got != "!autoscale" {
+				tell(path, m.Line, "evicted VMs are brought back if %s, want wherever autoscale does not rule it out", got)
 			}
 		case "spotAutoscale":
 			if m.Condition != "stage == 'Workers' && scales" {

@@ -56,6 +56,7 @@ var brokenCopies = []struct {
 	{"a parameter without a word", "modules/network.bicep", "@description('Start of the names.')\n", "", "described"},
 	{"an open port", "modules/network.bicep", "access: 'Deny'", "access: 'Allow'", "network"},
 	{"a subnet that goes out by default", "modules/network.bicep", "          defaultOutboundAccess: false\n", "", "network"},
+	{"evicted VMs that stay away", "main.bicep", "restore: !autoscale", "restore: false", "scaling"},
 	{"autoscale that never scales", "main.bicep", "if (stage == 'Workers' && scales)", "if (stage == 'Workers' && autoscale)", "scaling"},
 	{"a count of yesterday", "modules/autoscale.bicep", "'ApproximateMessageCount'", "'QueueMessageCount'", "scaling"},
 	{"a VM that nobody asks", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},

@@ -42,7 +42,7 @@ param evictionPolicy 'Delete' | 'Deallocate'
 @description('Highest price in US dollars an hour; -1 is the price of a regular VM, and then only capacity evicts.')
 param maxPrice string
 
-@description('Whether evicted VMs are started again. Only without autoscale.')
+@description('Whether Azure tries to bring back what it evicted. Only without autoscale.')
 param restore bool
 
 @description('How long that is tried, as an ISO 8601 duration.')
