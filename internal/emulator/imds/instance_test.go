@@ -2,6 +2,7 @@ package imds
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,5 +147,25 @@ func TestRemovedVMGetsNoService(t *testing.T) {
 	}
 	if requests := vm.Stats().Requests; requests != 2 {
 		t.Errorf("requests = %d, want 2: counters outlive the VM", requests)
+	}
+}
+
+// TestVMs lists those that there are, with what they were not told.
+func TestVMs(t *testing.T) {
+	s := unlimited()
+	for _, name := range []string{"b", "A", "gone"} {
+		s.AddVM(VM{Name: name})
+	}
+	s.VM("never")
+	s.RemoveVM("gone")
+	var names []string
+	for _, vm := range s.VMs() {
+		names = append(names, vm.Name)
+		if !strings.HasSuffix(vm.ResourceID(), "/resourceGroups/rg/providers/Microsoft.Compute/virtualMachines/"+vm.Name) || !vm.Evictable() {
+			t.Errorf("VM %+v has resource id %s, want it evictable and in group rg", vm, vm.ResourceID())
+		}
+	}
+	if got := strings.Join(names, " "); got != "A b" {
+		t.Errorf("VMs = %q, want A b", got)
 	}
 }
