@@ -39,6 +39,10 @@ type Config struct {
 	// Transport replaces the HTTP transport. For tests.
 	Transport policy.Transporter
 
+	// Retry replaces how calls are repeated, whose waits the SDK draws from a
+	// global source of chance. For tests that must repeat exactly.
+	Retry *policy.RetryOptions
+
 	// OnCall is told of every call to the account, repeats by themselves, after
 	// its answer. It must be quick. Optional.
 	OnCall func(Call)

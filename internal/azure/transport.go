@@ -28,15 +28,14 @@ func (c Config) clientOptions(tls bool) policy.ClientOptions {
 	if transport == nil {
 		transport = &http.Client{Transport: newTransport(c.Concurrency, tls)}
 	}
+	retry := policy.RetryOptions{MaxRetries: maxRetries, RetryDelay: retryDelay, MaxRetryDelay: maxRetryDelay, TryTimeout: tryTimeout}
+	if c.Retry != nil {
+		retry = *c.Retry
+	}
 	return policy.ClientOptions{
 		Transport: transport,
 		Telemetry: policy.TelemetryOptions{ApplicationID: telemetryID(c.Version)},
-		Retry: policy.RetryOptions{
-			MaxRetries:    maxRetries,
-			RetryDelay:    retryDelay,
-			MaxRetryDelay: maxRetryDelay,
-			TryTimeout:    tryTimeout,
-		},
+		Retry:     retry,
 	}
 }
 

@@ -40,8 +40,9 @@ type ledger struct {
 	mu     sync.Mutex
 	jobs   map[string]*account
 	jobOf  map[string]string // by message id; "" for a message that is no envelope
+	order  map[string]int    // in which messages were put, by their ids
 	broken []string
-	trace  uint64 // what happened so far, as a hash
+	told   []string // all that happened so far: when, by whom, to which job
 }
 
 // account is what the ledger knows of one job.
@@ -65,7 +66,7 @@ type entry struct {
 
 // observe gives the bench a ledger. Clients that were made before are not its own.
 func (b *bench) observe() *ledger {
-	l := &ledger{b: b, began: time.Now(), jobs: map[string]*account{}, jobOf: map[string]string{}}
+	l := &ledger{b: b, began: time.Now(), jobs: map[string]*account{}, jobOf: map[string]string{}, order: map[string]int{}}
 	b.ledger = l
 	b.stores = b.connect(b.door("test"))
 	b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: l.refused} })
@@ -110,6 +111,54 @@ func (l *ledger) storyOf(id string) string {
 	return b.String()
 }
 
+// failuresOf returns how often the job's handler failed of its own accord.
+func (l *ledger) failuresOf(id string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.job(id).failed
+}
+
+// keptAsPoison reports whether a message that is nobody's job is kept.
+func (l *ledger) keptAsPoison(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isPoisoned(func(p queue.Poison) bool { return p.Body == text })
+}
+
+// hear notes that something happened just now, in words that chance has no part in.
+func (l *ledger) hear(who, what string) {
+	l.told = append(l.told, fmt.Sprintf("%13.9fs %s %s", time.Since(l.began).Seconds(), who, what))
+}
+
+// sent notes a request that is on its way, and returns what it asks for.
+func (l *ledger) sent(who string, r *http.Request) string {
+	name := l.nameOf(r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !strings.Contains(name, l.b.names.Workers) { // how many presences are written is a matter of scheduling, and of no matter
+		l.hear(who, "sends "+name)
+	}
+	return name
+}
+
+// nameOf says what a request asks for, in words that do not depend on chance: a
+// message's id does, the order in which messages were put does not.
+func (l *ledger) nameOf(r *http.Request) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	path, message := r.URL.Path, ""
+	for key, values := range r.Header {
+		if strings.EqualFold(key, "x-ms-meta-messageid") {
+			message = values[0]
+		}
+	}
+	if i := strings.LastIndex(path, "/messages/"); i >= 0 {
+		path, message = path[:i], path[i+len("/messages/"):]
+	}
+	q := r.URL.Query()
+	return strings.Join([]string{r.Method, path, strconv.Itoa(l.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), r.Header.Get("X-Ms-Range")}, " ")
+}
+
 // job returns the account of a job. The caller holds mu, here and below.
 func (l *ledger) job(id string) *account {
 	a := l.jobs[id]
@@ -123,11 +172,8 @@ func (l *ledger) job(id string) *account {
 func (l *ledger) tell(a *account, who, what string) {
 	at := time.Since(l.began)
 	a.story = append(a.story, entry{at: at, who: who, what: what})
-	for _, s := range []string{a.id, who, at.String()} {
-		for i := range len(s) {
-			l.trace = (l.trace ^ uint64(s[i])) * 1099511628211 // FNV-1a
-		}
-	}
+	word, _, _ := strings.Cut(what, " ") // the rest may name what chance made
+	l.hear(who, a.id+" "+word)
 }
 
 func (l *ledger) breaks(a *account, format string, args ...any) {
@@ -228,7 +274,7 @@ func (l *ledger) messagePut(r storage.Result) {
 		} else if p, err := queue.DecodePoison(m.Text); err == nil {
 			id = p.ID
 		}
-		l.jobOf[m.ID] = id
+		l.jobOf[m.ID], l.order[m.ID] = id, len(l.order)+1
 		a := l.job(id)
 		l.tell(a, l.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
 		if !m.Expires.IsZero() && l.sender != "test" {

@@ -25,6 +25,7 @@ type link struct {
 	mu    sync.Mutex
 	calls int
 	dead  bool
+	skew  time.Duration // of the service's clock, as the worker sees it
 	held  chan struct{} // not nil while held
 
 	// fate says what becomes of request n, counted from 1; nil for nothing. It
@@ -34,10 +35,10 @@ type link struct {
 
 // fate is what becomes of one request. The zero value is that it is answered at once.
 type fate struct {
-	before, after time.Duration // until it arrives; and then until the reply does
+	before, after time.Duration // until it arrives, or is cut; and then until the reply does
 	lost          bool          // it never arrives, and its sender sees the connection cut
 	mute          bool          // it arrives, and its sender sees the connection cut
-	late          time.Duration // its sender sees the connection cut at once; it arrives this much later
+	late          time.Duration // its sender sees the connection cut; it arrives this much after it was sent
 	stray         bool          // it arrives even if its sender gives up first
 	refused       *storage.Error
 	dies          moment // when its sender dies, if it does
@@ -82,8 +83,10 @@ func (l *link) sent() int {
 }
 
 // pass waits while the link is held, whatever the context says: a frozen process
-// does not look. On a link that was cut it waits for the end of the context.
+// does not look. On a link that was cut it waits for the end of the context. Those
+// that waited go on one after another, so that their order is certain.
 func (l *link) pass(ctx context.Context) error {
+	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; not the same for those that come every second
 	for {
 		l.mu.Lock()
 		dead, held := l.dead, l.held
@@ -96,12 +99,17 @@ func (l *link) pass(ctx context.Context) error {
 			return nil
 		}
 		<-held
+		time.Sleep(turn)
 	}
 }
 
 func (l *link) Do(r *http.Request) (*http.Response, error) {
 	if err := l.pass(r.Context()); err != nil {
 		return nil, err
+	}
+	time.Sleep(time.Nanosecond) // what else happens at this moment has happened then, such as the end of the context
+	if r.Context().Err() != nil {
+		return nil, context.Cause(r.Context()) // as net/http does: nothing is sent
 	}
 	if f, has := l.fateOf(r); has {
 		return l.meet(r, f)
@@ -133,7 +141,7 @@ func (l *link) meet(r *http.Request, f fate) (*http.Response, error) {
 	}
 	if f.late > 0 {
 		l.arriveLater(r, f.late)
-		return nil, cutError(r)
+		return nil, l.lose(r, f)
 	}
 	if err := l.travel(r, f); err != nil {
 		return nil, err
@@ -144,6 +152,9 @@ func (l *link) meet(r *http.Request, f fate) (*http.Response, error) {
 	}
 	if f.dies == afterReply {
 		return reply, err
+	}
+	if err == nil && l.skew != 0 {
+		skewed(reply, l.skew)
 	}
 	if err == nil && !pauseFor(r.Context(), f.after) {
 		err = context.Cause(r.Context())

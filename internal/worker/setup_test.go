@@ -28,7 +28,8 @@ type bench struct {
 	server   *storage.Server
 	metadata *imds.Server
 	names    azure.Names
-	ledger   *ledger // nil unless the test asked for one, see observe
+	ledger   *ledger              // nil unless the test asked for one, see observe
+	retry    *policy.RetryOptions // nil for the product's own
 	stores
 }
 
@@ -69,7 +70,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 
 func (b *bench) account(transport policy.Transporter) *azure.Account {
 	b.t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
+	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -103,7 +104,14 @@ type process struct {
 // configuration. The test ends it if nothing did before.
 func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
 	b.t.Helper()
+	return b.startOn(name, kinds, func(*link) {}, change...)
+}
+
+// startOn is start with a way to storage that expose may make worse.
+func (b *bench) startOn(name string, kinds job.Kinds, expose func(*link), change ...func(*Config)) *process {
+	b.t.Helper()
 	p := &process{b: b, link: &link{next: b.door(name)}, log: &logLines{}, ended: make(chan struct{})}
+	expose(p.link)
 	p.guest = b.metadata.AddVM(bVM(name))
 	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(guestLink{p.link, p.guest.RoundTripper()}))
 	if err != nil {
@@ -214,7 +222,7 @@ func (b *bench) putOn(q *queue.Queue, id, kind, payload string) {
 // putText enqueues any text, as somebody else's tool would.
 func (b *bench) putText(text string) {
 	b.t.Helper()
-	if _, err := b.account(b.server.Transport()).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, nil); err != nil {
+	if _, err := b.account(b.door("test")).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, nil); err != nil {
 		b.t.Fatal(err)
 	}
 }
