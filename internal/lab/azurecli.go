@@ -26,6 +26,8 @@ import (
 const azScript = `#!/bin/sh
 # The Azure CLI on the local Azure of lab up; nothing leaves this machine.
 set -eu
+# With this folder in PATH, for other scripts, az is still the real one here.
+PATH=$(printf %%s "$PATH" | tr : '\n' | grep -vxF %[7]s | paste -s -d : -)
 export AZURE_CONFIG_DIR=%[1]s AZURE_CORE_COLLECT_TELEMETRY=0 REQUESTS_CA_BUNDLE=%[2]s
 export http_proxy=http://127.0.0.1:1 https_proxy=http://127.0.0.1:1 all_proxy=http://127.0.0.1:1 no_proxy=localhost,127.0.0.1
 %[3]s
@@ -51,7 +53,7 @@ func (u *up) writeAzureCLI(authority string) (string, error) {
 		account = "export " + connectionStringVariable + "=" + quote(u.local.ConnectionString)
 	}
 	text := fmt.Sprintf(azScript, quote(filepath.Join(u.folder, "azure")), quote(authority), account,
-		u.local.ManagerURL, uuid.New(), uuid.New())
+		u.local.ManagerURL, uuid.New(), uuid.New(), quote(u.folder))
 	name := filepath.Join(u.folder, "az")
 	if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
 		return "", fmt.Errorf("write the script for the Azure CLI: %w", err)

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -81,7 +83,9 @@ func (s *scripted) run(environment []string, arguments ...string) {
 }
 
 func (s *scripted) command(environment []string, arguments ...string) *exec.Cmd {
-	cmd := exec.CommandContext(s.t.Context(), s.az, arguments...)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	s.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, s.az, arguments...)
 	cmd.Env = append(environment, "PATH="+s.home+":"+os.Getenv("PATH"), "HOME="+s.home,
 		"AZURE_CONFIG_DIR=/elsewhere", connectionStringVariable+"=elsewhere", "https_proxy=http://elsewhere", "no_proxy=*")
 	return cmd
@@ -126,6 +130,19 @@ func TestAzureCLISignsInAgain(t *testing.T) {
 	s.run(nil, "vm", "list")
 	if calls := s.recorded("calls"); len(calls) != 7 || !strings.HasPrefix(calls[3], "cloud register ") || calls[6] != "vm list" {
 		t.Errorf("calls of az = %q, want a sign-in that fails and one more, and then the command", calls)
+	}
+}
+
+// TestAzureCLIInPath: with its folder in PATH the script does not find itself.
+func TestAzureCLIInPath(t *testing.T) {
+	s := script(t)
+	cmd := s.command(nil, "vm", "list")
+	cmd.Env = append(cmd.Env, "PATH="+strings.Join([]string{s.folder, s.home, s.folder, os.Getenv("PATH")}, ":"))
+	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Fatalf("az = %v, %s, want no error and no word", err, said)
+	}
+	if calls := s.recorded("calls"); calls[len(calls)-1] != "vm list" {
+		t.Errorf("calls of az = %q, want the command in the end", calls)
 	}
 }
 

@@ -81,7 +81,8 @@ func uniform(t *testing.T) {
 	}
 }
 
-// flexible: az vm evicts a worker that came with an identity.
+// flexible: az vm evicts a worker that came with an identity, and make evict an
+// idle VM.
 func flexible(t *testing.T) {
 	up := startUp(t, "--flexible", "--identity", "--files", "0", "--eviction-delay", "0s")
 	worker := up.start(t, "/vms/spot_00000001\n")
@@ -89,6 +90,14 @@ func flexible(t *testing.T) {
 	up.paste(t, "vm simulate-eviction")
 	up.until(t, `Eviction notice: Preempt of spot_00000001`)
 	worker.until(t, `"msg":"drained"`)
+
+	// make evict is this script; with the folder of that az in PATH it is here.
+	folder := up.until(t, `(/\S+)/az vm simulate-eviction`)
+	evict := "PATH=" + folder + ":$PATH RESOURCE_GROUP=rg " + filepath.Join(parts.Repository(t), "tools", "deploy-evict.sh") + " spot_00000002"
+	if said, err := up.run(t, evict); err != nil {
+		t.Fatalf("%s: %v: %s", evict, err, said)
+	}
+	up.until(t, `Eviction notice: Preempt of spot_00000002`)
 }
 
 // wantDigest compares a job's result with the blob that the message named.

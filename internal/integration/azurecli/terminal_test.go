@@ -4,6 +4,7 @@ package azurecli
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,7 +19,7 @@ import (
 
 // patience bounds every wait: az takes some seconds to start, more on a busy
 // machine.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // terminal is a shell with a bare environment, in the folder that has bin, and
 // what it shows.
@@ -61,7 +62,7 @@ func (s *terminal) until(t *testing.T, pattern string) string {
 // the test.
 func open(t *testing.T, script string) *terminal {
 	t.Helper()
-	s := &terminal{cmd: shell(t, script)}
+	s := &terminal{cmd: shell(context.Background(), t, script)}
 	s.cmd.Stdout, s.cmd.Stderr = s, s
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -70,6 +71,8 @@ func open(t *testing.T, script string) *terminal {
 		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)
 		}
+		overdue := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+		defer overdue.Stop()
 		if err := s.cmd.Wait(); err != nil {
 			t.Errorf("%s ended with %v after Ctrl-C:\n%s", script, err, s)
 		}
@@ -77,10 +80,12 @@ func open(t *testing.T, script string) *terminal {
 	return s
 }
 
-func shell(t *testing.T, script string) *exec.Cmd {
-	cmd := exec.Command("/bin/sh", "-eu", "-c", script)
+func shell(ctx context.Context, t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-eu", "-c", script)
 	cmd.Dir = os.Getenv(folderVariable)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
+	cmd.WaitDelay = time.Second // for what its own children still hold open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -134,7 +139,9 @@ func (u *up) paste(t *testing.T, text string) string {
 
 func (u *up) run(t *testing.T, commands string) (string, error) {
 	t.Helper()
-	said, err := shell(t, commands).CombinedOutput()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	said, err := shell(ctx, t, commands).CombinedOutput()
 	return string(said), err
 }
 
