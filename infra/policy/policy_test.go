@@ -105,6 +105,19 @@ func TestBrokenCopies(t *testing.T) {
 	}
 }
 
+// TestEveryRuleIsBroken: a rule that no copy breaks may be one that finds nothing.
+func TestEveryRuleIsBroken(t *testing.T) {
+	for _, rule := range rules {
+		broken := false
+		for _, c := range brokenCopies {
+			broken = broken || c.want == rule.name
+		}
+		if !broken {
+			t.Errorf("no broken copy is for rule %q", rule.name)
+		}
+	}
+}
+
 // TestDumpIsFresh compares the committed dump with the files.
 func TestDumpIsFresh(t *testing.T) {
 	command := checkerCommand(t)
