@@ -163,6 +163,14 @@ var importRules = []importRule{
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
 
+	{
+		name:    "vmpackage knows what goes onto a VM",
+		in:      []string{"./internal/vmpackage/...", "./vmapp/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/vmpackage/...", "./vmapp", "./internal/process"},
+		reason:  "packages are made of files; what the worker in them does is nothing that making them could depend on",
+	},
+
 	// What only the outermost layer may touch.
 	{
 		name:    "the engine is used from outside",

@@ -55,17 +55,29 @@ configure() {
     mkdir -p "${CONFIGURATION%/*}" "$LOGS" && systemd-sysusers "$PWD/etc/spotworker.sysusers" &&
       { [ ! -f "$CONFIGURATION" ] || cp -p "$CONFIGURATION" "$CONFIGURATION.before"; } &&
       (umask 077 && cat "$configuration" >"$CONFIGURATION.new") && mv "$CONFIGURATION.new" "$CONFIGURATION"
-  } || fail "cannot write $CONFIGURATION or what goes with it, for the reason above; no worker was stopped"
+  } || {
+    rm -f "$CONFIGURATION.new"
+    fail "cannot write $CONFIGURATION or what goes with it, for the reason above; no worker was stopped"
+  }
 }
 
-# switch_to RELEASE: it is the one that the units start.
+# switch_to RELEASE: it is the one that the units start. Each file is there whole
+# or as it was.
 switch_to() {
   {
-    ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" &&
-      install -m 644 "$CURRENT"/units/*.service "$UNITS/" &&
-      { [ ! -d /etc/logrotate.d ] || install -m 644 "$CURRENT/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
-      systemctl daemon-reload
-  } || fail "cannot switch to $1, for the reason above"
+    put "$RELEASES/$1/units/spotworker.service" "$UNITS/spotworker.service" &&
+      put "$RELEASES/$1/units/spotworker@.service" "$UNITS/spotworker@.service" &&
+      { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
+      ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" && systemctl daemon-reload
+  } || fail "cannot switch to $1, for the reason above; the worker that ran goes on"
+}
+
+# put SOURCE TARGET: replace a file.
+put() {
+  if ! { cp "$1" "$2.new" && chmod 644 "$2.new" && mv "$2.new" "$2"; }; then
+    rm -f "$2.new"
+    return 1
+  fi
 }
 
 # start UNIT...: these workers and no others. A worker counts as started when it

@@ -76,6 +76,7 @@ func (m *machine) life(t *testing.T) {
 	wantRunning(t, oldVersion)
 	wantHardened(t)
 	wantReadOnly(t)
+	wantRotation(t)
 	wantStatistics(t, m.azure.result(t, "first", shortFile), shortLines)
 
 	killed := number(t, "spotworker.service", "MainPID")
@@ -195,6 +196,17 @@ func wantReadOnly(t *testing.T) {
 	}
 	if info, err := os.Stat("/etc/spotworker/worker.env"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("worker.env has mode %v (%v), want -rw-------", info.Mode(), err)
+	}
+}
+
+// wantRotation: logrotate takes the settings that came with the package, and the
+// worker writes on into the file that was emptied.
+func wantRotation(t *testing.T) {
+	t.Helper()
+	awaitLogged(t, workerLog, 0, `"to":"process"`)
+	command(t, "logrotate", "--force", "--state", filepath.Join(t.TempDir(), "state"), "/etc/logrotate.d/spotworker")
+	if old := logged(workerLog + ".1"); !strings.Contains(old, `"to":"process"`) || strings.Contains(logged(workerLog), `"to":"process"`) {
+		t.Errorf("after a rotation the old log has %d bytes and the new one is\n%s\nwant everything in the old one", len(old), logged(workerLog))
 	}
 }
 
