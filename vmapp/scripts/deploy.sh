@@ -18,7 +18,10 @@ deploy() {
   fi
   place
   configure
-  switch_to "$RELEASE"
+  switch_to "$RELEASE" || {
+    restore_configuration
+    fail "cannot switch to $RELEASE, for the reason above; no worker was stopped"
+  }
   # shellcheck disable=SC2086 # one word for each unit
   start $wanted || give_up
   tidy
@@ -64,12 +67,14 @@ configure() {
 # switch_to RELEASE: it is the one that the units start. Each file is there whole
 # or as it was.
 switch_to() {
-  {
-    put "$RELEASES/$1/units/spotworker.service" "$UNITS/spotworker.service" &&
-      put "$RELEASES/$1/units/spotworker@.service" "$UNITS/spotworker@.service" &&
-      { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
-      ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" && systemctl daemon-reload
-  } || fail "cannot switch to $1, for the reason above; the worker that ran goes on"
+  put "$RELEASES/$1/units/spotworker.service" "$UNITS/spotworker.service" &&
+    put "$RELEASES/$1/units/spotworker@.service" "$UNITS/spotworker@.service" &&
+    { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
+    ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" && systemctl daemon-reload
+}
+
+restore_configuration() {
+  [ ! -f "$CONFIGURATION.before" ] || mv "$CONFIGURATION.before" "$CONFIGURATION"
 }
 
 # put SOURCE TARGET: replace a file.
@@ -132,8 +137,8 @@ give_up() {
       *) fail "$reason. systemd goes on trying every few seconds" ;;
     esac
   fi
-  switch_to "$before"
-  mv "$CONFIGURATION.before" "$CONFIGURATION"
+  restore_configuration
+  switch_to "$before" || fail "$reason. $before could not be put back, for the reason above" "$exit_code"
   # shellcheck disable=SC2086 # one word for each unit
   start $wanted_before || fail "$reason. $before was put back, and $(why)" "$exit_code"
   [ "$before" = "$RELEASE" ] || rm -rf "${RELEASES:?}/$RELEASE"

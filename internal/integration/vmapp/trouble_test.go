@@ -28,6 +28,7 @@ var troubles = []trouble{
 	{"no network, no identity", noNetwork},
 	{"storage refuses", storageRefuses},
 	{"disk full", diskFull},
+	{"units that cannot be written", unitsThatCannotBeWritten},
 	{"half-finished installation", halfFinished},
 	{"damaged package", damagedPackage},
 	{"older version", olderVersion},
@@ -135,6 +136,28 @@ func diskFull(t *testing.T, m *machine) {
 	if found, _ := filepath.Glob("/opt/spotworker/.unfinished.*"); len(found) > 0 {
 		t.Errorf("%q are left of the update that failed", found)
 	}
+	m.remove(t)
+}
+
+// An update that cannot be switched to leaves worker and configuration as they
+// were.
+func unitsThatCannotBeWritten(t *testing.T, m *machine) {
+	const units = "/etc/systemd/system"
+	good := m.azure.settings("spot_2")
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), good))
+	pid := number(t, "spotworker.service", "MainPID")
+	command(t, "mount", "--bind", "-o", "ro", units, units)
+	err := m.extension.want(t, published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=1")))
+	command(t, "umount", units)
+	failed(t, err, 1, "cannot switch to "+newVersion+"-", "no worker was stopped")
+	if got := number(t, "spotworker.service", "MainPID"); got != pid {
+		t.Errorf("the worker is process %d, want %d as before", got, pid)
+	}
+	if got := read(t, "/etc/spotworker/worker.env"); got != good {
+		t.Errorf("worker.env after the failed update is\n%s\nwant that of the version before", got)
+	}
+	m.deploy(t, published("1.1.1", archiveOf(newVersion), good))
+	wantRunning(t, newVersion)
 	m.remove(t)
 }
 
