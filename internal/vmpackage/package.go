@@ -3,6 +3,7 @@ package vmpackage
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -104,7 +105,11 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 	if err != nil {
 		return p, nil, err
 	}
-	bill, err := billOfMaterials(c, architecture, binary, handlers)
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return p, nil, fmt.Errorf("modules in the worker: %w", err)
+	}
+	bill, err := billOfMaterials(c, architecture, binary, info, handlers)
 	if err != nil {
 		return p, nil, err
 	}

@@ -1,12 +1,9 @@
 package vmpackage
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"debug/buildinfo"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -53,11 +50,7 @@ type property struct {
 
 // billOfMaterials lists what a package is made of: the modules that the binary
 // says are in it, the Go that built it, and the handlers' files.
-func billOfMaterials(c Config, architecture string, binary []byte, handlers []file) ([]byte, error) {
-	info, err := buildinfo.Read(bytes.NewReader(binary))
-	if err != nil {
-		return nil, fmt.Errorf("modules of the worker: %w", err)
-	}
+func billOfMaterials(c Config, architecture string, binary []byte, info *debug.BuildInfo, handlers []file) ([]byte, error) {
 	components := []component{
 		module("std", strings.TrimPrefix(info.GoVersion, "go"), ""),
 		fileComponent("bin/worker", binary),

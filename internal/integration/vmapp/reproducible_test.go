@@ -41,6 +41,9 @@ func TestSameBytes(t *testing.T) {
 	if len(made[0]) != files || len(made[1]) != files {
 		t.Errorf("make package made %d and %d files, want %d", len(made[0]), len(made[1]), files)
 	}
+	if bill := made[0]["spotworker-linux-arm64.cdx.json"]; !strings.Contains(bill, `"pkg:golang/github.com/Azure/azure-sdk-for-go/sdk/storage/azblob@v`) {
+		t.Errorf("the bill of materials does not name azblob:\n%s", bill)
+	}
 	for name, data := range made[0] {
 		if data != made[1][name] {
 			t.Errorf("%s of the same source has other bytes when it is built again in another folder", name)
