@@ -50,7 +50,7 @@ param retention retentionType = {
   workers: 7
 }
 
-@description('Containers with the data that jobs work on, and what jobs may do there.')
+@description('Containers with the data that jobs work on, and what jobs may do there. With none of them the package must bring handlers of its own, or the workers have nothing to do and do not start.')
 param dataContainers dataContainerType[] = []
 
 @description('Object id of the person, group or service principal that puts jobs, reads results, handles poison messages and uploads packages. Empty for nobody; then nobody but the workers gets at the data.')

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -32,6 +33,57 @@ func TestSettingsExist(t *testing.T) {
 				t.Errorf("infra/bicep/%s sets %s, which is none of the worker's", path, name)
 			}
 		}
+	}
+}
+
+var literalSetting = regexp.MustCompile(`\b(SPOTWORKER_[A-Z_]+): '([^'$]*)'`)
+
+// computedSettings stand for those that a deployment works out.
+var computedSettings = map[string]string{
+	"SPOTWORKER_ACCOUNT": "account", "SPOTWORKER_PREFIX": "spotworker", "SPOTWORKER_MOVE_AFTER": "3",
+	"SPOTWORKER_DATA_CONTAINER": "archive,packed", "SPOTWORKER_OUTPUT_CONTAINER": "packed",
+}
+
+// TestSettingsAreAccepted gives a worker all that a deployment may write into
+// its configuration, and one more that is wrong: the worker, which therefore
+// contacts nobody, finds nothing else to complain of.
+func TestSettingsAreAccepted(t *testing.T) {
+	settings := map[string]string{
+		"SPOTWORKER_METADATA_ENDPOINT": "ftp://127.0.0.1", "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000000",
+		// Should it go on all the same, it finds nobody.
+		"IDENTITY_ENDPOINT": "http://127.0.0.1:1", "IDENTITY_HEADER": "x",
+		"SPOTWORKER_BLOB_ENDPOINT": "https://127.0.0.1:1/account", "SPOTWORKER_QUEUE_ENDPOINT": "https://127.0.0.1:1/account",
+	}
+	for path, f := range committed(t) {
+		for line := range strings.Lines(f.source) {
+			if strings.HasPrefix(strings.TrimSpace(line), "@description(") {
+				continue
+			}
+			for _, name := range setting.FindAllString(line, -1) {
+				value, known := computedSettings[name]
+				if literal := literalSetting.FindStringSubmatch(line); literal != nil {
+					value, known = literal[2], true
+				}
+				if !known {
+					t.Errorf("infra/bicep/%s sets %s to something that this test does not know", path, name)
+				}
+				settings[name] = value
+			}
+		}
+	}
+	worker := exec.CommandContext(t.Context(), "go", "run", "./cmd/worker")
+	worker.Dir = filepath.Join("..", "..")
+	worker.Env = append(os.Environ(), "AZURE_STORAGE_CONNECTION_STRING=")
+	for name, value := range settings {
+		worker.Env = append(worker.Env, name+"="+value)
+	}
+	out, err := worker.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--metadata-endpoint") {
+		t.Errorf("worker with %v = %v, want a complaint of its metadata endpoint alone:\n%s", settings, err, out)
+	}
+	const fewest = 14
+	if len(settings) < fewest {
+		t.Errorf("found the settings %v, want at least %d", settings, fewest)
 	}
 }
 
