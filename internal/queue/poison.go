@@ -71,12 +71,34 @@ func DecodePoison(text string) (Poison, error) {
 	if err != nil {
 		return Poison{}, fmt.Errorf("%w: it is not base64: %w", ErrNotPoison, err)
 	}
-	var p Poison
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return Poison{}, fmt.Errorf("%w: it is not JSON: %w", ErrNotPoison, err)
+	p, err := decodePoison(raw)
+	if err != nil {
+		return Poison{}, fmt.Errorf("%w: it cannot be read: %s", ErrNotPoison, cut(err.Error(), maxInvalid))
 	}
 	if p.V != Version || p.PoisonedAt.IsZero() {
 		return Poison{}, fmt.Errorf("%w of version %d", ErrNotPoison, Version)
+	}
+	return p, nil
+}
+
+// decodePoison takes the fields by their exact names, which encoding/json does not
+// do by itself.
+func decodePoison(raw []byte) (p Poison, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return p, err
+	}
+	for name, target := range map[string]any{
+		"v": &p.V, "id": &p.ID, "kind": &p.Kind, "reason": &p.Reason, "poisoned_at": &p.PoisonedAt, "worker": &p.Worker,
+		"origin": &p.Origin, "message_id": &p.MessageID, "body": &p.Body, "body_blob": &p.BodyBlob,
+	} {
+		value, ok := fields[name]
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal(value, target); err != nil {
+			return p, fmt.Errorf("field %s: %w", name, err)
+		}
 	}
 	return p, nil
 }

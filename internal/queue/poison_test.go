@@ -137,6 +137,9 @@ func TestDecodePoisonRefuses(t *testing.T) {
 		"an envelope":   inBase64(`{"v":1,"id":"a","kind":"k"}`),
 		"newer version": inBase64(`{"v":2,"reason":"r","poisoned_at":"2026-03-09T12:00:00Z"}`),
 		"no object":     inBase64(`[1]`),
+		"no time":       inBase64(`{"v":1,"reason":"r"}`),
+		"other case":    inBase64(`{"v":1,"reason":"r","Poisoned_At":"2026-03-09T12:00:00Z"}`),
+		"another type":  inBase64(`{"v":1,"reason":["r"],"poisoned_at":"2026-03-09T12:00:00Z"}`),
 	} {
 		if p, err := DecodePoison(text); err == nil {
 			t.Errorf("DecodePoison of %s = %+v, want an error", name, p)

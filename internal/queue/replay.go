@@ -50,8 +50,15 @@ func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
 	return nil
 }
 
+// maxMessageID is the longest id of a message that is believed, in bytes. The
+// service's are GUIDs.
+const maxMessageID = 64
+
 // checkBlob keeps a message that somebody made up from naming a job's payload.
 func (p Poison) checkBlob() error {
+	if p.MessageID == "" || len(p.MessageID) > maxMessageID {
+		return fmt.Errorf("%w: it names a blob, and no message of which that could be", ErrPayload)
+	}
 	for _, c := range p.MessageID {
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-') {
 			return fmt.Errorf("%w: %q is no message id", ErrPayload, cut(p.MessageID, maxInvalid))
