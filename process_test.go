@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -36,6 +37,16 @@ var testKinds = job.Kinds{
 		j.Report(job.Progress{State: []byte("here")})
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
+	}),
+	"counts": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for n := 1; ; n++ {
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(50 * time.Millisecond):
+				j.Report(job.Progress{State: fmt.Append(nil, n), Fraction: min(float64(n)/1e4, 1)})
+			}
+		}
 	}),
 	"stubborn": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 		for { // whatever the context says
@@ -116,7 +127,7 @@ func (c *cloud) startWith(t *testing.T, variables []string, args ...string) *wor
 	endpoint := testguard.Loopback(t, c.endpoint)
 	args = append(args, "--metadata-endpoint="+endpoint, "--listen=127.0.0.1:0", "--log-format=json", "--log-level=debug")
 	w := &workerProcess{cmd: exec.Command("testworker", args...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
-	w.cmd.Env = append(variables, "PATH="+os.Getenv("PATH"), "AZURE_STORAGE_CONNECTION_STRING="+c.connection)
+	w.cmd.Env = c.environment(variables)
 	stderr, err := w.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +141,11 @@ func (c *cloud) startWith(t *testing.T, variables []string, args ...string) *wor
 		<-w.ended
 	})
 	return w
+}
+
+// environment is all that a worker sees of ours, and what leads it to the cloud.
+func (c *cloud) environment(variables []string) []string {
+	return append(variables, "PATH="+os.Getenv("PATH"), "AZURE_STORAGE_CONNECTION_STRING="+c.connection)
 }
 
 func (w *workerProcess) read(from io.Reader) {

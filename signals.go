@@ -48,3 +48,13 @@ func endBy(s os.Signal) {
 	}
 	os.Exit(1) // where a process cannot send itself one
 }
+
+// outliveReaders keeps the process when it writes a log that nobody reads any more:
+// without it Go ends a program that writes to a closed pipe on standard error, as
+// it fits cat and grep. A worker has jobs in hand. Ignoring the signal would do the
+// same, but the programs of jobs would inherit that.
+func outliveReaders() (stop func()) {
+	unread := make(chan os.Signal, 1) // never read: what does not fit is dropped
+	signal.Notify(unread, syscall.SIGPIPE)
+	return func() { signal.Stop(unread) }
+}

@@ -62,9 +62,11 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	if done || err != nil {
 		return err
 	}
+	defer outliveReaders()()
 	ctx, stop := untilAsked()
 	defer stop()
-	log := f.Logger(stderr)
+	log, closeLog := f.OpenLog(stderr)
+	defer closeLog()
 	reports := f.reports(log)
 	w, closeKinds, err := f.worker(kinds, log, reports)
 	if err != nil {

@@ -17,15 +17,29 @@ type Log struct {
 	LogFormat string `help:"Form of the log: ${enum}. auto is text on a terminal and JSON elsewhere." enum:"auto,text,json" default:"auto" group:"Log"`
 }
 
+// OpenLog returns a logger that writes to out and is never held up by it for long: a
+// program behind a pipe may hang. Lines that have no room then are dropped, and
+// counted in a line of their own later. closeLog waits a second for what was not
+// written yet.
+func (l *Log) OpenLog(out io.Writer) (log *slog.Logger, closeLog func()) {
+	direct := l.Logger(out)
+	o := newOutlet(out, func(lines int) {
+		direct.Warn("log lines were dropped: they were not read in time", "lines", lines)
+	})
+	return slog.New(l.handler(o, IsTerminal(out))), o.close
+}
+
 // Logger returns a logger that writes to out.
-func (l *Log) Logger(out io.Writer) *slog.Logger {
+func (l *Log) Logger(out io.Writer) *slog.Logger { return slog.New(l.handler(out, IsTerminal(out))) }
+
+func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
-	if l.LogFormat == "json" || l.LogFormat == "auto" && !IsTerminal(out) {
-		return slog.New(slog.NewJSONHandler(out, options))
+	if l.LogFormat == "json" || l.LogFormat == "auto" && !terminal {
+		return slog.NewJSONHandler(out, options)
 	}
-	return slog.New(slog.NewTextHandler(out, options))
+	return slog.NewTextHandler(out, options)
 }
 
 // readable makes values fit for people and queries: an error is one line that

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A line that is read is written when Write returns, as without an outlet.
+func TestOutletWritesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		o := newOutlet(&out, func(int) { t.Error("lines were dropped") })
+		began := time.Now()
+		for i := range 3 {
+			fmt.Fprintf(o, "line %d\n", i)
+			if !strings.HasSuffix(out.String(), fmt.Sprintf("line %d\n", i)) {
+				t.Fatalf("after line %d the log is %q", i, out.String())
+			}
+		}
+		o.close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("took %s, want no time", took)
+		}
+		if fmt.Fprint(o, "late"); strings.Contains(out.String(), "late") {
+			t.Error("a line was written after the end")
+		}
+	})
+}
+
+// A reader that hangs holds up the first line for a moment and the others not at
+// all; when it goes on it gets what there was room for, and how much is missing.
+func TestOutletOutlivesItsReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe() // whose writes wait until they are read
+		missing := make(chan int, 1)
+		o := newOutlet(writer, func(n int) { missing <- n })
+		line := strings.Repeat("x", 1<<10)
+		began := time.Now()
+		for range 2000 {
+			fmt.Fprint(o, line)
+		}
+		if took := time.Since(began); took != outletPatience {
+			t.Errorf("2000 lines that nobody reads took %s, want %s", took, outletPatience)
+		}
+		o.close()
+		if took := time.Since(began); took != outletPatience+outletEnd {
+			t.Errorf("the end took %s in all, want its limit", took)
+		}
+		read := make(chan int)
+		go func() {
+			all, _ := io.ReadAll(reader)
+			read <- len(all)
+		}()
+		n := <-missing
+		synctest.Wait()
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-read; got != outletRoom || n != 2000-outletRoom/len(line) {
+			t.Errorf("read %d bytes, and %d lines are said to be missing, want %d and %d", got, n, outletRoom, 2000-outletRoom/len(line))
+		}
+	})
+}
+
+// Once it is read again, every line is written at once again.
+func TestOutletCatchesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		o := newOutlet(writer, func(int) { t.Error("lines were dropped") })
+		fmt.Fprint(o, "a")
+		fmt.Fprint(o, "b")
+		go func() { _, _ = io.Copy(io.Discard, reader) }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		fmt.Fprint(o, "c")
+		if o.mu.Lock(); o.behind || len(o.lines) > 0 || time.Since(began) > 0 {
+			t.Errorf("behind %t with %d lines, %s later, want all written at once", o.behind, len(o.lines), time.Since(began))
+		}
+		o.mu.Unlock()
+		o.close()
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

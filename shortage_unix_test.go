@@ -1,0 +1,115 @@
+//go:build unix
+
+package spotworker
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/testguard"
+)
+
+// unheard starts a worker whose log goes to a file that nobody here reads.
+func (c *cloud) unheard(t *testing.T, log *os.File) *workerProcess {
+	t.Helper()
+	endpoint := testguard.Loopback(t, c.endpoint)
+	w := &workerProcess{
+		cmd:   exec.Command("testworker", "--metadata-endpoint="+endpoint, "--listen=none", "--log-level=debug", "--checkpoint-interval=200ms"),
+		ended: make(chan struct{}),
+	}
+	w.cmd.Env = c.environment(nil)
+	w.cmd.Stderr = log
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(w.ended)
+		_ = w.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = w.cmd.Process.Kill() // fails only if it has ended
+		<-w.ended
+	})
+	return w
+}
+
+// untilRecord waits until a job's record is of that sort, and returns it.
+func (c *cloud) untilRecord(t *testing.T, id, what string, is func(checkpoint.Record) bool) checkpoint.Record {
+	t.Helper()
+	for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		r, err := c.stores.Records.Read(t.Context(), id)
+		if err == nil && is(r) {
+			return r
+		}
+		if time.Now().After(late) {
+			t.Fatalf("record of job %s: not %s within %s: %+v, %v", id, what, patience, r, err)
+		}
+	}
+}
+
+// demandHandedOver terminates a worker with job a in hand, and wants what it wants
+// of every worker: exit code 0, the job released with its state, and no failure.
+func (c *cloud) demandHandedOver(t *testing.T, w *workerProcess) {
+	t.Helper()
+	w.terminate(t)
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	c.demandReleased(t)
+	r, err := c.stores.Records.Read(t.Context(), "a")
+	if err != nil || r.Status != checkpoint.Open || !r.HasState() || r.Failures != 0 || r.Interruptions != 1 {
+		t.Errorf("record = %+v, %v, want it open with its state, one interruption and no failure", r, err)
+	}
+}
+
+func hasState(r checkpoint.Record) bool { return r.HasState() }
+
+// TestNobodyReadsTheLog: a worker whose log goes into a pipe that is closed, as
+// when the program behind it has died, goes on and hands over.
+func TestNobodyReadsTheLog(t *testing.T) {
+	c := newCloud(t, true)
+	c.put(t, "a", "polite")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := c.unheard(t, writer)
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.untilRecord(t, "a", "saved", hasState)
+	c.demandHandedOver(t, w)
+}
+
+// TestLogOnAFullDisk: what cannot be logged keeps nothing from being done.
+func TestLogOnAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full here")
+	}
+	defer full.Close()
+	c := newCloud(t, true)
+	c.put(t, "a", "polite")
+	w := c.unheard(t, full)
+	c.untilRecord(t, "a", "saved", hasState)
+	c.demandHandedOver(t, w)
+}
+
+// TestProgramsKnowBrokenPipes: that the worker outlives its log's reader is not
+// handed down: a program that writes into a closed pipe ends by SIGPIPE, as its
+// author expects.
+func TestProgramsKnowBrokenPipes(t *testing.T) {
+	defer outliveReaders()()
+	cmd := exec.Command("sh", "-c", "kill -PIPE $$; exit 0")
+	err := cmd.Run()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE {
+		t.Errorf("a program that gets SIGPIPE ended with %v, want by that signal", err)
+	}
+}
