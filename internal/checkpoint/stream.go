@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
@@ -46,7 +48,8 @@ type stateReader struct {
 // A state that is not what was saved is never handed out whole: its last part
 // gives way to an error that wraps [ErrDamaged]. A read returns a
 // [*ConflictError] once the record was claimed anew, and [ErrReplaced] when the
-// state went otherwise. Storage that gives no answer is asked again until ctx ends.
+// state went otherwise. Storage that gives no answer, or lets this worker in no more,
+// is asked again until ctx ends.
 func (c *Claim) Open(ctx context.Context) (io.ReadCloser, error) {
 	s, err := c.Restore(ctx)
 	switch {
@@ -155,12 +158,20 @@ func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64)
 		switch conflict := (*ConflictError)(nil); {
 		case err == nil:
 			return data, nil
-		case errors.As(err, &conflict), errors.Is(err, ErrDamaged), refused(err):
+		case errors.As(err, &conflict), errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// isForbidden reports whether the service knows or lets in nobody of this name
+// now. A role that is assigned again, or a token that is right again, mends that.
+func isForbidden(err error) bool {
+	var response *azcore.ResponseError
+	return errors.As(err, &response) &&
+		(response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 }
 
 // relocate finds out under which ETag the state can be read on. A touch of this

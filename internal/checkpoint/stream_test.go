@@ -388,7 +388,7 @@ func TestReadRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		r := restore(t, b.claimedLarge(t, severalReads))
 		b.OnCall(func(storage.Call) storage.Fault {
-			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+			return storage.Fault{Refuse: &storage.Error{Status: 400, Code: "InvalidHeaderValue"}}
 		})
 		begun := time.Now()
 		_, err := r.Read(make([]byte, 1))
@@ -396,6 +396,22 @@ func TestReadRefused(t *testing.T) {
 			t.Errorf("Read that is refused = %v after %s, want an error that decides nothing, soon", err, time.Since(begun))
 		}
 	})
+}
+
+// A worker that is let in no more, for want of a role or a token, waits.
+func TestReadForbidden(t *testing.T) {
+	for _, refusal := range []storage.Error{{Status: 403, Code: "AuthorizationPermissionMismatch"}, {Status: 401, Code: "InvalidAuthenticationInfo"}} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			r := restore(t, b.claimedLarge(t, severalReads))
+			b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &refusal} })
+			begun := time.Now()
+			time.AfterFunc(3*time.Minute, func() { b.OnCall(nil) })
+			readRest(t, r, severalReads, 0)
+			if took := time.Since(begun); took < 3*time.Minute {
+				t.Errorf("%s for 3 min: all was read after %s", refusal.Code, took)
+			}
+		})
+	}
 }
 
 // The state that a run began with can be opened again, until the run has saved

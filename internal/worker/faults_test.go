@@ -1,0 +1,246 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// trouble is a way to storage on which every call may fail.
+type trouble struct {
+	next policy.Transporter
+
+	mu   sync.Mutex
+	fail func(*http.Request) (*http.Response, error) // nil while all is well
+}
+
+func (t *trouble) set(fail func(*http.Request) (*http.Response, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fail = fail
+}
+
+func (t *trouble) Do(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	fail := t.fail
+	t.mu.Unlock()
+	if fail == nil {
+		return t.next.Do(r)
+	}
+	return fail(r)
+}
+
+// over makes a worker reach storage on that way, watch no events, and log errors
+// as the programs do, in words.
+func (b *bench) over(way policy.Transporter, log io.Writer) func(*Config) {
+	s := b.connect(way)
+	return func(c *Config) {
+		c.Queue, c.OnDemand, c.Poison, c.Payloads, c.Records, c.Workers = s.queue, s.onDemand, s.poison, s.payloads, s.records, s.workers
+		c.Metadata = nil
+		c.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if err, ok := a.Value.Any().(error); ok {
+				a.Value = slog.StringValue(azure.Explain(err))
+			}
+			return a
+		}}))
+	}
+}
+
+// unanswered is a call that fails on its way, as package net/http says it.
+func unanswered(err error) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Put", URL: r.URL.String(), Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
+	}
+}
+
+// refusal is a call that gets an answer, but none that is of use.
+func refusal(status int, code, body string) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: status, Status: http.StatusText(status), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{"X-Ms-Error-Code": {code}}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+		}, nil
+	}
+}
+
+// outages are what may be wrong for minutes, and what the log calls it.
+var outages = map[string]struct {
+	fail func(*http.Request) (*http.Response, error)
+	says string
+}{
+	"no such host":        {unanswered(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}), "account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
+	"no connection":       {unanswered(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
+	"no descriptor left":  {unanswered(os.NewSyscallError("socket", syscall.EMFILE)), "too many open files"},
+	"name server silent":  {unanswered(&net.DNSError{Err: "i/o timeout", Name: "account.blob.core.windows.net", IsTimeout: true, IsTemporary: true}), "i/o timeout"},
+	"connections cut":     {unanswered(io.ErrUnexpectedEOF), "unexpected EOF"},
+	"a broken service":    {refusal(500, "InternalError", ""), "500 InternalError"},
+	"a network rule":      {refusal(403, "AuthorizationFailure", ""), "network rules do not let this machine in"},
+	"a hanging service":   {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, "no answer in time"},
+	"a busy service":      {refusal(503, "ServerBusy", ""), "503 ServerBusy: the storage service asks for fewer calls"},
+	"a proxy's page":      {refusal(502, "", "<html>bad gateway</html>"), "502"},
+	"a role taken away":   {refusal(403, "AuthorizationPermissionMismatch", ""), "the identity lacks a data role here"},
+	"a token refused":     {refusal(401, "InvalidAuthenticationInfo", ""), "401 InvalidAuthenticationInfo"},
+	"a container deleted": {refusal(404, "ContainerNotFound", ""), "the container does not exist yet"},
+	"and being deleted":   {refusal(409, "ContainerBeingDeleted", ""), "409 ContainerBeingDeleted"},
+}
+
+// TestOutages: storage is of no use for far longer than a message's visibility, in
+// every way that there is. No job is stopped or lost, nothing is done again, no
+// failure is counted, a job that ends meanwhile is committed later, and the log
+// says what is wrong without filling up.
+func TestOutages(t *testing.T) {
+	for name, outage := range outages {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				way, log := &trouble{next: b.server.Transport()}, &logLines{}
+				long, brief := &steps{n: 200, each: 3 * time.Second}, &steps{n: 4, each: 10 * time.Second}
+				b.put("long", "long", "")
+				b.put("brief", "brief", "")
+				b.start("vm_0", job.Kinds{"long": long, "brief": brief, "echo": echo}, b.over(way, log))
+				time.Sleep(25 * time.Second)
+				for _, id := range []string{"long", "brief"} {
+					if !b.record(id).HasState() {
+						t.Fatalf("%s has no checkpoint after 25 s", id)
+					}
+				}
+				way.set(outage.fail)
+				b.put("later", "echo", "1")
+				time.Sleep(7 * time.Minute)
+				if lines := log.count(); lines > 840 {
+					t.Errorf("%d lines in the log, want at most two a second", lines)
+				}
+				way.set(nil)
+				time.Sleep(8 * time.Minute) // a visibility that had grown, and a poll
+				if left := b.left(); left > 0 {
+					t.Errorf("%d messages are left", left)
+				}
+				for _, id := range []string{"brief", "later", "long"} {
+					if r := b.record(id); r.Status != checkpoint.Done {
+						t.Errorf("%s is %q, want done", id, r.Status)
+					}
+				}
+				for _, id := range []string{"long", "brief"} {
+					if r := b.record(id); r.Generation != 1 || r.Failures+r.Interruptions+r.SilentEnds > 0 {
+						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.SilentEnds)
+					}
+				}
+				if n := long.repeated("long") + brief.repeated("brief") + len(b.poisoned()); n > 0 {
+					t.Errorf("%d steps repeated or jobs given up, want none", n)
+				}
+				if !log.says("error", outage.says) {
+					t.Errorf("no error in the log says %q; they say %q", outage.says, log.values("error"))
+				}
+			})
+		})
+	}
+}
+
+// TestOutageDuringDrain: a VM is evicted while storage is gone. Nothing can be
+// saved; the message comes back by itself, and the job goes on from its last
+// checkpoint.
+func TestOutageDuringDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		way, log := &trouble{next: b.server.Transport()}, &logLines{}
+		work := &steps{n: 200, each: time.Second}
+		b.put("a", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work}, b.over(way, log))
+		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
+		way.set(outages["no connection"].fail)
+		time.Sleep(20 * time.Second)
+		asked := time.Now()
+		p.stop()
+		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
+		}
+		if len(log.find("no time left; the message comes back by itself")) != 1 {
+			t.Errorf("the log does not say that the message comes back by itself: %q", log.values("msg"))
+		}
+		b.start("vm_1", job.Kinds{"steps": work})
+		b.waitDone("a", 5*time.Minute)
+		if r := b.record("a"); r.Generation != 2 || r.Failures > 0 || r.SilentEnds > 1 {
+			t.Errorf("generation %d, %d failures, %d silent ends, want 2, 0 and at most 1", r.Generation, r.Failures, r.SilentEnds)
+		}
+	})
+}
+
+// TestRoleTakenAwayDuringRestore: a handler that reads a large state waits while
+// it is refused, instead of failing for want of a role.
+func TestRoleTakenAwayDuringRestore(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		way := &trouble{next: b.server.Transport()}
+		large := make([]byte, 20<<20)
+		var failed error
+		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			state, _, err := j.OpenSaved()
+			if err != nil || state == nil {
+				j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(large)), nil }, Version: 1})
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			head := make([]byte, 1)
+			_, err = io.ReadFull(state, head)
+			way.set(outages["a role taken away"].fail)
+			time.AfterFunc(5*time.Minute, func() { way.set(nil) })
+			_, rest := io.Copy(io.Discard, state)
+			failed = errors.Join(err, rest)
+			return nil, failed
+		})
+		b.put("a", "h", "")
+		p := b.start("vm_0", job.Kinds{"h": h})
+		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
+		p.stop()
+		b.start("vm_1", job.Kinds{"h": h}, b.over(way, io.Discard))
+		b.waitFor("the end", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Done })
+		if r := b.record("a"); failed != nil || r.Failures > 0 {
+			t.Errorf("reading = %v, %d failures, want none", failed, r.Failures)
+		}
+	})
+}
+
+func (l *logLines) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.lines)
+}
+
+// values returns the different values of a field.
+func (l *logLines) values(field string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := map[string]bool{}
+	var all []string
+	for _, line := range l.lines {
+		if text, ok := line[field].(string); ok && !seen[text] {
+			seen[text] = true
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// says reports whether a value of a field holds a text.
+func (l *logLines) says(field, text string) bool {
+	for _, value := range l.values(field) {
+		if strings.Contains(value, text) {
+			return true
+		}
+	}
+	return false
+}
