@@ -79,6 +79,10 @@ func Connect(c Config) (*Account, error) {
 		return nil, fmt.Errorf("credentials for storage account %s: %w", c.Account, err)
 	}
 	options := c.clientOptions(true)
+	options.PerRetryPolicies = []policy.Policy{unchallenged{}}
+	if first, ok := credential.(policy.Policy); ok {
+		options.PerCallPolicies = []policy.Policy{first}
+	}
 	blobs, err := service.NewClient(blobURL, credential, &service.ClientOptions{ClientOptions: c.watched(options, blobService)})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", blobURL, err)
@@ -125,9 +129,10 @@ func (c Config) credential() (azcore.TokenCredential, error) {
 		if options.Transport == nil {
 			options.Transport = &http.Client{Transport: newIdentityTransport()}
 		}
-		return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
+		identity, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
 			ClientOptions: options, ID: azidentity.ClientID(c.ClientID),
 		})
+		return &identityCredential{TokenCredential: identity, clientID: c.ClientID}, err
 	}
 	return developerCredential()
 }

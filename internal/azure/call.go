@@ -3,6 +3,7 @@ package azure
 import (
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ const (
 // of its calls.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	if c.OnCall != nil {
-		options.PerRetryPolicies = []policy.Policy{watcher{service, c.OnCall}}
+		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
 	}
 	return options
 }

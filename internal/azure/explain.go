@@ -40,7 +40,7 @@ func Explain(err error) string {
 		}
 		text = strings.Replace(text, response.Error(), brief, 1)
 	case errors.As(err, &signIn):
-		text = strings.Replace(text, signIn.Error(), "no token: "+firstLine(signIn.Error()), 1)
+		text = strings.Replace(text, signIn.Error(), "no token: "+briefly(signIn), 1)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		text = fmt.Sprintf("%s: there is no such host; is the account's name right?", firstLine(text))
 	case errors.Is(err, context.DeadlineExceeded):
@@ -62,6 +62,12 @@ func withoutQuery(err error) string {
 		return text
 	}
 	return strings.ReplaceAll(text, failed.URL, address)
+}
+
+// briefly returns what keeps somebody from signing in, without the advice behind it.
+func briefly(signIn error) string {
+	line, _, _ := strings.Cut(firstLine(signIn.Error()), ". To troubleshoot")
+	return strings.ReplaceAll(line, context.DeadlineExceeded.Error(), "no answer in time")
 }
 
 func firstLine(s string) string {

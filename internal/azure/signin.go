@@ -1,0 +1,115 @@
+package azure
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// signInTimeout bounds one sign-in. It is less than the 20 s that calls have, so that
+// they say what they were waiting for.
+const signInTimeout = 19 * time.Second
+
+// signInRest is how long the failure of a sign-in counts for others too. The SDK has
+// calls that need a token wait for one another (azcore, sdk/internal/temporal), and
+// each of a drain's many writes would try anew when the one before has given up.
+const signInRest = time.Second
+
+// identityCredential signs in with a managed identity. Its errors say that they are
+// about that: without it a call that got no token in time looks like one that
+// storage did not answer.
+//
+// It is a policy as well, which goes before the SDK's own: that one lets a call wait
+// for another's sign-in whatever the call's context says, which in a drain may be
+// far longer than there is time.
+type identityCredential struct {
+	azcore.TokenCredential
+	clientID string
+
+	mu       sync.Mutex
+	underWay chan struct{} // closed at the end of the sign-in that began last; nil after it
+	expires  time.Time     // of the last token
+	failed   error
+	failedAt time.Time
+}
+
+// GetToken implements [azcore.TokenCredential].
+func (c *identityCredential) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	end, err := c.begin()
+	if err != nil {
+		return azcore.AccessToken{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, signInTimeout)
+	defer cancel()
+	token, err := c.TokenCredential.GetToken(ctx, options)
+	if err != nil {
+		err = fmt.Errorf("sign in as the identity %s: %w", c.clientID, err)
+	}
+	end(token, err)
+	return token, err
+}
+
+// begin takes note of a sign-in, or returns the error of one that has just failed.
+func (c *identityCredential) begin() (end func(azcore.AccessToken, error), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed != nil && time.Since(c.failedAt) < signInRest {
+		return nil, c.failed
+	}
+	underWay := make(chan struct{})
+	c.underWay = underWay
+	return func(token azcore.AccessToken, err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		close(underWay)
+		if c.underWay == underWay {
+			c.underWay = nil
+		}
+		if c.failed, c.failedAt = err, time.Now(); err == nil {
+			c.expires = token.ExpiresOn
+		}
+	}, nil
+}
+
+// Do implements [policy.Policy].
+func (c *identityCredential) Do(req *policy.Request) (*http.Response, error) {
+	if underWay := c.awaited(); underWay != nil {
+		select {
+		case <-underWay:
+		case <-req.Raw().Context().Done():
+			return nil, fmt.Errorf("sign in as the identity %s: %w", c.clientID, req.Raw().Context().Err())
+		}
+	}
+	return req.Next()
+}
+
+// awaited returns the sign-in that every call has to wait for, or nil while the last
+// token is good.
+func (c *identityCredential) awaited() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.expires) {
+		return nil
+	}
+	return c.underWay
+}
+
+// unchallenged takes the challenge out of a refused token's answer. The SDK reads
+// nothing from it but the audience, which is the same everywhere, and writes that
+// where other calls read it at the same time (azblob and azqueue,
+// storageAuthorizer). The next call signs in anew all the same.
+type unchallenged struct{}
+
+// Do implements [policy.Policy].
+func (unchallenged) Do(req *policy.Request) (*http.Response, error) {
+	resp, err := req.Next()
+	if err == nil && resp.StatusCode == http.StatusUnauthorized {
+		resp.Header.Del("WWW-Authenticate")
+	}
+	return resp, err
+}
