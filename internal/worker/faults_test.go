@@ -20,6 +20,8 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -50,9 +52,15 @@ func (t *trouble) Do(r *http.Request) (*http.Response, error) {
 // over makes a worker reach storage on that way, watch no events, and log errors
 // as the programs do, in words.
 func (b *bench) over(way policy.Transporter, log io.Writer) func(*Config) {
-	s := b.connect(way)
+	return b.on(b.account(way), log)
+}
+
+// on is over for an account that is connected already.
+func (b *bench) on(account *azure.Account, log io.Writer) func(*Config) {
 	return func(c *Config) {
-		c.Queue, c.OnDemand, c.Poison, c.Payloads, c.Records, c.Workers = s.queue, s.onDemand, s.poison, s.payloads, s.records, s.workers
+		c.Queue, c.OnDemand = queue.New(account.Queue(b.names.Queue), b.names.Queue), queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand)
+		c.Poison, c.Payloads = queue.New(account.Queue(b.names.Poison), b.names.Poison), queue.NewPayloads(account.Container(b.names.Payloads))
+		c.Records, c.Workers = checkpoint.NewStore(account.Container(b.names.Records)), presence.NewStore(account.Container(b.names.Workers))
 		c.Metadata = nil
 		c.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if err, ok := a.Value.Any().(error); ok {

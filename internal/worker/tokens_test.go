@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/emulator/token"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// tokenLife is how long a token is good here; on Azure it is a day.
+const tokenLife = 30 * time.Minute
+
+// onVM is the network of a VM with an identity: the metadata service at its fixed
+// address, and storage. Nothing else exists, and nothing leaves the process.
+type onVM struct {
+	vm      *imds.Guest
+	storage *trouble
+}
+
+func (n onVM) Do(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == "169.254.169.254" {
+		return n.vm.RoundTripper().RoundTrip(r)
+	}
+	return n.storage.Do(r)
+}
+
+// TestTokenEndpointDown: the endpoint that gives out tokens answers nothing when
+// the worker starts, and later for longer than a token lasts. The worker waits,
+// says so, and no job is stopped.
+func TestTokenEndpointDown(t *testing.T) {
+	for _, name := range []string{"IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET", "IMDS_ENDPOINT"} {
+		t.Setenv(name, "")
+	}
+	inBubble(t, func(t *testing.T, b *bench) {
+		issuer, client := token.NewIssuer(), uuid.NewString()
+		b.server = storage.New(storage.Options{Account: "account", Tokens: issuer})
+		tokens := imds.New(imds.Options{Tokens: issuer, TokenLife: tokenLife})
+		vm := tokens.AddVM(imds.VM{Name: "vm_0", Identities: []imds.Identity{{ClientID: client, ObjectID: uuid.NewString(), ResourceID: "/subscriptions/s/identity"}}})
+		b.stores = b.connect(b.server.Transport())
+		owner := b.account(b.server.Transport())
+		for _, name := range []string{b.names.Records, b.names.Payloads, b.names.Workers} {
+			if _, err := owner.Container(name).Create(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, q := range []*queue.Queue{b.queue, b.onDemand, b.poison} {
+			if err := q.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := b.server.Endpoints()
+		account, err := azure.Connect(azure.Config{
+			Account: "account", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
+			Transport: onVM{vm, &trouble{next: b.server.Transport()}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		down := func() { tokens.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: http.StatusGone} }) }
+		up := func() { tokens.OnRequest(nil) }
+
+		down()
+		log := &logLines{}
+		work := &steps{n: 100, each: time.Minute}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work}, b.on(account, log))
+		time.Sleep(5 * time.Minute)
+		if got := p.machine.State(); got != lifecycle.Start {
+			t.Errorf("state without a token = %s, want start", got)
+		}
+		if want := "sign in as the identity " + client + ": no token: ManagedIdentityCredential: no answer in time"; !log.says("error", want) {
+			t.Errorf("errors are %q, want one that says %q", log.values("error"), want)
+		}
+		up()
+		b.waitFor("a checkpoint", 5*time.Minute, func() bool { return b.record("long").HasState() })
+
+		down()
+		time.Sleep(tokenLife + 10*time.Minute)
+		before := b.record("long").ModifiedAt
+		time.Sleep(5 * time.Minute)
+		if after := b.record("long").ModifiedAt; !after.Equal(before) {
+			t.Fatal("the record is still written: the test does not take the worker's token away")
+		}
+		up()
+		time.Sleep(60 * time.Minute)
+		b.waitDone("long", 10*time.Minute)
+		if r := b.record("long"); r.Generation != 1 || r.Failures+r.Interruptions > 0 || work.repeated("long") > 0 {
+			t.Errorf("generation %d, %d failures, %d interruptions, %d steps repeated, want 1 and none", r.Generation, r.Failures, r.Interruptions, work.repeated("long"))
+		}
+	})
+}
