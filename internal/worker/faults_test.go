@@ -25,21 +25,21 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// trouble is a way to storage on which every call may fail.
-type trouble struct {
+// faultyWay is a way to storage on which every call may fail.
+type faultyWay struct {
 	next policy.Transporter
 
 	mu   sync.Mutex
 	fail func(*http.Request) (*http.Response, error) // nil while all is well
 }
 
-func (t *trouble) set(fail func(*http.Request) (*http.Response, error)) {
+func (t *faultyWay) set(fail func(*http.Request) (*http.Response, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fail = fail
 }
 
-func (t *trouble) Do(r *http.Request) (*http.Response, error) {
+func (t *faultyWay) Do(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	fail := t.fail
 	t.mu.Unlock()
@@ -117,7 +117,7 @@ func TestOutages(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
-				way, log := &trouble{next: b.server.Transport()}, &logLines{}
+				way, log := &faultyWay{next: b.server.Transport()}, &logLines{}
 				long, brief := &steps{n: 200, each: 3 * time.Second}, &steps{n: 4, each: 10 * time.Second}
 				b.put("long", "long", "")
 				b.put("brief", "brief", "")
@@ -165,7 +165,7 @@ func TestOutages(t *testing.T) {
 // checkpoint.
 func TestOutageDuringDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		way, log := &trouble{next: b.server.Transport()}, &logLines{}
+		way, log := &faultyWay{next: b.server.Transport()}, &logLines{}
 		work := &steps{n: 200, each: time.Second}
 		b.put("a", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": work}, b.over(way, log))
@@ -192,7 +192,7 @@ func TestOutageDuringDrain(t *testing.T) {
 // it is refused, instead of failing for want of a role.
 func TestRoleTakenAwayDuringRestore(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		way := &trouble{next: b.server.Transport()}
+		way := &faultyWay{next: b.server.Transport()}
 		large := make([]byte, 20<<20)
 		var failed error
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {

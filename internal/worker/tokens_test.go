@@ -23,7 +23,7 @@ const tokenLife = 30 * time.Minute
 // address, and storage. Nothing else exists, and nothing leaves the process.
 type onVM struct {
 	vm      *imds.Guest
-	storage *trouble
+	storage *faultyWay
 }
 
 func (n onVM) Do(r *http.Request) (*http.Response, error) {
@@ -60,7 +60,7 @@ func TestTokenEndpointDown(t *testing.T) {
 		at := b.server.Endpoints()
 		account, err := azure.Connect(azure.Config{
 			Account: "account", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
-			Transport: onVM{vm, &trouble{next: b.server.Transport()}},
+			Transport: onVM{vm, &faultyWay{next: b.server.Transport()}},
 		})
 		if err != nil {
 			t.Fatal(err)
