@@ -3,6 +3,10 @@
 
 FUZZTIME ?= 10s
 
+# How many random histories make soak goes through, and the first one's seed.
+SOAK ?= 10000
+SEED ?= 1
+
 # What the binaries print as their version.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -94,6 +98,14 @@ bench: ## all benchmarks (BENCHFLAGS=...)
 figures: ## measure an eviction, from notice to release, in 1,100 of them: minutes
 	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/worker -figures
 	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/integration/product
+
+.PHONY: soak
+soak: ## 10,000 random histories of a fleet, checked from outside: minutes (SOAK=number, SEED=first)
+	@tools/soak.sh $(SOAK) $(SEED)
+
+.PHONY: mutants
+mutants: ## break the worker on purpose, one rule at a time, and demand that the tests notice: minutes
+	go test -tags integration -count=1 -v -timeout 30m ./internal/integration/mutants -all
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -1,0 +1,140 @@
+//go:build integration
+
+package mutants
+
+// some is how many histories are enough where histories are to notice.
+var some = []string{"-histories", "100"}
+
+// mutations are the rules that are broken. A comment says why where the name does
+// not: what the rule is for, and who would be hurt.
+var mutations = []mutation{
+	{
+		name: "writes without fencing", important: true,
+		file: "internal/checkpoint/store.go",
+		old:  "conditions := blob.ModifiedAccessConditions{IfMatch: &etag}", replacement: "conditions := blob.ModifiedAccessConditions{}",
+		run: "^TestHistories$", args: some, sign: `although it had been superseded|was written over`,
+	},
+	{
+		name: "a create without its condition",
+		file: "internal/checkpoint/store.go",
+		old:  "IfNoneMatch: to.Ptr(azcore.ETagAny)}", replacement: "IfUnmodifiedSince: to.Ptr(time.Now().Add(time.Hour))}",
+		run: "^TestEveryCall$/^duplicate$", sign: `although it had been superseded|was written over|progress went back`,
+	},
+	{
+		// Without it every job of more than 30 s is claimed by another worker
+		// while its own is well.
+		name: "no renewal of messages", important: true,
+		file: "internal/worker/renew.go",
+		old:  "next := r.lease.AskedAt.Add(after)", replacement: "next := r.lease.AskedAt.Add(after * 10000)",
+		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
+	},
+	{
+		name: "a job that is done is done again", important: true,
+		file: "internal/checkpoint/ruling.go",
+		old:  "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Take", replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Take",
+		run: "^TestEveryCall$/^short_job$", sign: `a record that is done was written over`,
+	},
+	{
+		// It was frozen, its job was given to another, and it comes back.
+		name: "a worker that was superseded writes on",
+		file: "internal/checkpoint/ruling.go",
+		old:  "\tdefault:\n\t\treturn Fenced", replacement: "\tdefault:\n\t\treturn Repeat",
+		run: "^TestHistories$", args: some, sign: `although it had been superseded`,
+	},
+	{
+		// A commit that never arrived looks like one that did.
+		name: "an unknown outcome is a success by the token alone",
+		file: "internal/checkpoint/ruling.go",
+		old:  "found.Token == a.Token && found.Write == a.Write", replacement: "found.Token == a.Token",
+		run: "^TestEveryCall$/^long_job$", sign: `a message was deleted while its job is running`,
+	},
+	{
+		name: "a write number that repeats",
+		file: "internal/checkpoint/write.go",
+		old:  "\tc.number++\n", replacement: "\tc.number = 1\n",
+		run: "^TestEveryCall$/^long_job$", sign: `write number went from`,
+	},
+	{
+		// Two duplicates of a long job fence each other.
+		name: "a redelivery claims whatever message owns the record",
+		file: "internal/checkpoint/ruling.go",
+		old:  "\tcase found.MessageID == d.MessageID:\n\t\treturn Take", replacement: "\tcase found.MessageID != \"\":\n\t\treturn Take",
+		run: "^TestEveryCall$/^duplicate$", sign: `steps repeated = `,
+	},
+	{
+		name: "a claim does not raise the generation",
+		file: "internal/checkpoint/claim.go",
+		old:  "found.Generation+1", replacement: "found.Generation-1",
+		run: "^TestEveryCall$/^redelivery$", sign: `generation went back`,
+	},
+	{
+		name:        "the message is deleted before the record is done",
+		file:        "internal/worker/perform.go",
+		old:         "\tif err := d.claim.Commit(d.last, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := d.delete(); err != nil {\n\t\treturn err\n\t}\n",
+		replacement: "\tif err := d.delete(); err != nil {\n\t\treturn err\n\t}\n\tif err := d.claim.Commit(d.last, out.result); err != nil {\n\t\treturn err\n\t}\n",
+		run:         "^TestEveryCall$/^claim_check$", sign: `the payload of a job was deleted that is|a message was deleted`,
+	},
+	{
+		name: "a poison job's message is deleted and not kept",
+		file: "internal/worker/perform.go",
+		old:  "\tif err := d.Poison.PutPoison(d.last, p, d.Payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
+		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
+	},
+	{
+		name: "a moved job's message is deleted and not put",
+		file: "internal/worker/move.go",
+		old:  "if err := d.OnDemand.PutMoved(ctx, d.envelope, d.Payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
+		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
+	},
+	{
+		name: "an interruption counts as a failure",
+		file: "internal/worker/outcome.go",
+		old:  "case e.stop != nil:\n\t\treturn outcome{action: interrupted", replacement: "case e.stop != nil && failures < 0:\n\t\treturn outcome{action: interrupted",
+		run: "^TestHistories$", args: some, sign: `an interruption was counted as one|want done`,
+	},
+	{
+		name: "a release leaves the state out",
+		file: "internal/worker/keep.go",
+		old:  "err := d.withState(ctx, d.claim.Release)", replacement: "err := d.claim.Release(d.last, d.unsaved().WithoutState())",
+		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
+	},
+	{
+		name: "a redelivery starts from the beginning",
+		file: "internal/worker/load.go",
+		old:  "\tcase snapshot == nil:\n", replacement: "\tcase snapshot != nil || snapshot == nil:\n",
+		run: "^TestEveryCall$/^redelivery$", sign: `progress went back`,
+	},
+	{
+		name: "messages that expire",
+		file: "internal/queue/queue.go",
+		old:  "TimeToLive: new(int32(never))", replacement: "TimeToLive: new(int32(3600))",
+		run: "^TestEveryCall$/^poison$", sign: `a message was put that expires`,
+	},
+	{
+		// After an outage a worker would fence itself.
+		name: "a worker does not know its own message again",
+		file: "internal/worker/inhand.go",
+		old:  "lease, ok := h.leases[later.ID]", replacement: "lease, ok := h.leases[\"not \"+later.ID]",
+		run: "^TestOwnMessageComesBack$", sign: `work went on`,
+	},
+	{
+		name: "ends without a word count in spite of progress",
+		file: "internal/checkpoint/update.go",
+		old:  "r.Progressed, r.Failures, r.SilentEnds = true, 0, 0", replacement: "r.Failures = 0",
+		run: "^TestEvictedAThousandTimes$", sign: `want done`,
+	},
+	{
+		// A job that kills its process drags its neighbours along.
+		name: "suspects run side by side",
+		file: "internal/worker/engine.go",
+		old:  "suspects: make(chan struct{}, 1)", replacement: "suspects: make(chan struct{}, 100)",
+		run: "^TestKillersAmongNeighbours$", sign: `suspects at once`,
+	},
+	{
+		// Work would go on on a VM that is taken away.
+		name: "a notice is not heard",
+		file: "internal/worker/worker.go",
+		old:  "\td := drainFor(n)\n\tw.interrupt(", replacement: "\td := drainFor(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
+		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
+	},
+}
