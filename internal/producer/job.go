@@ -106,6 +106,9 @@ func NewJob(where string, s Spec) (Job, error) {
 	if data, _ := s.Payload.Inline(); len(data) > queue.MaxPayload {
 		return Job{}, fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
 	}
+	if year := s.Deadline.UTC().Year(); year < 0 || year > 9999 {
+		return Job{}, fmt.Errorf("deadline %s is in the year %d in UTC; a message holds 0 to 9999", s.Deadline.Format(time.RFC3339), year)
+	}
 	if err := s.Check(); err != nil {
 		return Job{}, err
 	}
