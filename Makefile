@@ -13,8 +13,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Time of all files in a package: the commit's.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
-# Where packages go.
+# Where packages go, and for which processors they are; empty for all.
 PACKAGES ?= dist
+ARCHITECTURES ?=
 
 # Modules beside this one, as a stranger's are.
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
@@ -37,7 +38,7 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json)
-	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)'
+	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)'
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)

@@ -2,7 +2,7 @@
 # One version in the place of another.
 
 # Seconds that a worker gets to start, for instance while its port is taken.
-PATIENCE=20
+PATIENCE=15
 
 # deploy DONE: check, unpack beside what is there, switch, start; and back to what
 # was there if that fails.

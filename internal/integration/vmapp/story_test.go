@@ -24,6 +24,7 @@ func TestVMApplication(t *testing.T) {
 		m.before = inventory(t)
 		m.run(t, "life", m.life)
 		m.run(t, "several workers", m.severalWorkers)
+		m.run(t, "frozen worker", m.frozenWorker)
 		for _, trouble := range troubles {
 			m.run(t, trouble.name, func(t *testing.T) { trouble.try(t, m) })
 		}
@@ -144,6 +145,33 @@ func (m *machine) severalWorkers(t *testing.T) {
 	}
 	wantStatistics(t, m.azure.result(t, "evicted", longFile), longLines)
 	m.remove(t)
+}
+
+// frozenWorker: one that does not turn any more is ended and started again. The
+// watchdog's minute is made seconds by an operator's drop-in, which is none of the
+// package's business and stays.
+func (m *machine) frozenWorker(t *testing.T) {
+	const dropIn = "/run/systemd/system/spotworker.service.d/impatient.conf"
+	put(t, dropIn, "[Service]\nWatchdogSec=2s\nTimeoutAbortSec=1s\nRestartSec=100ms\n")
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	time.Sleep(5 * time.Second) // longer than a worker that tells nothing would live
+	frozen := number(t, "spotworker.service", "MainPID")
+	if got := number(t, "spotworker.service", "NRestarts"); got != 0 {
+		t.Errorf("a healthy worker was started again %d times by the watchdog, want none", got)
+	}
+	if err := syscall.Kill(frozen, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "restart of a frozen worker", 20*time.Second, func() bool {
+		return property(t, "spotworker.service", "ActiveState") == "active" && number(t, "spotworker.service", "MainPID") != frozen
+	})
+	m.remove(t)
+	if _, err := os.Stat(dropIn); err != nil {
+		t.Errorf("the operator's drop-in is gone: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Dir(dropIn)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wantRunning wants the one worker of a VM to run in that version, now and after

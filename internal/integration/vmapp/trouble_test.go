@@ -195,11 +195,17 @@ func damagedPackage(t *testing.T, m *machine) {
 	m.remove(t) // with the scripts of the version that runs
 }
 
+// Back to an older version; and on from there without an update command, which
+// means removal and installation.
 func olderVersion(t *testing.T, m *machine) {
 	settings := m.azure.settings("spot_2")
 	m.deploy(t, published("1.1.0", archiveOf(newVersion), settings))
 	wantRunning(t, newVersion)
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), settings))
 	wantRunning(t, oldVersion)
+	without := published("1.2.0", archiveOf(newVersion), settings)
+	without.update = ""
+	m.deploy(t, without)
+	wantRunning(t, newVersion)
 	m.remove(t)
 }

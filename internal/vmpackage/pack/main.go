@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.Handlers, "handlers", "", "`folder` with programs for jobs and kinds.json")
 	flag.StringVar(&c.Version, "version", "", "what the package calls itself")
 	flag.StringVar(&c.Out, "out", "dist", "`folder` that the packages go into")
+	architectures := flag.String("architectures", "", "such as amd64,arm64; empty for all there are")
 	at := flag.String("time", "0", "time of all files, in `seconds` since 1970")
 	flag.Parse()
 	seconds, err := strconv.ParseInt(*at, 10, 64)
@@ -37,6 +39,9 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("-time %q is no number of seconds", *at)
 	}
 	c.Time = time.Unix(seconds, 0)
+	if *architectures != "" {
+		c.Architectures = strings.Split(*architectures, ",")
+	}
 	packages, err := vmpackage.Make(ctx, c)
 	for _, p := range packages {
 		fmt.Printf("%s: %s, %.1f MiB\n", p.Path, p.Release, float64(p.Size)/(1<<20))
