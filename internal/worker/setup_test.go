@@ -30,7 +30,6 @@ type bench struct {
 	names    azure.Names
 	ledger   *ledger              // nil unless the test asked for one, see observe
 	retry    *policy.RetryOptions // nil for the product's own
-	identity []imds.Identity      // of every VM
 	stores
 }
 
@@ -46,18 +45,12 @@ type stores struct {
 // containers exist.
 func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
-	inBubbleOn(t, storage.Options{}, imds.Options{}, test)
-}
-
-// inBubbleOn is inBubble with an account and a metadata service of some kind.
-func inBubbleOn(t *testing.T, account storage.Options, metadata imds.Options, test func(t *testing.T, b *bench)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		names, err := azure.NamesFor("test", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &bench{t: t, server: storage.New(account), metadata: imds.New(metadata), names: names}
+		b := &bench{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
 		client := b.account(b.server.Transport())
 		for _, name := range []string{names.Records, names.Payloads, names.Workers} {
 			if _, err := client.Container(name).Create(t.Context(), nil); err != nil {
@@ -85,10 +78,7 @@ func (b *bench) account(transport policy.Transporter) *azure.Account {
 }
 
 func (b *bench) connect(transport policy.Transporter) stores {
-	return b.storesOf(b.account(transport))
-}
-
-func (b *bench) storesOf(account *azure.Account) stores {
+	account := b.account(transport)
 	return stores{
 		queue:    queue.New(account.Queue(b.names.Queue), b.names.Queue),
 		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
@@ -97,11 +87,6 @@ func (b *bench) storesOf(account *azure.Account) stores {
 		records:  checkpoint.NewStore(account.Container(b.names.Records)),
 		workers:  presence.NewStore(account.Container(b.names.Workers)),
 	}
-}
-
-// into gives a worker these stores.
-func (s stores) into(c *Config) {
-	c.Queue, c.OnDemand, c.Poison, c.Payloads, c.Records, c.Workers = s.queue, s.onDemand, s.poison, s.payloads, s.records, s.workers
 }
 
 // process is one running worker process.
@@ -127,18 +112,17 @@ func (b *bench) startOn(name string, kinds job.Kinds, expose func(*link), change
 	b.t.Helper()
 	p := &process{b: b, link: &link{next: b.door(name)}, log: &logLines{}, ended: make(chan struct{})}
 	expose(p.link)
-	vm := bVM(name)
-	vm.Identities = b.identity
-	p.guest = b.metadata.AddVM(vm)
+	p.guest = b.metadata.AddVM(bVM(name))
 	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(guestLink{p.link, p.guest.RoundTripper()}))
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	s := b.connect(p.link)
 	c := Config{
+		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test",
 		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	b.connect(p.link).into(&c)
 	for _, f := range change {
 		if f != nil {
 			f(&c)

@@ -34,6 +34,31 @@ func TestStorageOutage(t *testing.T) {
 	})
 }
 
+// TestOwnMessageComesBack: renewals fail for longer than the visibility while claims
+// do not, so that a worker claims the message that it has in hand. The job goes on
+// under the new claim.
+func TestOwnMessageComesBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 400, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work})
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			return storage.Fault{DropRequest: c.Operation == storage.OpUpdateMessage}
+		})
+		time.Sleep(time.Minute)
+		b.server.OnCall(nil)
+		if m := b.server.Messages(b.names.Queue); len(m) != 1 || m[0].DequeueCount < 2 {
+			t.Fatalf("messages = %+v, want one that was claimed again", m)
+		}
+		b.waitDone("long", 10*time.Minute)
+		b.waitFor("message gone", 10*time.Minute, func() bool { return b.left() == 0 })
+		if n := len(p.log.find("job started")); n != 1 || b.record("long").Generation != 1 || work.repeated("long") != 0 {
+			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: work went on", n, b.record("long").Generation, work.repeated("long"))
+		}
+	})
+}
+
 // TestWarmUpWaits: what is missing or refused at the start is said, and tried again.
 func TestWarmUpWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
