@@ -13,7 +13,7 @@ import (
 func payloadOf(stream bool) payload {
 	p := payload{Seed: "a", Steps: 6, Each: 1, Stream: stream}
 	if stream {
-		p.Steps = 3
+		p.Steps = 2
 	}
 	return p
 }
