@@ -89,7 +89,7 @@ func productionDefaults(t *testing.T) {
 
 	service.becomes("spot_0")
 	fill(t, identity.ClientID)
-	vm.produce(t)
+	vm.produce(t, jobs)
 
 	first := vm.start(t)
 	first.until(t, `"msg":"job committed"`)
@@ -109,11 +109,7 @@ func productionDefaults(t *testing.T) {
 		t.Fatalf("all %d jobs were done before the eviction, want some left for the other VM", jobs)
 	}
 	second := vm.start(t)
-	for deadline := time.Now().Add(patience); done+len(second.committed()) < jobs; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d jobs are done within %s", done+len(second.committed()), jobs, patience)
-		}
-	}
+	second.untilCommitted(t, jobs-done)
 	second.end(t)
 	if stats := service.VM("spot_1").Stats(); stats.TokenRequests == 0 || stats.Throttled > 0 {
 		t.Errorf("metadata service counted %d requests for tokens and %d refused ones, want some and 0", stats.TokenRequests, stats.Throttled)
@@ -126,13 +122,19 @@ type service struct {
 	*imds.Server
 	identity imds.Identity
 
-	mu    sync.Mutex
-	guest http.Handler
+	mu        sync.Mutex
+	guest     http.Handler
+	tokenless bool // it has no tokens now
 }
 
 func newService(t *testing.T, identity imds.Identity) *service {
 	t.Helper()
-	s := &service{Server: imds.New(imds.Options{}), identity: identity}
+	return newServiceWith(t, identity, imds.Options{})
+}
+
+func newServiceWith(t *testing.T, identity imds.Identity, o imds.Options) *service {
+	t.Helper()
+	s := &service{Server: imds.New(o), identity: identity}
 	listener, err := net.Listen("tcp", namespace.MetadataAddress+":80")
 	if err != nil {
 		t.Fatal(err)
@@ -153,8 +155,11 @@ func (s *service) becomes(vm string) {
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	guest := s.guest
+	guest, tokenless := s.guest, s.tokenless
 	s.mu.Unlock()
+	if tokenless && refusesToken(w, r) {
+		return
+	}
 	guest.ServeHTTP(w, r)
 }
 
@@ -192,7 +197,7 @@ func (p program) command(name string, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-func (p program) produce(t *testing.T) {
+func (p program) produce(t *testing.T, jobs int) {
 	t.Helper()
 	var lines bytes.Buffer
 	for n := range jobs {
@@ -274,6 +279,16 @@ func (r *running) committed() map[string]bool {
 		}
 	}
 	return ids
+}
+
+// untilCommitted waits until this worker has committed that many jobs.
+func (r *running) untilCommitted(t *testing.T, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); len(r.committed()) < n; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d jobs are done within %s", len(r.committed()), n, patience)
+		}
+	}
 }
 
 // end sends SIGTERM and wants an exit in good order.

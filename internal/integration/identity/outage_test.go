@@ -1,0 +1,82 @@
+//go:build integration && linux
+
+package identity
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/integration/azurite"
+	"github.com/spotworker/spotworker/internal/integration/namespace"
+)
+
+const (
+	// tokenLife is that of every token: so short that one which cannot be
+	// renewed ends within a test.
+	tokenLife = 8 * time.Second
+
+	// outageJobs are more than a worker does in that time.
+	outageJobs = 40
+)
+
+// TestOutages starts a worker on a machine on which storage has no name yet, and
+// takes the tokens away in the middle of its work, until the last one has ended
+// and the worker has given up a sign-in. It says each time what is missing, lives,
+// and does all jobs.
+func TestOutages(t *testing.T) {
+	namespace.Run(t, prepare, outages)
+}
+
+func outages(t *testing.T) {
+	folder := os.Getenv(binVariable)
+	azurite.StartCloud(t, azurite.Cloud{
+		Certificate: filepath.Join(folder, "server.pem"), Key: filepath.Join(folder, "server.key"),
+		BlobHost: blobHost, QueueHost: queueHost,
+	})
+	identity := imds.Identity{ClientID: uuid.NewString(), ObjectID: uuid.NewString(), ResourceID: "/subscriptions/s/identity"}
+	service := newServiceWith(t, identity, imds.Options{TokenLife: tokenLife})
+	service.becomes("spot_0")
+	vm := program{folder: folder, client: identity.ClientID}
+
+	worker := vm.start(t)
+	worker.until(t, `storage is not ready; no job is lost, trying again".*`+queueName)
+	namespace.Hosts(t, map[string]string{blobName: blobHost, queueName: queueHost})
+	fill(t, identity.ClientID)
+	vm.produce(t, outageJobs)
+	worker.until(t, `"msg":"job committed"`)
+
+	service.withoutTokens(true)
+	worker.until(t, `sign in as the identity`)
+	stuck := len(worker.committed())
+	if stuck == outageJobs {
+		t.Fatalf("all %d jobs were done before the last token had ended, want some left", stuck)
+	}
+	service.withoutTokens(false)
+	worker.untilCommitted(t, outageJobs)
+	worker.end(t)
+	t.Logf("%d jobs were committed before no token was to be had, %d after it", stuck, outageJobs-stuck)
+}
+
+// withoutTokens makes the endpoint for tokens fail, or work again.
+func (s *service) withoutTokens(none bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokenless = none
+}
+
+// refusesToken answers a request for a token with an error, as the service does
+// when it is out of order.
+func refusesToken(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/metadata/identity/") {
+		return false
+	}
+	http.Error(w, `{"error":"server_error","error_description":"out of order"}`, http.StatusInternalServerError)
+	return true
+}
