@@ -72,7 +72,7 @@ lint: ## gofmt, go vet and golangci-lint, which is installed into .tools/ if nee
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
 	@linter=$$(tools/golangci-lint.sh) && for module in . $(EXAMPLES); do \
-		echo golangci-lint run in $$module && (cd $$module && "$$linter" run) || exit 1; done
+		echo golangci-lint run in $$module && (cd $$module && "$$linter" run --allow-serial-runners) || exit 1; done
 
 .PHONY: windows
 windows: ## build and vet for Windows, amd64 and arm64
