@@ -154,7 +154,7 @@ func decodeFrames(raw []byte) (*frameCursor, error) {
 
 // possible reports whether as many frames are there as the offset needs.
 func (s *compressState) possible() bool {
-	if s.ETag == "" || s.Offset < 0 || s.Offset > s.Size || s.Chunk < 1 || s.Chunk > largestChunk || len(s.Frames)%len(frameHash{}) != 0 {
+	if s.ETag == "" || s.Restarts < 0 || s.Written < 0 || s.Offset < 0 || s.Offset > s.Size || s.Chunk < 1 || s.Chunk > largestChunk || len(s.Frames)%len(frameHash{}) != 0 {
 		return false
 	}
 	frames := int64(len(s.Frames) / len(frameHash{}))

@@ -94,8 +94,8 @@ func decodeState(raw []byte) (*cursor, error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
-	if s.Offset < 0 || s.Offset > s.Size || s.ETag == "" {
-		return nil, fmt.Errorf("it cannot be right: offset %d, size %d, etag %q", s.Offset, s.Size, s.ETag)
+	if s.Offset < 0 || s.Offset > s.Size || s.ETag == "" || s.Restarts < 0 {
+		return nil, fmt.Errorf("it cannot be right: offset %d, size %d, etag %q, %d restarts", s.Offset, s.Size, s.ETag, s.Restarts)
 	}
 	sum, err := restoreHash(s.Hash)
 	if err != nil {
