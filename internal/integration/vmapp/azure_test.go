@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -40,7 +39,7 @@ func startAzure(t *testing.T, vms int) *localAzure {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	await(t, "lab up", 30*time.Second, func() bool { return strings.Contains(out.String(), "lab withdraw") })
+	await(t, "lab up", func() bool { return strings.Contains(out.String(), "lab withdraw") })
 	a := &localAzure{endpoints: map[string]string{}}
 	if found := connectionLine.FindStringSubmatch(out.String()); found != nil {
 		a.connection = found[1]

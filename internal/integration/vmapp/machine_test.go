@@ -18,7 +18,10 @@ import (
 // workerLog is where the unit of a VM's only worker writes.
 const workerLog = "/var/log/spotworker/worker.log"
 
-func await(t *testing.T, what string, patience time.Duration, done func() bool) {
+// patience bounds every wait: a busy machine is slow, not stuck.
+const patience = 90 * time.Second
+
+func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -62,7 +65,7 @@ func logged(path string) string {
 func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 	t.Helper()
 	var found string
-	await(t, "a line of "+path+" with "+strings.Join(words, " and "), 30*time.Second, func() bool {
+	await(t, "a line of "+path+" with "+strings.Join(words, " and "), func() bool {
 		for line := range strings.Lines(logged(path)[n:]) {
 			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 				found = line

@@ -16,13 +16,14 @@ import (
 	"github.com/spotworker/spotworker/internal/vmpackage"
 )
 
-// Files of the handlers' data: one is read in no time, one in 6 s.
+// Files of the handlers' data. The program rests after each 1,000 lines for as
+// long as worker.env says.
 const (
 	shortFile, shortLines = "short.log", 1_000
-	longFile, longLines   = "long.log", 24_000
+	longFile, longLines   = "long.log", 40_000
 
-	// pause is the program's, after each 1,000 lines.
-	pause = "0.25"
+	// slowly makes the long file take longer than any test waits for it.
+	slowly = "PAUSE=2"
 )
 
 // versions are the packages that there are, for this machine; and one that is for
@@ -69,16 +70,17 @@ func pack(t *testing.T, folder, name, version, architecture, handlers string) {
 	}
 }
 
-// example is a copy of examples/logstats with logs to read, slowed down.
+// example is a copy of examples/logstats with logs to read, as slow as the worker's
+// environment has it.
 func example(t *testing.T, repository string) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "handlers")
 	if err := os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples", "logstats"))); err != nil {
 		t.Fatal(err)
 	}
-	const data = `"DATA": "data"`
+	const environment = `"environment":`
 	kinds := filepath.Join(folder, "kinds.json")
-	put(t, kinds, replaceOnce(t, read(t, kinds), data, data+`, "PAUSE": "`+pause+`"`))
+	put(t, kinds, replaceOnce(t, read(t, kinds), environment, `"pass_environment": ["PAUSE"], `+environment))
 	for name, lines := range map[string]int{shortFile: shortLines, longFile: longLines} {
 		var log strings.Builder
 		for i := range lines {

@@ -71,8 +71,7 @@ func (m *machine) remove(t *testing.T) {
 // life: installed, at work, killed, updated in the middle of a job, evicted,
 // removed.
 func (m *machine) life(t *testing.T) {
-	settings := m.azure.settings("spot_1")
-	m.deploy(t, published("1.0.0", archiveOf(oldVersion), settings))
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_1", slowly)))
 	health, stop := watchHealth(t, 8810)
 	wantRunning(t, oldVersion)
 	wantHardened(t)
@@ -84,7 +83,7 @@ func (m *machine) life(t *testing.T) {
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "restart after SIGKILL", 20*time.Second, func() bool {
+	await(t, "restart after SIGKILL", func() bool {
 		return property(t, "spotworker.service", "ActiveState") == "active" && number(t, "spotworker.service", "MainPID") != killed
 	})
 	wantStatistics(t, m.azure.result(t, "second", shortFile), shortLines)
@@ -92,7 +91,7 @@ func (m *machine) life(t *testing.T) {
 	m.azure.put(t, "long", longFile)
 	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"long"`)
 	seen := len(logged(workerLog))
-	m.deploy(t, published("1.1.0", archiveOf(newVersion), settings))
+	m.deploy(t, published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_1")))
 	wantRunning(t, newVersion)
 	if line := awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"long"`); strings.Contains(line, `"resumed_at":0,`) || strings.Contains(line, `"resumed_at":0}`) {
 		t.Errorf("after the update the job began anew: %s", line)
@@ -102,6 +101,7 @@ func (m *machine) life(t *testing.T) {
 		t.Errorf("the update counts as %d failures and %d interruptions of the job, want 0 and 1", r.Failures, r.Interruptions)
 	}
 
+	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_1", slowly)))
 	m.azure.put(t, "evicted", longFile)
 	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"evicted"`)
 	seen = len(logged(workerLog))
@@ -162,7 +162,7 @@ func (m *machine) frozenWorker(t *testing.T) {
 	if err := syscall.Kill(frozen, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "restart of a frozen worker", 20*time.Second, func() bool {
+	await(t, "restart of a frozen worker", func() bool {
 		return property(t, "spotworker.service", "ActiveState") == "active" && number(t, "spotworker.service", "MainPID") != frozen
 	})
 	m.remove(t)
@@ -197,7 +197,7 @@ func wantHealthy(t *testing.T, port int) {
 	t.Helper()
 	p, stop := watchHealth(t, port)
 	defer stop()
-	await(t, "a verdict on port "+strconv.Itoa(port), 5*time.Second, func() bool { return p.history() != "" })
+	await(t, "a verdict on port "+strconv.Itoa(port), func() bool { return p.history() != "" })
 	if got := p.history(); got != "Healthy" {
 		t.Errorf("state on port %d = %s, want Healthy", port, got)
 	}

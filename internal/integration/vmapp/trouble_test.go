@@ -90,7 +90,7 @@ func portTaken(t *testing.T, m *machine) {
 	err = m.extension.want(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
 	failed(t, err, 1, "spotworker.service does not start (exit code 1)", "the port is taken", "systemd goes on trying")
 	_ = listener.Close()
-	await(t, "start after the port was freed", 20*time.Second, func() bool { return property(t, "spotworker.service", "ActiveState") == "active" })
+	await(t, "start after the port was freed", func() bool { return property(t, "spotworker.service", "ActiveState") == "active" })
 	m.remove(t)
 }
 
