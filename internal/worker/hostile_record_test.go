@@ -74,7 +74,7 @@ func TestForgedRecords(t *testing.T) {
 		for id := range cases {
 			b.putText(put64(`{"v":1,"id":"%s","kind":"echo","payload":1,"resume":%t}`, id, strings.HasSuffix(id, ".resumed")))
 		}
-		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = len(cases) })
+		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency, c.Metadata = len(cases), nil })
 		time.Sleep(10 * time.Minute) // five failures take less
 		reasons := map[string]string{}
 		for _, p := range b.poisoned() {
