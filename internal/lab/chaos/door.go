@@ -99,32 +99,33 @@ func (d *door) pass(w http.ResponseWriter, r *http.Request, s service) {
 	}
 	c := readCall(d.names, s, d.vm, r, body)
 	t, shut := d.step(c)
-	switch {
-	case shut:
-	case t != nil && !t.effect:
+	if shut || t != nil && !t.effect {
 		t.spring()
-	default:
-		reply, err := d.forward(r, s.base, body)
-		if err != nil {
-			d.tally.missed(c)
-			break
-		}
-		d.tally.saw(c, reply)
-		if t != nil {
-			t.spring()
-			break
-		}
-		answer(w, reply)
+		cut(w)
 		return
 	}
-	cut(w)
+	reply, err := d.forward(r, s.base, body)
+	if err != nil {
+		d.tally.missed(c)
+	} else {
+		d.tally.saw(c, reply)
+	}
+	if t != nil || err != nil {
+		t.spring()
+		cut(w)
+		return
+	}
+	answer(w, reply)
 }
 
-// step returns the trap that a call steps into, if any, and whether the door is
+// step returns the trap that a call steps into, if any, or whether the door is
 // shut.
 func (d *door) step(c call) (*trap, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.shut {
+		return nil, true
+	}
 	for i, t := range d.traps {
 		if !t.matches(c) {
 			continue
@@ -132,13 +133,14 @@ func (d *door) step(c call) (*trap, bool) {
 		if t.calls--; t.calls == 0 {
 			d.traps = append(d.traps[:i:i], d.traps[i+1:]...)
 		}
-		return t, d.shut
+		return t, false
 	}
-	return nil, d.shut
+	return nil, false
 }
 
+// spring does what comes with the trap, if there is one.
 func (t *trap) spring() {
-	if t.sprung != nil {
+	if t != nil && t.sprung != nil {
 		t.sprung()
 	}
 }

@@ -83,51 +83,69 @@ func (r *chaos) strike(ctx context.Context, v *vm) {
 // once is true one time in n, and never with 0.
 func once(random *rand.Rand, n int) bool { return n > 0 && random.IntN(n) == 0 }
 
-// trapLimit is how long a kill waits for the call that it is drawn for.
-const trapLimit = time.Second
+// moment is when a worker is killed.
+type moment int
+
+const (
+	anyMoment moment = iota
+	beforeEffect
+	afterEffect
+	moments // how many there are
+)
 
 // kill ends a worker without a word: at any moment, or before or after one of its
 // calls takes effect.
 func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
-	how, matches, after := random.IntN(3), drawCalls(random), random.IntN(trapTries)+1
-	if how == 0 {
+	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(trapTries)
+	if when == anyMoment {
 		return func(_ context.Context, v *vm) { r.end(v) }
 	}
-	return func(ctx context.Context, v *vm) {
-		var once sync.Once
-		ended := make(chan struct{})
-		end := func() {
-			once.Do(func() {
-				r.end(v)
-				close(ended)
-			})
-		}
-		skip := after
-		remove := v.door.set(&trap{
-			calls: 1, effect: how == 2, sprung: func() { end(); r.count(how) },
-			matches: func(c call) bool {
-				if !matches(c) {
-					return false
-				}
-				skip--
-				return skip == 0
-			},
-		})
-		timer := time.NewTimer(trapLimit)
-		defer timer.Stop()
-		select {
-		case <-ended:
-			return
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		remove()
+	return func(ctx context.Context, v *vm) { r.killAtCall(ctx, v, when, nth(skip, matches)) }
+}
+
+// trapLimit is how long a kill waits for the call that it is drawn for.
+const trapLimit = time.Second
+
+// killAtCall ends a worker at its next call of a sort, or after trapLimit.
+func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(call) bool) {
+	end := sync.OnceFunc(func() { r.end(v) }) // whoever comes second waits for the first
+	sprung := make(chan struct{})
+	remove := v.door.set(&trap{calls: 1, effect: when == afterEffect, matches: matches, sprung: func() {
 		end()
-		<-ended
+		close(sprung)
+	}})
+	timer := time.NewTimer(trapLimit)
+	defer timer.Stop()
+	select {
+	case <-sprung:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if remove() {
+		end() // no such call came
+		return
+	}
+	<-sprung
+	if when == beforeEffect {
+		r.count(&r.counts.beforeCall)
+	} else {
+		r.count(&r.counts.afterCall)
 	}
 }
 
-// trapTries is for how many matching calls a trap lets through at most, less one.
+// nth passes over some calls that match, and is for the one behind them. It is
+// asked about one call at a time.
+func nth(skip int, matches func(call) bool) func(call) bool {
+	return func(c call) bool {
+		if !matches(c) {
+			return false
+		}
+		skip--
+		return skip < 0
+	}
+}
+
+// trapTries is of how many matching calls a kill takes one.
 const trapTries = 4
 
 // drawCalls draws which calls an incident is for.
@@ -136,14 +154,11 @@ func drawCalls(random *rand.Rand) func(call) bool {
 	return func(c call) bool { return wanted == otherCall || c.operation == wanted }
 }
 
-func (r *chaos) count(how int) {
+// count adds one to a number of the run's.
+func (r *chaos) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if how == 1 {
-		r.counts.beforeCall++
-	} else {
-		r.counts.afterCall++
-	}
+	*n++
 }
 
 // end kills a worker.
@@ -156,12 +171,16 @@ func (r *chaos) end(v *vm) {
 // lets it go on.
 func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 	length := time.Duration((0.2 + 2.8*random.Float64()) * float64(r.Visibility))
-	r.counts.freezes++
 	return func(ctx context.Context, v *vm) {
-		if err := v.worker.Freeze(); err != nil {
+		err := v.worker.Freeze()
+		if errors.Is(err, errors.ErrUnsupported) {
+			return // this system cannot, and the table says that there was none
+		}
+		if err != nil {
 			r.fault("freeze %s: %v", v.name, err)
 			return
 		}
+		r.count(&r.counts.freezes)
 		sleep(ctx, length)
 		if length > r.Visibility {
 			r.tally.isStale(v.name)
