@@ -47,6 +47,13 @@ func NewStore(c *container.Client) *Store {
 	return &Store{container: c, chunk: chunkSize, maxStream: MaxStream}
 }
 
+// WithChunks cuts large states into chunks of size bytes, for tests of other
+// packages: what happens to states of several chunks is then seen in small ones.
+func (s *Store) WithChunks(size int) *Store {
+	s.chunk = size
+	return s
+}
+
 // Check reports whether the container can be reached.
 func (s *Store) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

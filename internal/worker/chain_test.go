@@ -148,6 +148,10 @@ func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err 
 	return int(binary.BigEndian.Uint32(state)), binary.BigEndian.Uint64(state[4:]), nil
 }
 
+// padding is what follows the number in a large state: with it, it is kept in two
+// blocks, the first of which changes.
+var padding = make([]byte, 1<<20)
+
 // readStream returns a streamed state, nil on a fresh start.
 func readStream(j *job.Job) ([]byte, error) {
 	r, _, err := j.OpenSaved()

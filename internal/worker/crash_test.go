@@ -138,6 +138,7 @@ func interval(step time.Duration) int { return int(checkpoint.DefaultPolicy().Sh
 
 // begin prepares storage for the worker that mishaps happen to.
 func (s scenario) begin(t *testing.T, b *bench) *rehearsal {
+	b.chunk = smallChunk
 	b.observe()
 	r := &rehearsal{}
 	r.kinds = r.handlers(b.ledger)

@@ -30,6 +30,7 @@ type bench struct {
 	names    azure.Names
 	ledger   *ledger              // nil unless the test asked for one, see observe
 	retry    *policy.RetryOptions // nil for the product's own
+	chunk    int                  // of large states, in bytes; 0 for the product's own
 	stores
 }
 
@@ -79,12 +80,16 @@ func (b *bench) account(transport policy.Transporter) *azure.Account {
 
 func (b *bench) connect(transport policy.Transporter) stores {
 	account := b.account(transport)
+	records := checkpoint.NewStore(account.Container(b.names.Records))
+	if b.chunk > 0 {
+		records = records.WithChunks(b.chunk)
+	}
 	return stores{
 		queue:    queue.New(account.Queue(b.names.Queue), b.names.Queue),
 		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
 		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
-		records:  checkpoint.NewStore(account.Container(b.names.Records)),
+		records:  records,
 		workers:  presence.NewStore(account.Container(b.names.Workers)),
 	}
 }
