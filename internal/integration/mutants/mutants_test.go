@@ -28,6 +28,20 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 }
 
+// TestProofNamesEveryMutation keeps docs/proof.md true.
+func TestProofNamesEveryMutation(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(parts.Repository(t), "docs", "proof.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	test := regexp.MustCompile(`Test\w+`)
+	for _, m := range mutations {
+		if row := "| " + m.name + " | `" + test.FindString(m.run); !strings.Contains(string(text), row) {
+			t.Errorf("docs/proof.md has no row %q", row)
+		}
+	}
+}
+
 // mutation is one rule that is broken.
 type mutation struct {
 	name string

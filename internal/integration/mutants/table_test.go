@@ -59,7 +59,7 @@ var mutations = []mutation{
 		name: "a redelivery claims whatever message owns the record",
 		file: "internal/checkpoint/ruling.go",
 		old:  "\tcase found.MessageID == d.MessageID:\n\t\treturn Take", replacement: "\tcase found.MessageID != \"\":\n\t\treturn Take",
-		run: "^TestEveryCall$/^duplicate$", sign: `steps repeated = `,
+		run: "^TestDuplicates$", sign: `want 1 and none`,
 	},
 	{
 		name: "a claim does not raise the generation",
