@@ -4,6 +4,10 @@
 # Seconds that a worker gets to start, for instance while its port is taken.
 PATIENCE=15
 
+# Link to the release whose workers were started last, with the configuration that
+# there is: what a script that was cut off has switched to is not that.
+STARTED=$RELEASES/.started
+
 # deploy DONE: check, unpack beside what is there, switch, start; and back to what
 # was there if that fails.
 deploy() {
@@ -12,11 +16,17 @@ deploy() {
   check_configuration
   before=$(readlink "$CURRENT" || true)
   wanted_before=$(workers_there | tr '\n' ' ')
+  ran_before=
+  # shellcheck disable=SC2086 # one word for each unit
+  if [ -n "$wanted_before" ] && systemctl --quiet is-active $wanted_before; then
+    ran_before=yes
+  fi
   same=
-  if [ "$before" = "$RELEASE" ] && cmp -s "$configuration" "$CONFIGURATION"; then
+  if [ "$(readlink "$STARTED")" = "$RELEASE" ] && cmp -s "$configuration" "$CONFIGURATION"; then
     same=yes
   fi
   place
+  rm -f "$STARTED"
   configure
   switch_to "$RELEASE" || {
     restore_configuration
@@ -126,12 +136,12 @@ await() {
   return 1
 }
 
-# give_up: this version does not start. The one before does better, if there is one.
+# give_up: this version does not start. The one before does better, if it ran.
 give_up() {
   reason=$(why)
   exit_code=1
   [ "$status" != 78 ] || exit_code=78
-  if [ -z "$before" ] || [ -n "$same" ] || [ ! -f "$CONFIGURATION.before" ] || [ -z "$wanted_before" ]; then
+  if [ -z "$before" ] || [ -n "$same" ] || [ ! -f "$CONFIGURATION.before" ] || [ -z "$ran_before" ]; then
     case $exit_code in
       78) fail "$reason. Correct worker.env, and publish it as a new version" 78 ;;
       *) fail "$reason. systemd goes on trying every few seconds" ;;
@@ -142,6 +152,7 @@ give_up() {
   # shellcheck disable=SC2086 # one word for each unit
   start $wanted_before || fail "$reason. $before was put back, and $(why)" "$exit_code"
   [ "$before" = "$RELEASE" ] || rm -rf "${RELEASES:?}/$RELEASE"
+  ln -sfn "$before" "$STARTED"
   fail "$reason. $before was put back, and runs" "$exit_code"
 }
 
@@ -156,6 +167,7 @@ why() {
 
 # tidy: remove what this version replaced.
 tidy() {
+  ln -sfn "$RELEASE" "$STARTED"
   rm -f "$CONFIGURATION.before"
   for folder in "$RELEASES"/*; do
     case $folder in

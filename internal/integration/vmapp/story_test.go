@@ -188,8 +188,8 @@ func wantRunning(t *testing.T, version string) {
 	if err != nil || !strings.HasPrefix(program, "/opt/spotworker/"+version+"-") {
 		t.Errorf("the unit runs %s (%v), want a release of version %s", program, err, version)
 	}
-	if releases, _ := filepath.Glob("/opt/spotworker/*"); len(releases) != 2 {
-		t.Errorf("in /opt/spotworker are %q, want one release and the link to it", releases)
+	if releases, _ := filepath.Glob("/opt/spotworker/*"); len(releases) != 3 {
+		t.Errorf("in /opt/spotworker are %q, want one release and two links to it", releases)
 	}
 }
 

@@ -63,7 +63,10 @@ func refusedConfiguration(t *testing.T, m *machine) {
 	if state, restarts := property(t, "spotworker.service", "ActiveState"), number(t, "spotworker.service", "NRestarts"); state != "failed" || restarts != 0 {
 		t.Errorf("spotworker.service is %s after %d restarts, want failed and none", state, restarts)
 	}
-	m.deploy(t, published("1.0.1", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	// A version that did not run is none to go back to.
+	err = m.extension.want(t, published("1.0.1", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=more")))
+	failed(t, err, 78, `"more"`, "publish it as a new version")
+	m.deploy(t, published("1.0.2", archiveOf(oldVersion), m.azure.settings("spot_2")))
 	wantRunning(t, oldVersion)
 	m.remove(t)
 }
@@ -173,9 +176,17 @@ func halfFinished(t *testing.T, m *machine) {
 	if _, err := os.Stat("/opt/spotworker/.unfinished.1"); err == nil {
 		t.Error("/opt/spotworker/.unfinished.1 is still there")
 	}
+
+	// An update that is cut off between the switch and the restart.
+	cutOff := published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_2"))
+	cutOff.update = "tar -xzf spotworker.tar.gz && . ./lib.sh && . ./check.sh && . ./deploy.sh && check_configuration && place && configure && switch_to $RELEASE"
+	m.deploy(t, cutOff)
+	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_2")))
+	wantRunning(t, newVersion)
+
 	pid := number(t, "spotworker.service", "MainPID")
 	m.extension = newExtension() // one that has lost its memory
-	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_2")))
 	if got := number(t, "spotworker.service", "MainPID"); got != pid {
 		t.Errorf("the same version again made process %d of %d, want the worker left alone", got, pid)
 	}
