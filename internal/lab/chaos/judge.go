@@ -8,6 +8,7 @@ import (
 
 // Statuses of a record, as docs/FORMATS.md names them.
 const (
+	statusRunning   = "running"
 	statusDone      = "done"
 	statusPoison    = "poison"
 	statusCancelled = "cancelled"
@@ -19,7 +20,9 @@ func final(status string) bool {
 
 // verdict counts what was broken, of one job or of many.
 type verdict struct {
-	jobs, committed, givenUp    int
+	jobs, committed             int
+	givenUp                     int // by the rule of ten deaths in a row; see doomed
+	unjust                      int // given up otherwise
 	lost                        int // no outcome, or no message before there was one
 	twice                       int // committed more than once
 	stale                       int // writes of somebody who was not the owner any more
@@ -34,6 +37,7 @@ func (v *verdict) add(o verdict) {
 	v.jobs += o.jobs
 	v.committed += o.committed
 	v.givenUp += o.givenUp
+	v.unjust += o.unjust
 	v.lost += o.lost
 	v.twice += o.twice
 	v.stale += o.stale
@@ -50,7 +54,7 @@ func (v *verdict) add(o verdict) {
 
 // broken says whether a promise was.
 func (v *verdict) broken() bool {
-	return v.lost+v.twice+v.stale+v.wrong+v.backwards+v.givenUp > 0
+	return v.lost+v.twice+v.stale+v.wrong+v.backwards+v.unjust > 0
 }
 
 // judge says what became of one job. It is a pure function of what was seen.
@@ -70,13 +74,13 @@ func judge(f *jobFacts) verdict {
 		if i > 0 {
 			v.follow(chain[i-1], w, tokens)
 		}
-		v.claim(i > 0 && chain[i-1].status == "running", tokens[w.token])
+		v.claim(i > 0 && chain[i-1].status == statusRunning, tokens[w.token])
 		tokens[w.token] = true
 		if w.step >= 0 && w.step < step {
 			v.backwards++
 		}
 		step = max(step, w.step)
-		v.outcome(w)
+		v.outcome(w, chain[:i])
 	}
 	v.ending(f)
 	return v
@@ -104,16 +108,46 @@ func (v *verdict) follow(before, w write, tokens map[string]bool) {
 	}
 }
 
-func (v *verdict) outcome(w write) {
+// outcome judges a write that ends the job, by all writes before it.
+func (v *verdict) outcome(w write, before []write) {
 	switch {
 	case w.status == statusDone:
 		v.committed++
 		if !w.right {
 			v.wrong++
 		}
-	case final(w.status):
+	case w.status == statusPoison && doomed(before):
 		v.givenUp++
+	case final(w.status):
+		v.unjust++
 	}
+}
+
+// silentEnds is how many claims in a row must end without a word and without
+// progress until a job is given up.
+const silentEnds = 10
+
+// doomed reports whether a job may be given up: so many claims in a row, up to the
+// one that does it, were not released and stored no new state.
+func doomed(writes []write) bool {
+	ends := 0 // of claims, the one that is looked at included once it is not the last
+	for i := len(writes) - 1; i >= 0; i-- {
+		w, before := writes[i], write{}
+		if i > 0 {
+			before = writes[i-1]
+		}
+		if w.state != before.state {
+			return ends > silentEnds // this claim made progress, and does not count
+		}
+		if i == 0 || w.token == before.token {
+			continue
+		}
+		if before.status != statusRunning {
+			break // it was released
+		}
+		ends++
+	}
+	return ends >= silentEnds
 }
 
 // ending judges how it ended, if it did.

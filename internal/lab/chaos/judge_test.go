@@ -48,6 +48,29 @@ func (h *history) over() *jobFacts {
 	return &h.facts
 }
 
+// deaths is a job of which so many claims ended without a word, and that is claimed
+// once more.
+func deaths(n int) *history {
+	h := new(history)
+	for i := range n + 1 {
+		token := fmt.Sprint(i)
+		if i == n {
+			token = "end"
+		}
+		h.wrote(token, i+1, 1, -1, "running")
+	}
+	return h
+}
+
+// but changes a write, and what is kept from it in those that follow.
+func (h *history) but(i int, change func(*write)) *history {
+	change(&h.writes[i])
+	for j := i + 1; j < len(h.writes); j++ {
+		h.writes[j].state = h.writes[i].state
+	}
+	return h
+}
+
 func usual() *history {
 	return new(history).wrote("a", 1, 1, 3, "running").wrote("a", 1, 2, 6, "running")
 }
@@ -66,7 +89,13 @@ func TestJudge(t *testing.T) {
 		"nothing at all":      {new(history), verdict{lost: 1}},
 		"deleted before":      {usual().deleted().wrote("a", 1, 3, -1, statusDone), verdict{committed: 1, lost: 1}},
 		"committed twice":     {usual().wrote("a", 1, 3, -1, statusDone).wrote("a", 1, 4, -1, statusDone).deleted(), verdict{committed: 1, twice: 1, stale: 1}},
-		"given up":            {usual().wrote("a", 1, 3, -1, statusPoison).deleted(), verdict{givenUp: 1}},
+		"given up":            {usual().wrote("a", 1, 3, -1, statusPoison).deleted(), verdict{unjust: 1}},
+		"cancelled":           {deaths(10).wrote("end", 11, 2, -1, statusCancelled).deleted(), verdict{taken: 10, unjust: 1}},
+		"ten deaths":          {deaths(10).wrote("end", 11, 2, -1, statusPoison).deleted(), verdict{taken: 10, givenUp: 1}},
+		"nine deaths":         {deaths(9).wrote("end", 10, 2, -1, statusPoison).deleted(), verdict{taken: 9, unjust: 1}},
+		"ten, one released":   {deaths(10).but(4, func(w *write) { w.status = "open" }).wrote("end", 11, 2, -1, statusPoison).deleted(), verdict{taken: 9, unjust: 1}},
+		"ten after progress":  {deaths(11).but(0, func(w *write) { w.state = "s" }).wrote("end", 12, 2, -1, statusPoison).deleted(), verdict{taken: 11, givenUp: 1}},
+		"nine after progress": {deaths(10).but(0, func(w *write) { w.state = "s" }).wrote("end", 11, 2, -1, statusPoison).deleted(), verdict{taken: 10, unjust: 1}},
 		"old owner writes":    {usual().wrote("b", 2, 1, -1, "running").wrote("a", 1, 3, 7, "running").wrote("a", 1, 4, -1, statusDone).deleted(), verdict{committed: 1, taken: 1, stale: 1}},
 		"written over":        {usual().wrote("a", 1, 3, -1, statusDone).wrote("b", 2, 1, -1, "running").deleted(), verdict{committed: 1, stale: 1}},
 		"number again":        {usual().wrote("a", 1, 2, 7, "running").wrote("a", 1, 3, -1, statusDone).deleted(), verdict{committed: 1, stale: 1}},
@@ -77,7 +106,7 @@ func TestJudge(t *testing.T) {
 			got := judge(row.history.over())
 			for what, pair := range map[string][2]int{
 				"committed": {got.committed, row.want.committed}, "lost": {got.lost, row.want.lost}, "twice": {got.twice, row.want.twice},
-				"stale": {got.stale, row.want.stale}, "given up": {got.givenUp, row.want.givenUp}, "backwards": {got.backwards, row.want.backwards},
+				"stale": {got.stale, row.want.stale}, "given up": {got.givenUp, row.want.givenUp}, "without cause": {got.unjust, row.want.unjust}, "backwards": {got.backwards, row.want.backwards},
 				"wrong": {got.wrong, 0}, "taken over": {got.taken, row.want.taken},
 			} {
 				if pair[0] != pair[1] {

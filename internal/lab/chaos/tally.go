@@ -35,6 +35,7 @@ type jobFacts struct {
 // write is one write of a record that took effect.
 type write struct {
 	vm, status, token, messageID string
+	state                        string // its hash; empty for none
 	before, after                string // ETags; before is empty for a create
 	unconditional                bool
 	generation, number, step     int
@@ -105,7 +106,7 @@ func (t *tally) sawWrite(c call, took bool, r *reply) {
 		return
 	}
 	w := write{
-		vm: c.vm, status: c.meta("status"), token: c.meta("token"), messageID: c.meta("messageid"),
+		vm: c.vm, status: c.meta("status"), token: c.meta("token"), messageID: c.meta("messageid"), state: c.meta("statehash"),
 		before: c.ifMatch, after: r.header.Get("ETag"), unconditional: c.ifMatch == "" && c.ifNoneMatch != "*",
 		generation: c.number("generation"), number: c.number("write"), step: c.step(), arrived: c.arrived,
 	}
