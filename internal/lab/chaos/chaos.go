@@ -129,6 +129,9 @@ func (r *chaos) open(ctx context.Context) error {
 	if err := producer.Create(ctx, []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison}, containers); err != nil {
 		return err
 	}
+	if err := r.demandEmpty(ctx); err != nil {
+		return err
+	}
 	if r.Worker == "" {
 		if r.Worker, err = os.Executable(); err != nil {
 			return err
@@ -146,6 +149,21 @@ func (r *chaos) open(ctx context.Context) error {
 	for range r.Workers {
 		if err := r.addVM(); err != nil {
 			return errors.Join(err, r.fleet.Close(ctx))
+		}
+	}
+	return nil
+}
+
+// demandEmpty refuses queues on which something is left: nothing could be said
+// about a job of somebody else's.
+func (r *chaos) demandEmpty(ctx context.Context) error {
+	for _, q := range []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison} {
+		n, err := q.Depth(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			return fmt.Errorf("queue %s has %d messages, of another run perhaps: give an empty storage account", q.Name(), n)
 		}
 	}
 	return nil

@@ -18,6 +18,8 @@ type hall struct {
 	tally  *tally
 	door   *door
 	queue  *queue.Queue // through the door
+
+	connectionString string // past it
 }
 
 func newHall(t *testing.T) *hall {
@@ -31,6 +33,7 @@ func newHall(t *testing.T) *hall {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.connectionString = connectionString
 	to := upstream()
 	if h.door, err = openDoor("vm", connectionString, names, h.tally, to); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (r *chaos) feed(ctx context.Context) error {
 
 // put puts one job, of a sort that is drawn.
 func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
-	id := fmt.Sprintf("job-%d", n)
+	id := fmt.Sprintf("job-%x-%d", r.began.Unix(), n) // and no other run's on that account
 	large, twice := once(random, r.LargeEvery), once(random, r.DuplicateEvery)
 	p := payload{
 		Seed: fmt.Sprintf("%d %d", r.Seed, n), Steps: int(r.JobTime / stepTime), Each: stepTime,

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // TestRun is a short run with everything in it, on real processes.
@@ -42,6 +45,29 @@ func TestInterruptedRun(t *testing.T) {
 	}
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("left in the temporary folder: %v, %v", left, err)
+	}
+}
+
+// An account on which messages are left is refused before anything is started.
+func TestUsedAccount(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	h := newHall(t)
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := azure.Connect(azure.Config{ConnectionString: h.server.ConnectionString(), Transport: h.server.Transport()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := queue.New(account.Queue(names.Poison), names.Poison)
+	if err := errors.Join(left.Create(t.Context()), left.PutAgain(t.Context(), "x")); err != nil {
+		t.Fatal(err)
+	}
+	c := DefaultConfig()
+	c.Kills, c.ConnectionString, c.Worker = 1, h.connectionString, "/nowhere"
+	if err := Run(t.Context(), c, new(strings.Builder)); err == nil || !strings.Contains(err.Error(), "queue spotworker-jobs-poison has 1 messages") {
+		t.Errorf("Run on a used account = %v, want that it is refused", err)
 	}
 }
 
