@@ -1,8 +1,11 @@
 package azure
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -33,10 +36,23 @@ func (c Config) clientOptions(tls bool) policy.ClientOptions {
 		retry = *c.Retry
 	}
 	return policy.ClientOptions{
-		Transport: transport,
+		Transport: discreet{transport},
 		Telemetry: policy.TelemetryOptions{ApplicationID: telemetryID(c.Version)},
 		Retry:     retry,
 	}
+}
+
+// discreet keeps the query of an address out of errors: it may be a shared access
+// signature, and what a handler returns goes into records and messages as it is.
+type discreet struct{ policy.Transporter }
+
+// Do implements [policy.Transporter].
+func (d discreet) Do(r *http.Request) (*http.Response, error) {
+	resp, err := d.Transporter.Do(r)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		failed.URL, _, _ = strings.Cut(failed.URL, "?")
+	}
+	return resp, err
 }
 
 // newTransport keeps a connection for each concurrent call. The SDK's default
