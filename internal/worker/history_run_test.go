@@ -1,0 +1,208 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// history is a plan that happens.
+type history struct {
+	*plan
+	t      *testing.T
+	b      *bench
+	ledger *ledger
+	kinds  job.Kinds
+	began  time.Time
+
+	mu sync.Mutex
+	chronicle
+}
+
+// happen lets the plan happen, and then fresh workers finish in good weather.
+func (h *history) happen() {
+	var all sync.WaitGroup
+	for _, j := range h.plan.jobs {
+		for _, at := range j.putAt {
+			all.Go(func() { h.at(at); h.put(j) })
+		}
+	}
+	for i, text := range h.garbage {
+		all.Go(func() { h.at(time.Duration(i+1) * 7 * time.Second); h.b.putText(text) })
+	}
+	for _, o := range h.openings {
+		all.Go(func() { h.at(o.at); h.open(o.job) })
+	}
+	for _, l := range h.plan.lives {
+		all.Go(func() { h.at(l.from); h.live(l) })
+	}
+	all.Wait()
+	h.at(h.ends)
+	for _, l := range []life{{vm: "fresh-0", concurrency: 2, onDemand: true}, {vm: "fresh-1", concurrency: 3, onDemand: true}} {
+		h.start(l, func(c *Config) { c.Metadata = nil })
+	}
+	time.Sleep(time.Second)
+	h.b.waitFor("no message left", patience, func() bool { return h.b.left() == 0 })
+	h.ledger.stragglers.Wait()
+	h.virtual = time.Since(h.began)
+}
+
+// at waits until that time of the history.
+func (h *history) at(at time.Duration) { time.Sleep(at - time.Since(h.began)) }
+
+func (h *history) count(n *int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*n++
+}
+
+func (h *history) put(j *plannedJob) {
+	q := h.b.queue
+	if j.onDemand {
+		q = h.b.onDemand
+	}
+	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
+	if j.payload != nil {
+		e.Payload = queue.BytesPayload(j.payload)
+		var err error
+		if e, err = h.b.payloads.Offload(h.t.Context(), e); err != nil {
+			h.t.Error(err)
+			return
+		}
+	}
+	if err := q.Put(h.t.Context(), e, 0); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// open takes a job over, as an operator would.
+func (h *history) open(id string) {
+	j := h.job(id)
+	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
+	if was, err := h.b.records.Open(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
+		h.count(&h.takeovers)
+	}
+}
+
+// live is the life of one worker, from its start to its end.
+func (h *history) live(l life) {
+	h.count(&h.chronicle.lives)
+	p := h.start(l)
+	for _, i := range l.incidents {
+		if h.at(i.at); i.freeze {
+			h.count(&h.freezes)
+			thaw := p.link.hold()
+			time.Sleep(i.lasts)
+			thaw()
+			continue
+		}
+		if id, err := h.b.metadata.SimulateEviction(l.vm); err == nil {
+			time.Sleep(i.lasts)
+			h.b.metadata.Withdraw(id)
+		}
+	}
+	h.at(l.to)
+	switch l.end {
+	case evicting:
+		h.count(&h.notices)
+		if _, err := h.b.metadata.SimulateEviction(l.vm); err != nil {
+			h.t.Error(err)
+		}
+		time.Sleep(l.notice)
+		p.kill()
+	case terminated:
+		p.stop()
+	case frozenForEver:
+		h.count(&h.freezes)
+		thaw := p.link.hold()
+		time.Sleep(l.notice)
+		p.die()
+		thaw()
+		<-p.ended
+	case killed, endings:
+		h.count(&h.kills)
+		p.kill()
+	}
+	h.b.metadata.RemoveVM(l.vm)
+}
+
+// start starts a worker, whose requests are exposed to the weather.
+func (h *history) start(l life, change ...func(*Config)) *process {
+	change = append(change, func(c *Config) {
+		c.Concurrency, c.MoveAfter, c.Log = l.concurrency, l.moveAfter, slog.New(slog.DiscardHandler)
+		if l.onDemand {
+			takeFromBoth(c)
+		}
+	})
+	return h.b.startOn(l.vm, h.kinds, func(k *link) {
+		k.skew = l.skew
+		k.fate = func(_ int, r *http.Request) fate {
+			return h.weather.fateOf(l.vm, h.ledger.sent(l.vm, r), time.Since(h.began))
+		}
+	}, change...)
+}
+
+// check holds what came of the history to the promises.
+func (h *history) check() {
+	for _, j := range h.plan.jobs {
+		want := checkpoint.Done
+		if j.hopeless {
+			want = checkpoint.Poison
+		}
+		h.b.checkOutcome(h.t, j.id, want)
+		if want == checkpoint.Done {
+			if got, err := h.b.records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
+				h.t.Errorf("result of job %s = %q, %v, want %q", j.id, got, err, j.result())
+			}
+		}
+		h.note(h.b.record(j.id))
+	}
+	for _, text := range h.garbage {
+		if !h.ledger.keptAsPoison(text) {
+			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
+		}
+	}
+	h.ledger.check(h.t)
+	h.told = slices.Sorted(slices.Values(h.ledger.told)) // things that happen at once have no order
+	for _, n := range h.b.server.Counts() {
+		h.calls += n
+	}
+}
+
+// note sums up a job's record.
+func (h *history) note(r checkpoint.Record) {
+	h.chronicle.jobs++
+	h.interruptions += r.Interruptions
+	h.failures += h.ledger.failuresOf(r.ID)
+	switch r.Status {
+	case checkpoint.Done:
+		h.done++
+	case checkpoint.Poison:
+		h.poison++
+	default: // check has complained
+	}
+}
+
+// tell prints the history, for whoever has to find out what went wrong.
+func (h *history) tell() {
+	var s strings.Builder
+	for _, l := range h.plan.lives {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", l.from.Seconds(), l.to.Seconds(), l.vm, l.concurrency, l.end, l.notice, l.incidents)
+	}
+	for _, f := range h.weather.fronts {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: trouble %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
+	}
+	for _, j := range h.plan.jobs {
+		fmt.Fprintf(&s, "%+v\n%s", *j, h.ledger.storyOf(j.id))
+	}
+	h.t.Logf("seed %d; repeat it with -run TestHistories -histories 1 -seed %d\n%s", h.seed, h.seed, s.String())
+}

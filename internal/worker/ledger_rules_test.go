@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// note is told of every call once its effect took place.
+func (l *ledger) note(r storage.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case r.Service == storage.BlobService && r.Container == l.b.names.Records && r.Blob != "":
+		l.noteRecord(r)
+	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:
+		l.noteMessage(r)
+	case r.Operation == storage.OpDeleteBlob && r.Container == l.b.names.Payloads && r.Status == http.StatusAccepted:
+		l.payloadGone(r)
+	}
+}
+
+// noteRecord holds a write of a record to the rules.
+func (l *ledger) noteRecord(r storage.Result) {
+	a := l.job(jobOfBlob(r.Blob))
+	written := r.Status == http.StatusCreated || r.Status == http.StatusOK
+	if !written || r.Operation != storage.OpPutBlob && r.Operation != storage.OpPutBlockList && r.Operation != storage.OpSetBlobMetadata {
+		if r.Status >= http.StatusBadRequest {
+			l.tell(a, l.sender, fmt.Sprintf("%s: %d %s", r.Operation, r.Status, r.Code))
+		}
+		return
+	}
+	blob, body, _ := l.b.server.ReadBlob(r.Container, r.Blob)
+	was, now := a.meta, blob.Metadata
+	progress := progressIn(now, body)
+	l.tell(a, l.sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, silent ends %s %s",
+		r.Operation, now["status"], now["token"], now["generation"], now["write"], progress, now["failures"], now["interruptions"], now["silentends"], now["reason"]))
+	a.meta = now
+	l.judge(a, was, now)
+	if progress < a.reached && now["statehash"] != "" {
+		l.breaks(a, "progress went back from %d to %d", a.reached, progress)
+	}
+	a.reached = max(a.reached, progress)
+}
+
+// judge compares a record with the one that it replaced.
+func (l *ledger) judge(a *account, was, now map[string]string) {
+	if isFinal(was) {
+		l.breaks(a, "a record that is %s was written over", was["status"])
+	}
+	if isFinal(now) {
+		a.outcomes++
+	}
+	if a.lost[now["token"]] {
+		l.breaks(a, "claim %.8s wrote although it had been superseded", now["token"])
+	}
+	if was != nil && was["token"] != now["token"] {
+		a.lost[was["token"]] = true
+	}
+	if was["token"] == now["token"] && number(now["write"]) <= number(was["write"]) {
+		l.breaks(a, "write number went from %s to %s", was["write"], now["write"])
+	}
+	if number(now["generation"]) < number(was["generation"]) {
+		l.breaks(a, "generation went back from %s to %s", was["generation"], now["generation"])
+	}
+	if number(now["failures"]) > number(was["failures"]) {
+		a.counted++
+	}
+	if a.counted > a.failed {
+		l.breaks(a, "%d failures counted, %d happened: an interruption was counted as one", a.counted, a.failed)
+	}
+}
+
+// noteMessage holds what happens to messages to the rules.
+func (l *ledger) noteMessage(r storage.Result) {
+	switch {
+	case r.Operation == storage.OpPutMessage && r.Status == http.StatusCreated:
+		l.messagePut(r)
+	case r.Operation == storage.OpGetMessages:
+		for _, id := range r.MessageIDs {
+			l.tell(l.job(l.jobOf[id]), l.sender, "claims message "+short(id))
+		}
+	case r.Operation == storage.OpDeleteMessage && r.Status == http.StatusNoContent:
+		l.messageGone(r)
+	case r.MessageID != "":
+		l.tell(l.job(l.jobOf[r.MessageID]), l.sender, fmt.Sprintf("%s %s: %d %s", r.Operation, short(r.MessageID), r.Status, r.Code))
+	}
+}
+
+func (l *ledger) messagePut(r storage.Result) {
+	for _, m := range l.b.server.Messages(r.Queue) {
+		if m.ID != r.MessageIDs[0] {
+			continue
+		}
+		id := ""
+		if e, err := queue.Decode(m.Text); err == nil {
+			id = e.ID
+		} else if p, err := queue.DecodePoison(m.Text); err == nil {
+			id = p.ID
+		}
+		l.jobOf[m.ID], l.order[m.ID] = id, len(l.order)+1
+		a := l.job(id)
+		l.tell(a, l.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
+		if !m.Expires.IsZero() && l.sender != "test" {
+			l.breaks(a, "a message was put that expires at %s", m.Expires)
+		}
+	}
+}
+
+// messageGone holds the end of a message to the rules.
+func (l *ledger) messageGone(r storage.Result) {
+	id := l.jobOf[r.MessageID]
+	a := l.job(id)
+	l.tell(a, l.sender, "deletes message "+short(r.MessageID))
+	status := checkpoint.Status(a.meta["status"])
+	switch {
+	case id == "" || a.meta == nil: // not an envelope, or one that no record stands for
+		if !l.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
+			l.breaks(a, "a message was deleted that nothing stands for")
+		}
+	case status == checkpoint.Poison:
+		if !l.isPoisoned(func(p queue.Poison) bool { return p.ID == id }) {
+			l.breaks(a, "the message of a poison job was deleted, and there is no poison message")
+		}
+	case !status.Final() && !l.isMoved(id):
+		l.breaks(a, "a message was deleted while its job is %s, and no other carries it on", status)
+	}
+}
+
+// isMoved reports whether a job has a message on the on-demand queue.
+func (l *ledger) isMoved(id string) bool {
+	for _, m := range l.b.server.Messages(l.b.names.OnDemand) {
+		if l.jobOf[m.ID] == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *ledger) isPoisoned(is func(queue.Poison) bool) bool {
+	for _, m := range l.b.server.Messages(l.b.names.Poison) {
+		if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *ledger) payloadGone(r storage.Result) {
+	id, _, _ := strings.Cut(r.Blob[len("hhh/"):], "/")
+	a := l.job(id)
+	l.tell(a, l.sender, "deletes the payload")
+	if s := checkpoint.Status(a.meta["status"]); s != checkpoint.Done && s != checkpoint.Cancelled {
+		l.breaks(a, "the payload of a job was deleted that is %q", s)
+	}
+}
+
+// progressIn returns what a recorded state says, 0 if there is none: the states
+// of all handlers here begin with a number.
+func progressIn(meta map[string]string, body []byte) int {
+	if meta["statehash"] == "" || len(body) < 4 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(body))
+}
+
+func isFinal(meta map[string]string) bool { return checkpoint.Status(meta["status"]).Final() }
+
+// jobOfBlob returns the job whose record has that name.
+func jobOfBlob(name string) string { return name[len("hhh/"):] }
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s) // an absent one is 0
+	return n
+}
+
+// short is enough of an id to tell messages apart.
+func short(id string) string { return id[max(0, len(id)-6):] }
