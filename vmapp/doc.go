@@ -21,6 +21,7 @@
 //
 //	/opt/spotworker/VERSION-DIGEST/   a release: bin/worker, handlers/, units; read-only
 //	/opt/spotworker/current           link to the one that the units start
+//	/opt/spotworker/.started          link to the one that was started, the same unless a script was cut off
 //	/etc/spotworker/worker.env        settings; root's, since systemd reads it
 //	/var/log/spotworker/              one JSON object a line
 //	/var/cache/spotworker/            folders of the jobs' programs
