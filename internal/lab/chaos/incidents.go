@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 )
 
@@ -83,88 +82,11 @@ func (r *chaos) strike(ctx context.Context, v *vm) {
 // once is true one time in n, and never with 0.
 func once(random *rand.Rand, n int) bool { return n > 0 && random.IntN(n) == 0 }
 
-// moment is when a worker is killed.
-type moment int
-
-const (
-	anyMoment moment = iota
-	beforeEffect
-	afterEffect
-	moments // how many there are
-)
-
-// kill ends a worker without a word: at any moment, or before or after one of its
-// calls takes effect.
-func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
-	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(trapTries)
-	if when == anyMoment {
-		return func(_ context.Context, v *vm) { r.end(v) }
-	}
-	return func(ctx context.Context, v *vm) { r.killAtCall(ctx, v, when, nth(skip, matches)) }
-}
-
-// trapLimit is how long a kill waits for the call that it is drawn for.
-const trapLimit = time.Second
-
-// killAtCall ends a worker at its next call of a sort, or after trapLimit.
-func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(call) bool) {
-	end := sync.OnceFunc(func() { r.end(v) }) // whoever comes second waits for the first
-	sprung := make(chan struct{})
-	remove := v.door.set(&trap{calls: 1, effect: when == afterEffect, matches: matches, sprung: func() {
-		end()
-		close(sprung)
-	}})
-	timer := time.NewTimer(trapLimit)
-	defer timer.Stop()
-	select {
-	case <-sprung:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	if remove() {
-		end() // no such call came
-		return
-	}
-	<-sprung
-	if when == beforeEffect {
-		r.count(&r.counts.beforeCall)
-	} else {
-		r.count(&r.counts.afterCall)
-	}
-}
-
-// nth passes over some calls that match, and is for the one behind them. It is
-// asked about one call at a time.
-func nth(skip int, matches func(call) bool) func(call) bool {
-	return func(c call) bool {
-		if !matches(c) {
-			return false
-		}
-		skip--
-		return skip < 0
-	}
-}
-
-// trapTries is of how many matching calls a kill takes one.
-const trapTries = 4
-
-// drawCalls draws which calls an incident is for.
-func drawCalls(random *rand.Rand) func(call) bool {
-	wanted := []operation{recordWrite, recordWrite, messageDelete, messageUpdate, messageClaim, otherCall}[random.IntN(6)]
-	return func(c call) bool { return wanted == otherCall || c.operation == wanted }
-}
-
 // count adds one to a number of the run's.
 func (r *chaos) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*n++
-}
-
-// end kills a worker.
-func (r *chaos) end(v *vm) {
-	r.tally.killed(v.name)
-	v.worker.Kill()
 }
 
 // freeze stops a worker for up to three times the visibility of its messages, and

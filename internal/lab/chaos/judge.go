@@ -131,8 +131,8 @@ const silentEnds = 10
 // one that does it, were not released and stored no new state.
 func doomed(writes []write) bool {
 	ends := 0 // of claims, the one that is looked at included once it is not the last
-	for i := len(writes) - 1; i >= 0; i-- {
-		w, before := writes[i], write{}
+	for i, w := range slices.Backward(writes) {
+		before := write{}
 		if i > 0 {
 			before = writes[i-1]
 		}
