@@ -5,11 +5,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"reflect"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -44,13 +42,9 @@ type command interface {
 
 // AfterApply is called by kong when all flags are set. It notes which command
 // was chosen.
-func (f *flags) AfterApply(ctx *kong.Context) error {
-	chosen, ok := reflect.TypeAssert[command](ctx.Selected().Target.Addr())
-	if !ok {
-		return fmt.Errorf("%s is not a command", ctx.Command())
-	}
-	f.command = chosen
-	return nil
+func (f *flags) AfterApply(ctx *kong.Context) (err error) {
+	f.command, err = cli.Chosen[command](ctx)
+	return err
 }
 
 func main() {

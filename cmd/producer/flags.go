@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -52,13 +51,9 @@ const maxParallel = 256
 
 // AfterApply is called by kong when all flags are set. It notes which command
 // was chosen.
-func (f *flags) AfterApply(ctx *kong.Context) error {
-	chosen, ok := reflect.TypeAssert[command](ctx.Selected().Target.Addr())
-	if !ok {
-		return fmt.Errorf("%s is not a command", ctx.Command())
-	}
-	f.command = chosen
-	return nil
+func (f *flags) AfterApply(ctx *kong.Context) (err error) {
+	f.command, err = cli.Chosen[command](ctx)
+	return err
 }
 
 // terms are what the flags say about every job.

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/testguard/script"
 )
 
 func TestMain(m *testing.M) {
@@ -52,7 +53,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":   status,
+			"status":   script.Status,
 			"giveup":   giveUp,
 			"text":     text,
 			"record":   record,
@@ -96,21 +97,6 @@ func worldOf(ts *testscript.TestScript) *world {
 		ts.Fatalf("the script has no storage account")
 	}
 	return w
-}
-
-// status CODE program args... runs a program and demands its exit code.
-func status(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec(args[1], args[2:]...)
-	code := 0
-	var exit interface{ ExitCode() int }
-	if errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else if err != nil {
-		ts.Fatalf("%v", err)
-	}
-	if strconv.Itoa(code) != args[0] {
-		ts.Fatalf("%s exited with %d, want %s", args[1], code, args[0])
-	}
 }
 
 // giveUp ID [STATUS] [KIND] leaves a job of 50 % as a worker that gave it up did.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 
 	"github.com/alecthomas/kong"
 
@@ -59,6 +60,16 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
 	}
 	return false, nil
+}
+
+// Chosen returns the command that a command line of several names, as the C that
+// the program runs. It is for AfterApply of the flags.
+func Chosen[C any](ctx *kong.Context) (C, error) {
+	chosen, ok := reflect.TypeAssert[C](ctx.Selected().Target.Addr())
+	if !ok {
+		return chosen, fmt.Errorf("%s is not a command", ctx.Command())
+	}
+	return chosen, nil
 }
 
 // versionIsNoSetting takes --version out of the environment: with a variable
