@@ -48,16 +48,18 @@ demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)
 chaos: ## kill real workers at random and count what came of the jobs (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
+# The package that takes longest goes first, here and in integration: the others
+# run beside it.
 .PHONY: test
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
-	@race=$$(tools/race.sh) && set -x && go test $$race -timeout 20m $(TESTFLAGS) ./...
+	@race=$$(tools/race.sh) && set -x && go test $$race -timeout 20m $(TESTFLAGS) ./internal/worker ./...
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: integration
 integration: ## tests against real components; what is missing is skipped by name (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 2 -timeout 15m $(TESTFLAGS) ./internal/integration/...
+	go test -tags integration -count=1 -v -p 2 -timeout 15m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/...
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need
