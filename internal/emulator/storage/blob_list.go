@@ -18,11 +18,7 @@ func (s *blobService) listBlobs(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	most, err := r.pageSize(maxListResults)
-	if err != nil {
-		return nil, err
-	}
-	start, err := r.listStart()
+	start, most, err := r.listPage()
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,16 @@ const maxListResults = 5000
 // A marker is the base64 of the name that the next page begins with.
 // Clients must not look into it.
 
+// listPage is the page that a listing is asked for: where it starts, and how many
+// items it may have.
+func (r *request) listPage() (start string, most int, err error) {
+	if most, err = r.pageSize(maxListResults); err != nil {
+		return "", 0, err
+	}
+	start, err = r.listStart()
+	return start, most, err
+}
+
 // listStart is the least name that a listing may show: that of the marker, or
 // the prefix.
 func (r *request) listStart() (string, error) {
@@ -39,11 +49,7 @@ func writeListEnd(doc *xmlDoc, next string) {
 // listNames answers a listing of what a service has: a page of names, each
 // written by write, in an element called element.
 func listNames(r *request, element string, names *nameIndex, write func(doc *xmlDoc, name string)) (*reply, error) {
-	most, err := r.pageSize(maxListResults)
-	if err != nil {
-		return nil, err
-	}
-	start, err := r.listStart()
+	start, most, err := r.listPage()
 	if err != nil {
 		return nil, err
 	}
