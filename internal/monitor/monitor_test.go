@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -165,6 +167,88 @@ func TestSilentCaller(t *testing.T) {
 	b.Close()
 	if took := time.Since(begun); took > closeGrace+2*time.Second {
 		t.Errorf("Close with a silent caller took %s, want about %s", took, closeGrace)
+	}
+}
+
+// TestIdleConnections: thousands of connections that send nothing take at most
+// maxConnections descriptors of the worker, and the health probe is answered
+// while they are held open.
+func TestIdleConnections(t *testing.T) {
+	b := newBench(t)
+	const flood = 500
+	var held []net.Conn
+	defer func() {
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	for range flood {
+		conn, err := net.Dial("tcp", b.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	for range 3 {
+		b.client.CloseIdleConnections() // a probe of the platform opens a connection each time
+		if status, body := b.ask(t, http.MethodGet, "/healthz"); status != 200 || verdictOfExtension(t, status, body) != "Healthy" {
+			t.Errorf("beside %d idle connections /healthz answers %d %q, want Healthy", flood, status, body)
+		}
+	}
+	closed := 0
+	for _, conn := range held {
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			closed++
+		}
+		if flood-closed > maxConnections {
+			continue
+		}
+		break
+	}
+	if open := flood - closed; open > maxConnections {
+		t.Errorf("%d of %d idle connections are open, want at most %d", open, flood, maxConnections)
+	}
+}
+
+// TestConnectionLimit: the oldest connection without a request goes first, one
+// that is being answered stays, and where all are being answered the new one goes.
+func TestConnectionLimit(t *testing.T) {
+	conns := make([]net.Conn, 5)
+	for i := range conns {
+		conns[i], _ = net.Pipe()
+		defer conns[i].Close()
+	}
+	c := &connections{limit: 2}
+	for i, step := range []struct {
+		conn    int
+		state   http.ConnState
+		surplus int // -1: none
+	}{
+		{0, http.StateNew, -1},
+		{1, http.StateNew, -1},
+		{0, http.StateActive, -1},
+		{2, http.StateNew, 1}, // 0 is busy
+		{1, http.StateActive, -1},
+		{1, http.StateClosed, -1}, // it was forgotten
+		{2, http.StateActive, -1},
+		{3, http.StateNew, 3}, // all are busy
+		{0, http.StateIdle, -1},
+		{4, http.StateNew, 0},
+		{2, http.StateClosed, -1},
+		{4, http.StateClosed, -1},
+	} {
+		got := c.update(conns[step.conn], step.state)
+		want := net.Conn(nil)
+		if step.surplus >= 0 {
+			want = conns[step.surplus]
+		}
+		if got != want {
+			t.Fatalf("step %d: connection %d becomes %s: closes %d, want %d", i, step.conn, step.state, slices.Index(conns, got), step.surplus)
+		}
+	}
+	if len(c.quiet)+len(c.busy) != 0 {
+		t.Errorf("connections left: %d quiet, %d busy", len(c.quiet), len(c.busy))
 	}
 }
 

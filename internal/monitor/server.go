@@ -17,7 +17,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
-	idleTimeout       = 2 * time.Minute
+	idleTimeout       = 10 * time.Second
 	maxHeader         = 16 << 10
 
 	// closeGrace is how long an answer under way may take when the worker ends.
@@ -55,8 +55,10 @@ func Listen(c Config) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", &healthz{check: c.Health, log: c.Log, healthy: true})
 	mux.Handle("GET /metrics", c.Metrics)
+	limited := &connections{limit: maxConnections}
 	s := &Server{listener: listener, http: &http.Server{
 		Handler:           mux,
+		ConnState:         limited.track,
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug), // broken connections are theirs

@@ -51,7 +51,7 @@ func (s *sent) busiest(window time.Duration) (most int) {
 // get five requests a second together. Each gets its polls, at worst one in a
 // window instead of one in a second.
 func TestWorkersShareOneBudget(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	synctest.Test(t, func(t *testing.T) {
 		var all, polls sent
 		var running sync.WaitGroup
@@ -107,7 +107,7 @@ func TestFirstRequest(t *testing.T) {
 		"longer than any of us": {full + strings.Repeat(" ", 2*maxFile), requestsWindow},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := t.TempDir()
+			path := filepath.Join(t.TempDir(), "run")
 			synctest.Test(t, func(t *testing.T) {
 				d := open(t, path, "0")
 				if err := os.WriteFile(d.file(requestsFile), []byte(row.content), 0o600); err != nil {
@@ -127,7 +127,7 @@ func TestFirstRequest(t *testing.T) {
 
 // A process that slept through its slot takes another.
 func TestLateRequestTakesAnotherSlot(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, path, "0")
 		var frozen atomic.Int64
@@ -159,7 +159,7 @@ func TestLateRequestTakesAnotherSlot(t *testing.T) {
 // A frozen worker that holds the file does not blind the others: each keeps to
 // its share until it can be had again.
 func TestHeldFile(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		d := open(t, path, "0")
@@ -188,7 +188,7 @@ func TestHeldFile(t *testing.T) {
 }
 
 func TestWaitEndsWithTheContext(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, path, "0")
 		gone := errors.New("gone")

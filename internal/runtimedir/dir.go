@@ -50,6 +50,15 @@ func (e *FullError) Error() string {
 		len(e.Running), strings.Join(e.Running, ", "))
 }
 
+// UnsafeError says that another user can replace files in the folder: a link
+// there would make this worker write wherever the link leads.
+type UnsafeError struct{ Path, Problem string }
+
+func (e *UnsafeError) Error() string {
+	return fmt.Sprintf("runtime folder %s %s, so another user could make this worker overwrite files: "+
+		"give --runtime-dir a folder that this worker's user alone may write", e.Path, e.Problem)
+}
+
 // Config says whose folder it is.
 type Config struct {
 	// Path is the folder. It is made if it is not there.
@@ -96,6 +105,9 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 	}
 	if err := os.MkdirAll(c.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("runtime folder: %w", err)
+	}
+	if err := checkOwner(c.Path); err != nil {
+		return nil, err
 	}
 	d := &Dir{Config: c}
 	d.budget = newBudget(d)

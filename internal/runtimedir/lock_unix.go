@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,11 +17,31 @@ import (
 // ends. A child process does not get it: Go opens files so.
 type lock struct{ file *os.File }
 
+// checkOwner returns an [UnsafeError] for a folder in which another user can make
+// or replace files.
+func checkOwner(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("runtime folder: %w", err)
+	}
+	status, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		return &UnsafeError{Path: path, Problem: "is a symbolic link"}
+	case ok && int(status.Uid) != os.Geteuid():
+		return &UnsafeError{Path: path, Problem: fmt.Sprintf("belongs to user %d, not to user %d which this worker runs as", status.Uid, os.Geteuid())}
+	case info.Mode().Perm()&0o022 != 0:
+		return &UnsafeError{Path: path, Problem: fmt.Sprintf("may be written by others (mode %04o)", info.Mode().Perm())}
+	}
+	return nil
+}
+
 // take takes the lock of the file, which it makes if need be, or fails with
 // errHeld. A file that was removed meanwhile is not the one that others lock.
+// It follows no symbolic link.
 func take(path string) (*lock, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +58,7 @@ func take(path string) (*lock, error) {
 
 // isFree reports whether nobody holds the lock of the file.
 func isFree(path string) (bool, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return true, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestFourProcesses(t *testing.T) {
 	begun := time.Now()
 	guest := server.AddVM(imds.VM{Name: "vm"})
 	endpoint := serve(t, guest.Handler())
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	var children []*exec.Cmd
 	for _, name := range []string{"0", "1", "2", "3"} {
 		children = append(children, start(t, path, endpoint, name))

@@ -17,7 +17,7 @@ var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
 
 // The last worker of the VM that has handed everything over acknowledges, once.
 func TestTheLastOneAcknowledges(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	a, b, c := open(t, path, "a"), open(t, path, "b"), open(t, path, "c")
 	doneA, _, errA := a.BeginWork(t.Context())
 	doneB, _, errB := b.BeginWork(t.Context())
@@ -50,7 +50,7 @@ func TestTheLastOneAcknowledges(t *testing.T) {
 
 // A worker that begins after another was done learns what for.
 func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	a := open(t, path, "a")
 	if err := a.Ready(t.Context(), []Event{{ID: "E", NotBefore: noon}, {ID: "F"}}); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
 
 // An event that ends nothing is let go ahead when all that have work are ready.
 func TestReadyAtWork(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	a, b := open(t, path, "a"), open(t, path, "b")
 	doneA, _, errA := a.BeginWork(t.Context())
 	doneB, _, errB := b.BeginWork(t.Context())
@@ -98,7 +98,7 @@ func TestReadyAtWork(t *testing.T) {
 // However a worker that begins and one that acknowledges meet, either the first
 // learns of the event or the second waits for it.
 func TestBeginAgainstAcknowledge(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	a, b := open(t, path, "a"), open(t, path, "b")
 	for i := range 200 {
 		id := string(rune('A'+i%26)) + time.Duration(i).String()
@@ -117,7 +117,7 @@ func TestBeginAgainstAcknowledge(t *testing.T) {
 }
 
 func TestEventsAreForgottenAfterADay(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, path, "0")
 		for _, step := range []struct {
@@ -138,7 +138,7 @@ func TestEventsAreForgottenAfterADay(t *testing.T) {
 }
 
 func TestDamagedEventsBeginAnew(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	d := open(t, path, "0")
 	if err := os.WriteFile(filepath.Join(path, eventsFile), []byte("[{"), 0o600); err != nil {
 		t.Fatal(err)

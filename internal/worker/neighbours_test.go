@@ -2,6 +2,7 @@ package worker
 
 import (
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func (b *bench) countAcknowledgements() *atomic.Int64 {
 // TestLastOfTheVMAcknowledges: of several workers on one VM the last one that has
 // handed everything over lets the event go ahead, and only one of them.
 func TestLastOfTheVMAcknowledges(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *bench) {
 		stubborn := newStubborn()
 		defer stubborn.giveUp()
@@ -83,7 +84,7 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 
 // TestDeadNeighbour: one that is gone, however it ended, is not waited for.
 func TestDeadNeighbour(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *bench) {
 		// It has work, as its lock says, and nobody else sees it.
 		other, err := runtimedir.Open(t.Context(), runtimedir.Config{Path: path, Instance: "dead"})
@@ -110,7 +111,7 @@ func TestDeadNeighbour(t *testing.T) {
 // TestLongFreezeWithNeighbours: a pause that is saved for is let go ahead when all
 // workers of the VM have saved, and none stops.
 func TestLongFreezeWithNeighbours(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *bench) {
 		work := &steps{n: 100, each: time.Second}
 		ids := b.putSteps(2)
@@ -136,7 +137,7 @@ func TestLongFreezeWithNeighbours(t *testing.T) {
 // TestWorkerThatStartsLate: one that starts after another of its VM left for an
 // event takes no work under it, though there would be time.
 func TestWorkerThatStartsLate(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *bench) {
 		first := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
 		b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })

@@ -1,0 +1,70 @@
+package monitor
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// maxConnections bounds the open connections. Two health probes and two scrapers
+// need four.
+const maxConnections = 64
+
+// connections bounds the connections of a server. A new one beyond the limit
+// closes the oldest that has no request under way. So somebody who opens
+// connections and leaves them idle cannot lock out the health probe, as a limit
+// on accepting would let them.
+type connections struct {
+	limit int
+
+	mu    sync.Mutex
+	quiet []net.Conn // no complete request header was read, oldest first
+	busy  []net.Conn // a request is under way
+}
+
+// track is the ConnState hook of an [http.Server], which calls it for a new
+// connection before it accepts the next.
+func (c *connections) track(conn net.Conn, state http.ConnState) {
+	if surplus := c.update(conn, state); surplus != nil {
+		_ = surplus.Close() // its goroutine ends with a read error
+	}
+}
+
+// update follows one change of state and returns a connection to close, or nil.
+// A connection that was to be closed is forgotten, whatever it still does.
+func (c *connections) update(conn net.Conn, state http.ConnState) (surplus net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.quiet = append(c.quiet, conn)
+	case http.StateActive:
+		move(conn, &c.quiet, &c.busy)
+	case http.StateIdle:
+		move(conn, &c.busy, &c.quiet)
+	case http.StateClosed, http.StateHijacked:
+		remove(conn, &c.quiet)
+		remove(conn, &c.busy)
+	}
+	if len(c.quiet)+len(c.busy) <= c.limit || len(c.quiet) == 0 {
+		return nil
+	}
+	surplus = c.quiet[0]
+	c.quiet = slices.Delete(c.quiet, 0, 1)
+	return surplus
+}
+
+func move(conn net.Conn, from, to *[]net.Conn) {
+	if remove(conn, from) {
+		*to = append(*to, conn)
+	}
+}
+
+func remove(conn net.Conn, from *[]net.Conn) bool {
+	at := slices.Index(*from, conn)
+	if at >= 0 {
+		*from = slices.Delete(*from, at, at+1)
+	}
+	return at >= 0
+}
