@@ -3,6 +3,7 @@ package azure
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -105,7 +106,32 @@ func connectByString(c Config) (*Account, error) {
 	if err != nil {
 		return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used for queues: it must name AccountName and AccountKey, and for an emulator QueueEndpoint")
 	}
+	for _, address := range []string{blobs.URL(), queues.URL()} {
+		if err := refusePlainHTTP(address, c.ConnectionString); err != nil {
+			return nil, err
+		}
+	}
 	return &Account{blobs: blobs.ServiceClient(), queues: queues}, nil
+}
+
+// emulatorAccount is the account of Azurite, whose key is public.
+const emulatorAccount = "devstoreaccount1"
+
+// refusePlainHTTP refuses to send an account's data and signatures over a network
+// unencrypted. Loopback and the emulator's account, which has no secret, may.
+func refusePlainHTTP(address, connectionString string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) ||
+		strings.Contains(strings.ToLower(connectionString), "accountname="+emulatorAccount) {
+		return nil //nolint:nilerr // the SDK made the address
+	}
+	return fmt.Errorf("AZURE_STORAGE_CONNECTION_STRING names http://%s: jobs, their data and signatures would cross the network unencrypted. "+
+		"Use https; plain http is for this machine (localhost) and for an emulator's account %s", u.Host, emulatorAccount)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // Queue returns the client of a queue.
@@ -127,7 +153,7 @@ func (c Config) credential() (azcore.TokenCredential, error) {
 	if c.ClientID != "" {
 		options := policy.ClientOptions{Transport: c.Transport}
 		if options.Transport == nil {
-			options.Transport = &http.Client{Transport: newIdentityTransport()}
+			options.Transport = &http.Client{Transport: newIdentityTransport(), CheckRedirect: refuseRedirects}
 		}
 		identity, err := azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
 			ClientOptions: options, ID: azidentity.ClientID(c.ClientID),

@@ -30,6 +30,8 @@ func TestConnectRefuses(t *testing.T) {
 		"connection string, key broken":  {Config{ConnectionString: "AccountName=acct;AccountKey=!" + secret}, "AccountKey"},
 		"connection string without key":  {Config{ConnectionString: "AccountName=acct;Other=" + secret}, "AccountKey"},
 		"connection string without name": {Config{ConnectionString: "AccountKey=" + secret}, "AccountName"},
+		"connection string over http":    {Config{ConnectionString: "BlobEndpoint=http://storage.example/acct;QueueEndpoint=http://storage.example/acct;AccountName=acct;AccountKey=" + secret}, "unencrypted"},
+		"queues over http":               {Config{ConnectionString: "BlobEndpoint=https://storage.example/acct;QueueEndpoint=http://10.0.0.4/acct;AccountName=acct;AccountKey=" + secret}, "http://10.0.0.4"},
 	} {
 		account, err := Connect(row.config)
 		if err == nil || account != nil || !strings.Contains(err.Error(), row.want) {
@@ -38,6 +40,21 @@ func TestConnectRefuses(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: the error repeats the secret: %v", name, err)
+		}
+	}
+}
+
+// TestPlainHTTP: this machine, and the account of an emulator whose key is public,
+// may be reached without TLS.
+func TestPlainHTTP(t *testing.T) {
+	for _, row := range []struct{ host, account string }{
+		{"127.0.0.1:10000", "acct"}, {"localhost:10000", "acct"}, {"acct.blob.localhost:10000", "acct"}, {"[::1]:10000", "acct"},
+		{"azurite:10000", emulatorAccount},
+	} {
+		at := "http://" + row.host + "/" + row.account
+		_, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=" + row.account + ";AccountKey=" + secret})
+		if err != nil {
+			t.Errorf("Connect to %s as %s = %v, want no error", row.host, row.account, err)
 		}
 	}
 }

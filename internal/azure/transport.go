@@ -29,7 +29,7 @@ const defaultConcurrency = 16
 func (c Config) clientOptions(tls bool) policy.ClientOptions {
 	transport := c.Transport
 	if transport == nil {
-		transport = &http.Client{Transport: newTransport(c.Concurrency, tls)}
+		transport = &http.Client{Transport: newTransport(c.Concurrency, tls), CheckRedirect: refuseRedirects}
 	}
 	retry := policy.RetryOptions{MaxRetries: maxRetries, RetryDelay: retryDelay, MaxRetryDelay: maxRetryDelay, TryTimeout: tryTimeout}
 	if c.Retry != nil {
@@ -86,6 +86,11 @@ func telemetryID(version string) string {
 	}
 	return id[:min(len(id), 24)]
 }
+
+// refuseRedirects makes an HTTP client return a redirect as the answer that it is.
+// Neither storage nor a token endpoint sends one, and following it would take
+// tokens, or the header that proves who asks for one, to another host.
+func refuseRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // newIdentityTransport never uses a proxy: the metadata service that gives out
 // tokens answers its own VM only, and refuses what a proxy forwards.
