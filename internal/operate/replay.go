@@ -41,7 +41,7 @@ func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool)
 	if was.Version != 0 && !was.GivenUp() {
 		return Dropped, needsNothing(was), r.leave(ctx, c.lease, w, was)
 	}
-	if err := r.origin(w).PutMoved(ctx, w.envelope, r.Payloads); err != nil {
+	if err := r.origin(w).PutMoved(ctx, w.envelope, 0, r.Payloads); err != nil {
 		return "", "", err
 	}
 	return Replayed, replayedFrom(was, fromScratch), r.drop(ctx, c.lease, w)

@@ -210,7 +210,7 @@ func TestPurge(t *testing.T) {
 				if n, _ := b.poisoned(); n != 0 || b.payloads() != 0 || r.Status != checkpoint.Cancelled || r.Size != 0 {
 					t.Errorf("%d poison messages, %d payloads, record %+v: want none, none, cancelled", n, b.payloads(), r)
 				}
-				if err := b.stores.Queue.PutMoved(t.Context(), e, b.stores.Payloads); err != nil {
+				if err := b.stores.Queue.PutMoved(t.Context(), e, 0, b.stores.Payloads); err != nil {
 					t.Fatal(err)
 				}
 				if done := b.work(t); len(done) != 0 {

@@ -9,8 +9,10 @@
 // be used, and why. A payload too large for a message travels in a blob beside
 // it ([Payloads], the claim-check pattern).
 //
-// A job may have to go on from another queue: [Queue.PutMoved] puts a message
-// there that stands for itself, and the old one is then completed.
+// A message may have to be replaced, because its job moves to another queue or
+// because the message expires or was removed ([Lease.ExpiresAt], [Lease.Gone]):
+// [Queue.PutMoved] puts one that needs nothing of the old one, which is then
+// completed.
 //
 // A [Lease] is one claimed message. It alone owns the message's text and its
 // current pop receipt, because every renewal and every put-back changes the

@@ -21,6 +21,9 @@ func lost(err error) bool {
 	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
 }
 
+// notFound reports whether err is 404 MessageNotFound.
+func notFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
+
 // Throttled reports whether err says that the service is busy: 503 or 429.
 func Throttled(err error) bool {
 	var response *azcore.ResponseError

@@ -25,6 +25,10 @@ type Lease struct {
 	// InsertedAt is when the message was put, by the service's clock.
 	InsertedAt time.Time
 
+	// ExpiresAt is when the service removes the message, by its own clock; zero
+	// for one that never expires, as every message that is put here.
+	ExpiresAt time.Time
+
 	// AskedAt is the local time just before the claim was sent: the start of
 	// its visibility that this worker can trust.
 	AskedAt time.Time
@@ -39,6 +43,7 @@ type Lease struct {
 	text    string
 	receipt string
 	adopted int // how often a later claim was adopted
+	gone    bool
 }
 
 func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time) *Lease {
@@ -53,6 +58,9 @@ func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time) *Lea
 	if m.InsertionTime != nil {
 		l.InsertedAt = *m.InsertionTime
 	}
+	if m.ExpirationTime != nil && m.ExpirationTime.Year() < neverYear {
+		l.ExpiresAt = *m.ExpirationTime
+	}
 	return l
 }
 
@@ -63,6 +71,17 @@ func (l *Lease) Queue() *Queue { return l.queue }
 func (l *Lease) Text() string {
 	text, _, _ := l.current()
 	return text
+}
+
+// Gone reports whether the last call for the message was answered with 404: it
+// expired, or somebody deleted it or cleared the queue. The service's documents
+// allow the same answer for a receipt that is only stale, so this is a reason to
+// put another message, which is absorbed as a duplicate where it was not needed,
+// and no proof.
+func (l *Lease) Gone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone
 }
 
 // Renew hides the message from others for visibility from now on. It returns
@@ -105,7 +124,7 @@ func (l *Lease) Adopt(later *Lease) {
 	text, receipt, _ := later.current()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text, l.receipt = text, receipt
+	l.text, l.receipt, l.gone = text, receipt, false
 	l.adopted++
 }
 
@@ -148,6 +167,9 @@ func (l *Lease) inTurn(ctx context.Context, call func(context.Context, string) (
 	receipt, err := call(ctx, before)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.adopted == adopted && (err == nil || lost(err)) {
+		l.gone = notFound(err)
+	}
 	switch {
 	case lost(err) && l.adopted != adopted:
 		return fmt.Errorf("%w: %w", errAdopted, err)

@@ -114,6 +114,9 @@ func TestLost(t *testing.T) {
 						t.Errorf("%s of a lost message = %v, want no error", what, err)
 					}
 				}
+				if l.Gone() != (name == "deleted") {
+					t.Errorf("Gone = %t for a message that was lost %s", l.Gone(), name)
+				}
 				after := b.Messages(jobsName)
 				if len(after) != len(before) || len(after) == 1 && after[0] != before[0] {
 					t.Errorf("the message was %+v, a lease that lost it made it %+v", before, after)

@@ -25,7 +25,7 @@ func TestPutMoved(t *testing.T) {
 					Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", PutBackSince: noon.Add(time.Minute),
 					unknown: map[string]json.RawMessage{"priority": []byte("7")},
 				}
-				if err := b.jobs.PutMoved(t.Context(), old, b.payloads); err != nil {
+				if err := b.jobs.PutMoved(t.Context(), old, 0, b.payloads); err != nil {
 					t.Fatal(err)
 				}
 				m := b.only(t, jobsName)
@@ -56,7 +56,7 @@ func TestPutMovedForeign(t *testing.T) {
 				if err := l.Complete(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err != nil {
+				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err != nil {
 					t.Fatal(err)
 				}
 				moved := decode(t, b.only(t, jobsName).Text)
@@ -79,10 +79,10 @@ func TestPutMovedInTrouble(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				e := Foreign(strings.Repeat("x", MaxText), "0195f6a0-1111-7000-8000-000000000001", "k", noon)
 				b.faultOn(operation, 5, storage.Fault{DropReply: true}) // one call of four tries, and one more try
-				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err == nil {
+				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err == nil {
 					t.Fatal("PutMoved without an answer = <nil>, want an error")
 				}
-				if err := b.jobs.PutMoved(t.Context(), e, b.payloads); err != nil {
+				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err != nil {
 					t.Fatalf("PutMoved once more = %v, want no error", err)
 				}
 				messages := b.Messages(jobsName)

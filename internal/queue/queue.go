@@ -25,6 +25,9 @@ const callTimeout = 20 * time.Second
 // never is the time to live of every message put here, in seconds: it does not expire.
 const never = -1
 
+// neverYear is the year in which a message expires that does not, in UTC.
+const neverYear = 9999
+
 // Queue is one storage queue of jobs.
 type Queue struct {
 	client *azqueue.QueueClient

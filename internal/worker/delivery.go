@@ -42,6 +42,7 @@ type delivery struct {
 	recorded bool            // the record says already how this delivery ended
 	leftOut  bool            // the last state could not be recorded
 	moved    bool            // a message on the on-demand queue stands for this one
+	replaced bool            // a new message on the same queue does
 }
 
 // deliver takes one message through to its end. ctx ends when work has to stop.

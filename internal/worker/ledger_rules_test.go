@@ -121,23 +121,29 @@ func (l *ledger) messageGone(r storage.Result) {
 	status := checkpoint.Status(a.meta["status"])
 	switch {
 	case id == "" || a.meta == nil: // not an envelope, or one that no record stands for
-		if !l.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
+		if !l.isReplaced(r.MessageID, id) && !l.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
 			l.breaks(a, "a message was deleted that nothing stands for")
 		}
 	case status == checkpoint.Poison:
 		if !l.isPoisoned(func(p queue.Poison) bool { return p.ID == id }) {
 			l.breaks(a, "the message of a poison job was deleted, and there is no poison message")
 		}
-	case !status.Final() && !l.isMoved(id):
+	case !status.Final() && !l.isReplaced(r.MessageID, id):
 		l.breaks(a, "a message was deleted while its job is %s, and no other carries it on", status)
 	}
 }
 
-// isMoved reports whether a job has a message on the on-demand queue.
-func (l *ledger) isMoved(id string) bool {
-	for _, m := range l.b.server.Messages(l.b.names.OnDemand) {
-		if l.jobOf[m.ID] == id {
-			return true
+// isReplaced reports whether another message of the job says resume, so that it
+// carries the job on. The job of a foreign message has that message's id.
+func (l *ledger) isReplaced(message, id string) bool {
+	if id == "" {
+		id = message
+	}
+	for _, queueName := range []string{l.b.names.Queue, l.b.names.OnDemand} {
+		for _, m := range l.b.server.Messages(queueName) {
+			if e, err := queue.Decode(m.Text); err == nil && e.Resume && e.ID == id && m.ID != message {
+				return true
+			}
 		}
 	}
 	return false

@@ -46,7 +46,7 @@ func (d *delivery) move(ctx context.Context) bool {
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := d.OnDemand.PutMoved(ctx, d.envelope, d.Payloads); err != nil {
+	if err := d.OnDemand.PutMoved(ctx, d.envelope, 0, d.Payloads); err != nil {
 		d.mover.failed(time.Now())
 		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
@@ -54,6 +54,38 @@ func (d *delivery) move(ctx context.Context) bool {
 	d.moved = true
 	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.OnDemand.Name(), "interruptions", d.claim.Record().Interruptions)
 	return true
+}
+
+// handBack makes the job's message visible to all after delay. One that another
+// message replaced is deleted, and one that would expire, or that the service
+// does not find any more, is replaced now: the record is open by then, so that
+// this delivery was the owner, and without a message nobody would find the job.
+func (d *delivery) handBack(ctx context.Context, moved bool, delay time.Duration) error {
+	if moved || d.replaced {
+		return d.lease.Complete(d.last)
+	}
+	if !d.mustReplace(ctx) {
+		if err := d.lease.Release(d.last, delay); err != nil || !d.lease.Gone() {
+			return err
+		}
+	}
+	if err := d.lease.Queue().PutMoved(d.last, d.envelope, delay, d.Payloads); err != nil {
+		return err
+	}
+	d.replaced = true
+	if d.lease.Gone() {
+		d.log.WarnContext(ctx, "message was removed or has expired; put a new one for the job")
+		return nil
+	}
+	d.log.InfoContext(ctx, "message would expire; put a new one for the job", "expires", d.lease.ExpiresAt)
+	return d.lease.Complete(d.last)
+}
+
+// mustReplace reports whether the message is known to be gone, or expires. One
+// that another worker has by now is that worker's to replace.
+func (d *delivery) mustReplace(ctx context.Context) bool {
+	stop := job.StopOf(ctx)
+	return d.lease.Gone() || !d.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
 }
 
 func (d *delivery) shouldMove(ctx context.Context) bool {

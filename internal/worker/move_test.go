@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -239,21 +240,121 @@ func TestConflictDuringMove(t *testing.T) {
 	})
 }
 
-// TestLostMessageIsNotMoved: the job is in the hands of whoever has its message.
-func TestLostMessageIsNotMoved(t *testing.T) {
+// clear removes every message of the queue of jobs, as an operator's az storage
+// message clear does.
+func (b *bench) clear() {
+	b.t.Helper()
+	if _, err := b.account(b.door("test")).Queue(b.names.Queue).ClearMessages(b.t.Context(), nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// wantReplaced checks the only message on the queue of jobs: a new one of that
+// job, for any worker, that says resume and does not expire.
+func (b *bench) wantReplaced(id, old string) {
+	b.t.Helper()
+	messages := b.server.Messages(b.names.Queue)
+	if len(messages) != 1 {
+		b.t.Fatalf("messages = %+v, want one", messages)
+	}
+	m := messages[0]
+	if e, err := queue.Decode(m.Text); err != nil || e.ID != id || !e.Resume || m.ID == old || !m.Expires.IsZero() {
+		b.t.Errorf("message = %+v, %+v, %v, want a new one of job %s that says resume and never expires", m, e, err, id)
+	}
+}
+
+// TestClearedMessageIsReplaced: somebody clears the queue while a job runs. Its
+// worker notices at the next renewal, saves the job, and puts a new message, so
+// that the job is done with no step repeated.
+func TestClearedMessageIsReplaced(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the first save": time.Second, "after a save": 25 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				l := b.observe()
+				work := &steps{n: 200, each: 300 * time.Millisecond}
+				b.put("long", "steps", "")
+				p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
+				time.Sleep(after)
+				old := b.server.Messages(b.names.Queue)[0].ID
+				b.clear()
+				b.waitFor("new message", 15*time.Second, func() bool { return b.left() == 1 })
+				b.wantReplaced("long", old)
+				if n := len(b.onDemandMessages()); n != 0 {
+					t.Errorf("messages on demand = %d, want none: nothing took the VM away", n)
+				}
+				if n := len(p.log.find("message was removed or has expired; put a new one for the job")); n != 1 {
+					t.Errorf("log lines about the new message = %d, want 1", n)
+				}
+				b.waitDone("long", 2*time.Minute)
+				b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+				if n, again := l.outcomesOf("long"), work.repeated("long"); n != 1 || again != 0 {
+					t.Errorf("%d commits, %d steps repeated, want 1 and 0", n, again)
+				}
+			})
+		})
+	}
+}
+
+// TestClearedMessagesOfOthersAreNotReplaced: a worker whose message is gone
+// because its job is over, or that does not own the record any more, puts none.
+func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 100, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
-		b.start("vm_0", job.Kinds{"steps": &steps{n: 400, each: 300 * time.Millisecond}}, moveAfter(1))
+		frozen := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("long").HasState() })
-		if _, err := b.account(b.server.Transport()).Queue(b.names.Queue).ClearMessages(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		b.waitFor("release", time.Minute, func() bool { return b.record("long").Status == checkpoint.Open })
-		time.Sleep(time.Second)
-		if n := len(b.onDemandMessages()); n != 0 {
-			t.Errorf("messages on demand = %d, want none", n)
+		thaw := frozen.link.hold()
+		b.start("vm_1", job.Kinds{"steps": &steps{n: 100, each: 300 * time.Millisecond}})
+		b.waitDone("long", 2*time.Minute)
+		b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+		thaw()
+		time.Sleep(time.Minute)
+		if n := b.left(); n != 0 {
+			t.Errorf("messages = %d, want none: the job is done", n)
 		}
 	})
+}
+
+// TestExpiringMessageIsReplaced: a message that somebody else put with a time to
+// live becomes one that never expires when its job is handed back, whether it
+// failed or was interrupted, and when it expires while the job runs.
+func TestExpiringMessageIsReplaced(t *testing.T) {
+	for name, row := range map[string]struct {
+		ttl  time.Duration
+		fail bool
+	}{"interrupted": {time.Hour, false}, "failed": {time.Hour, true}, "expires while the job runs": {15 * time.Second, false}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				id, failed := b.putText("what is this?", row.ttl), false
+				work := &steps{n: 150, each: 300 * time.Millisecond}
+				h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					if row.fail && !failed {
+						failed = true
+						return nil, errors.New("not today")
+					}
+					return work.Run(ctx, j)
+				})
+				plain := func(c *Config) { c.DefaultKind = "h" }
+				first := b.start("vm_0", job.Kinds{"h": h}, plain)
+				if time.Sleep(5 * time.Second); row.ttl > time.Minute && !row.fail {
+					first.stop()
+					b.wantReplaced(id, id)
+					b.start("vm_1", job.Kinds{"h": h}, plain)
+				} else {
+					b.waitFor("new message", 20*time.Second, func() bool {
+						m := b.server.Messages(b.names.Queue)
+						return len(m) == 1 && m[0].ID != id
+					})
+					b.wantReplaced(id, id)
+				}
+				b.waitDone(id, 2*time.Minute)
+				b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+				if n := work.repeated(id); n != 0 {
+					t.Errorf("steps repeated = %d, want 0", n)
+				}
+			})
+		})
+	}
 }
 
 // drainMany lets a worker with many jobs in hand be evicted, each call taking 10 ms,

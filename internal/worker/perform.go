@@ -102,21 +102,12 @@ func (d *delivery) release(ctx context.Context, out outcome) error {
 	}
 	moved := d.move(ctx)
 	d.keepNoMore()
-	if err := d.letGoOfMessage(moved, out.delay); err != nil {
+	if err := d.handBack(ctx, moved, out.delay); err != nil {
 		return err
 	}
 	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction,
 		"state_bytes", d.recordedSize(), "state_left_out", d.leftOut, "moved", moved)
 	return nil
-}
-
-// letGoOfMessage deletes a message that another stands for now, or makes it
-// visible to all after delay.
-func (d *delivery) letGoOfMessage(moved bool, delay time.Duration) error {
-	if moved {
-		return d.lease.Complete(d.last)
-	}
-	return d.lease.Release(d.last, delay)
 }
 
 // retry counts a failure and lets the job come back later.
@@ -129,7 +120,7 @@ func (d *delivery) retry(ctx context.Context, out outcome) error {
 		d.recorded = true
 	}
 	d.keepNoMore()
-	if err := d.lease.Release(d.last, out.delay); err != nil {
+	if err := d.handBack(ctx, false, out.delay); err != nil {
 		return err
 	}
 	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)

@@ -72,6 +72,10 @@ var scenarios = []scenario{
 		first: moveAfter(1), second: takeFromBoth,
 	},
 	{
+		name: "expiring message", least: 18, shows: "message would expire; put a new one for the job",
+		put: putsExpiring("long", "steps", time.Hour), live: lasts(7 * time.Second), want: done("long"),
+	},
+	{
 		name: "duplicate", least: 28, shows: "message put back",
 		put: putsTwice, live: lasts(50 * time.Second), want: done("long"), twice: true,
 	},
@@ -123,6 +127,17 @@ func putsLarge(id, kind string) func(*testing.T, *bench, *rehearsal) {
 		if err := b.queue.Put(t.Context(), e, 0); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// putsExpiring enqueues a job as a tool does whose messages expire.
+func putsExpiring(id, kind string, after time.Duration) func(*testing.T, *bench, *rehearsal) {
+	return func(t *testing.T, b *bench, _ *rehearsal) {
+		text, err := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.putText(text, after)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -224,12 +225,20 @@ func (b *bench) putOn(q *queue.Queue, id, kind, payload string) {
 	}
 }
 
-// putText enqueues any text, as somebody else's tool would.
-func (b *bench) putText(text string) {
+// putText enqueues any text, as somebody else's tool would, and returns the
+// message's id. It expires after that time, or where none is given after the
+// service's 7 days.
+func (b *bench) putText(text string, expires ...time.Duration) string {
 	b.t.Helper()
-	if _, err := b.account(b.door("test")).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, nil); err != nil {
+	var options azqueue.EnqueueMessageOptions
+	for _, after := range expires {
+		options.TimeToLive = new(int32(after / time.Second))
+	}
+	reply, err := b.account(b.door("test")).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, &options)
+	if err != nil {
 		b.t.Fatal(err)
 	}
+	return *reply.Messages[0].MessageID
 }
 
 // record returns a job's record, or one without a status if there is none.

@@ -83,7 +83,7 @@ var mutations = []mutation{
 	{
 		name: "a moved job's message is deleted and not put",
 		file: "internal/worker/move.go",
-		old:  "if err := d.OnDemand.PutMoved(ctx, d.envelope, d.Payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
+		old:  "if err := d.OnDemand.PutMoved(ctx, d.envelope, 0, d.Payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
 		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
 	},
 	{
