@@ -25,6 +25,7 @@ type flags struct {
 	TakeFrom              []string         `help:"Queues to take jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not get done. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
+	PayloadMemory         int64            `help:"Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not count. A job waits until there is room; a command's payload counts only until it is in its file." default:"1024" group:"Jobs" placeholder:"MIB"`
 	Visibility            time.Duration    `help:"Time after which the jobs of a worker that died without a word return to the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each." default:"30s" group:"Jobs"`
 	CheckpointInterval    string           `help:"Time between two saves of a job's changed state; auto chooses what costs the least, by what a save takes and how often VMs are lost." default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration    `help:"Shortest time that auto chooses, and the one while notices cannot be relied on." default:"5s" group:"Checkpoints"`
@@ -70,6 +71,13 @@ func (f *flags) slots() int {
 		return min(runtime.GOMAXPROCS(0), worker.MaxConcurrency)
 	}
 	return f.Concurrency
+}
+
+// payloadMemory returns the bytes that payloads may take at once; 0, which the
+// worker would take for its default, becomes 1, which it refuses.
+func (f *flags) payloadMemory() int64 {
+	const most = 1 << 40 // MiB
+	return max(min(f.PayloadMemory, most)<<20, 1)
 }
 
 // connections returns how many connections to storage are kept: one for each

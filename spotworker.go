@@ -121,7 +121,8 @@ func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
-		Instance: f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
+		PayloadMemory: f.payloadMemory(),
+		Instance:      f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()
 	if err != nil {

@@ -50,7 +50,8 @@ type Spec struct {
 	Kind string
 
 	// Payload is the producer's input: the compact text of a JSON value, or
-	// any bytes. The handler must not change it.
+	// any bytes. The handler must not change it. One that needs a large payload
+	// only at its start calls [Job.DropPayload] afterwards.
 	Payload []byte
 
 	// Attempt is 1 plus the failures in a row so far. Evictions do not count.
@@ -69,6 +70,7 @@ type Job struct {
 	latest   atomic.Pointer[Progress]
 	reported int // states so far
 	onReport func(*Progress)
+	onDrop   func()
 	cleanups []func()
 }
 
@@ -130,6 +132,19 @@ func (j *Job) Report(p Progress) {
 // handler and needs to see each report: a worker that bounds their silence, and
 // package jobtest. Without it a report is only looked at when it is worth a write.
 func (j *Job) OnReport(f func(*Progress)) { j.onReport = f }
+
+// DropPayload gives up the payload, so that its memory can be used for another
+// job's: the worker bounds the memory of all large payloads. Payload is nil
+// afterwards. Like Report it is for the goroutine that runs the handler.
+func (j *Job) DropPayload() {
+	j.Payload = nil
+	if j.onDrop != nil {
+		j.onDrop()
+	}
+}
+
+// OnDropPayload has f called by [Job.DropPayload]. It is for the worker.
+func (j *Job) OnDropPayload(f func()) { j.onDrop = f }
 
 // Cleanup registers a function that is called when the worker is done with this
 // run of the job: after Run has returned and the last state was recorded, or was

@@ -61,6 +61,7 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
+	j.DropPayload() // the program reads the file
 	state, version, err := j.OpenSaved()
 	if err != nil || state == nil {
 		return err

@@ -30,6 +30,8 @@ const transferTimeout = 2 * time.Minute
 // message says. No further attempt can mend it.
 var ErrPayload = errors.New("payload cannot be used")
 
+var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
+
 // Payloads keeps payloads that are too large for a message, in blobs named
 // <hhh>/<job id>/<sha256>.
 type Payloads struct {
@@ -99,16 +101,20 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
 		return nil, fmt.Errorf("%w: its blob %s is missing", ErrPayload, blobName(e.ID, ref))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("load payload of job %s: %w", e.ID, err)
+	if err != nil && !errors.Is(err, ErrPayload) {
+		err = fmt.Errorf("load payload of job %s: %w", e.ID, err)
 	}
-	if int64(len(data)) != ref.Size || hashOf(data) != ref.SHA256 {
-		return nil, fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
+	if err != nil {
+		return nil, err
+	}
+	if hashOf(data) != ref.SHA256 {
+		return nil, errPayloadDiffers
 	}
 	return data, nil
 }
 
-// get reads a blob, at most one byte more than it should have.
+// get reads a blob into one buffer of the size that its message states. It reads
+// nothing of a blob of another size. The caller compares the hash.
 func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, error) {
 	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
 	if err != nil {
@@ -116,7 +122,12 @@ func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, er
 	}
 	body := reply.NewRetryReader(ctx, nil)
 	defer func() { _ = body.Close() }()
-	return io.ReadAll(io.LimitReader(body, size+1))
+	if length := reply.ContentLength; length == nil || *length != size {
+		return nil, errPayloadDiffers
+	}
+	data := make([]byte, size)
+	_, err = io.ReadFull(body, data)
+	return data, err
 }
 
 // Discard deletes the envelope's payload blob, if it has one.

@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -129,6 +130,33 @@ func TestLoadDamaged(t *testing.T) {
 			t.Errorf("Load of a damaged payload = %v, want ErrPayload", err)
 		}
 	})
+}
+
+// TestLoadIntoOneBuffer: the largest payload takes its own size in memory, and a
+// blob of another size than the message states is not read at all.
+func TestLoadIntoOneBuffer(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		e, err := b.payloads.Offload(t.Context(), Envelope{ID: "large", Kind: "k", Payload: BytesPayload(make([]byte, MaxPayload))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := allocated(func() { _, err = b.payloads.Load(t.Context(), e) }); err != nil || got > MaxPayload+1<<20 {
+			t.Errorf("Load of %d bytes = %v and allocates %d, want at most 1 MiB more than the payload", MaxPayload, err, got)
+		}
+		e.Payload.ref.Size--
+		if got := allocated(func() { _, err = b.payloads.Load(t.Context(), e) }); !errors.Is(err, ErrPayload) || got > 1<<20 {
+			t.Errorf("Load of a blob of another size = %v and allocates %d bytes, want ErrPayload and at most 1 MiB", err, got)
+		}
+	})
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestOffloadTooLarge(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 // MaxConcurrency is the most jobs that one worker runs at once.
 const MaxConcurrency = 1024
 
+const defaultPayloadMemory = 1 << 30
+
 // Config is what a worker is made of.
 type Config struct {
 	// Queue holds the jobs, Poison those that were given up.
@@ -59,6 +61,11 @@ type Config struct {
 	// made every third of it. Throttling makes it longer for a while.
 	// 3 s … 5 min, default 30 s.
 	Visibility time.Duration
+
+	// PayloadMemory bounds the bytes of payloads that all jobs hold at once, those
+	// of up to 48 KiB in messages aside. A job waits in its slot until there is
+	// room. At least [queue.MaxPayload], default 1 GiB.
+	PayloadMemory int64
 
 	// Policy says when a running job's record is written.
 	// Default: [checkpoint.DefaultPolicy].
@@ -111,6 +118,9 @@ func (c *Config) setDefaults() {
 	if c.Visibility == 0 {
 		c.Visibility = usualVisibility
 	}
+	if c.PayloadMemory == 0 {
+		c.PayloadMemory = defaultPayloadMemory
+	}
 	if c.Policy == (checkpoint.Policy{}) {
 		c.Policy = checkpoint.DefaultPolicy()
 	}
@@ -145,6 +155,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
 	case c.Visibility != 0 && (c.Visibility < leastVisibility || c.Visibility > maxVisibility):
 		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, leastVisibility, maxVisibility)
+	case c.PayloadMemory < queue.MaxPayload:
+		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
 	}

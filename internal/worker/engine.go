@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -20,6 +21,10 @@ type engine struct {
 	pace     *pace
 	gate     *gate
 	suspects chan struct{} // holds one: the suspect that is running
+
+	// payloadMemory bounds the bytes of the payloads that came from blobs.
+	payloadMemory *semaphore.Weighted
+
 	places   places
 	atWork   *atWork
 	outlook  *outlook
@@ -40,7 +45,7 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1),
+		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, loops: w.loops,
 	}

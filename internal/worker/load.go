@@ -4,20 +4,29 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
-// load makes the job as its handler sees it: payload, and the state to go on from.
+// load makes the job as its handler sees it: its payload and its recorded state.
+// The memory of a payload from a blob counts until the handler has dropped it or
+// has returned.
 func (d *delivery) load(ctx context.Context) (outcome, bool) {
+	free, out, ok := d.reservePayload(ctx)
+	if !ok {
+		return out, false
+	}
 	payload, out, ok := d.payload(ctx)
 	if !ok {
+		free()
 		return out, false
 	}
 	restored, out, ok := d.restore(ctx)
 	if !ok {
+		free()
 		return out, false
 	}
 	record := d.claim.Record()
@@ -26,10 +35,29 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
+	d.job.OnDropPayload(free)
+	d.job.Cleanup(free)
 	d.observeStart(record, restored != nil)
 	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
 		"enqueued_at", cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt))
 	return outcome{}, true
+}
+
+// reservePayload waits until there is memory for the payload, if it is in a blob.
+// The message is renewed meanwhile. free may be called more than once.
+func (d *delivery) reservePayload(ctx context.Context) (free func(), out outcome, ok bool) {
+	ref := d.envelope.Payload.Ref()
+	if ref == nil || ref.Size > queue.MaxPayload {
+		return func() {}, outcome{}, true
+	}
+	size := max(ref.Size, 0)
+	if !d.payloadMemory.TryAcquire(size) {
+		d.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it (--payload-memory)", "payload_bytes", size)
+		if err := d.payloadMemory.Acquire(ctx, size); err != nil {
+			return nil, stopped(ctx, errors.New("wait for payload memory")), false
+		}
+	}
+	return sync.OnceFunc(func() { d.payloadMemory.Release(size) }), outcome{}, true
 }
 
 // payload fetches what the job is to work on. A first delivery whose payload

@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// TestPayloadMemory: payloads from blobs wait for one another when they do not fit
+// into --payload-memory together. A job that waits is handed over at once, and a
+// handler that has dropped its payload holds up nobody.
+func TestPayloadMemory(t *testing.T) {
+	const size, jobs = queue.MaxPayload/2 + 1, 3 // two do not fit into the least memory
+	for _, row := range []struct {
+		name string
+		drop bool
+		most int
+	}{
+		{"held to the end", false, 1},
+		{"dropped at the start", true, jobs},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				data := bytes.Repeat([]byte("x"), size)
+				for i := range jobs {
+					b.putLarge(fmt.Sprintf("job-%d", i), "hold", data)
+				}
+				held := &atOnce{each: time.Minute}
+				handler := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					if len(j.Payload) != size {
+						t.Errorf("payload has %d bytes, want %d", len(j.Payload), size)
+					}
+					if row.drop {
+						j.DropPayload()
+					}
+					return held.Run(ctx, j)
+				})
+				p := b.start("vm_0", job.Kinds{"hold": handler}, func(c *Config) { c.PayloadMemory = queue.MaxPayload })
+				time.Sleep(30 * time.Second)
+				if most, _ := held.counts(); most != row.most {
+					t.Errorf("jobs at once = %d, want %d", most, row.most)
+				}
+				if !row.drop && len(p.log.find("job waits for memory: the payloads of other jobs take all of it (--payload-memory)")) == 0 {
+					t.Error("no line says that a job waits for memory")
+				}
+				begun := time.Now()
+				p.stop()
+				if took := time.Since(begun); took > time.Second {
+					t.Errorf("drain with waiting jobs took %s, want at most 1s", took)
+				}
+				b.start("vm_1", job.Kinds{"hold": handler}, func(c *Config) { c.PayloadMemory = queue.MaxPayload })
+				b.waitFor("all done", 10*time.Minute, func() bool { return b.left() == 0 })
+				for i := range jobs {
+					if r := b.record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Failures+r.SilentEnds != 0 {
+						t.Errorf("record of job-%d = %+v, want done without a failure", i, r)
+					}
+				}
+			})
+		})
+	}
+}
+
+// putLarge enqueues a job whose payload is in a blob.
+func (b *bench) putLarge(id, kind string, payload []byte) {
+	b.t.Helper()
+	e, err := b.payloads.Offload(b.t.Context(), queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(), Payload: queue.BytesPayload(payload)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.queue.Put(b.t.Context(), e, 0); err != nil {
+		b.t.Fatal(err)
+	}
+}
