@@ -173,3 +173,24 @@ func TestCallOffMeetsAClaim(t *testing.T) {
 		}
 	})
 }
+
+// A job that was replayed, claimed and released again is a job at work: a poison
+// message of before, purged or replayed late, must not end it or change it.
+func TestCallOffAfterAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.seed(t, Record{Status: Poison, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID, EndedAt: givenUpAt}, "")
+		if _, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.take(t, ours, "worker-1").Release(t.Context(), Snapshot{State: []byte("half"), Fraction: 0.5}); err != nil {
+			t.Fatal(err)
+		}
+		released := b.read(t)
+		if _, err := b.store.CallOff(t.Context(), asked, tool, "purged"); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.read(t); after.Status != Open || after.ETag != released.ETag || b.body(t) != "half" {
+			t.Errorf("record after a purge of an old poison message = %s with %q, want it untouched: open with its state", after.Status, b.body(t))
+		}
+	})
+}

@@ -51,6 +51,12 @@ func writeKinds() []writeKind {
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 1 && r.MessageID == ours.MessageID && !r.Progressed
 		}, false},
+		{"take of a job that was replayed", func(t *testing.T, b *bench) func() error {
+			found := b.seed(t, Record{Status: Open, Generation: 3, EndedAt: noon}, "")
+			return repeatable(t, func() (*Claim, error) { return b.store.Take(t.Context(), ours, found, "worker-1") })
+		}, func(r Record) bool { // a time of an end would let a purge cancel the job at its next release
+			return r.Status == Running && r.Generation == 4 && r.EndedAt.IsZero() && !r.GivenUp()
+		}, false},
 		{"first save", func(t *testing.T, b *bench) func() error {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Save(t.Context(), next) }
@@ -67,6 +73,8 @@ func writeKinds() []writeKind {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Commit(t.Context(), nil) }
 		}, func(r Record) bool { return r.Status == Done && r.Size == 0 && r.Generation == 1 }, true},
+		{"commit without a result", onClaim(func(t *testing.T, c *Claim) error { return c.Commit(t.Context(), nil) }),
+			func(r Record) bool { return r.Status == Done && r.Size == 0 && r.StateHash == "" }, true},
 		{"release", onClaim(func(t *testing.T, c *Claim) error { return c.Release(t.Context(), next) }),
 			func(r Record) bool { return r.Status == Open && r.Interruptions == 1 && r.Failures == 0 && saved(r) }, true},
 		{"release without state", onClaim(func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }),
