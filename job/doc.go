@@ -25,7 +25,8 @@
 //
 // # What counts as what
 //
-//   - A nil error commits the result, exactly once per job id.
+//   - A nil error commits the result, exactly once per job id. Once the context
+//     is cancelled a nil error alone is not enough, see below.
 //   - An error marked with [Permanent] ends the job in the poison queue.
 //   - An error marked with [Interrupted] is a break that the handler takes. The
 //     job goes on a little later, here or elsewhere, and nothing is counted.
@@ -35,6 +36,13 @@
 //     job nothing. [StopOf] tells why, and by when the handler must be gone.
 //     The exceptions are [Overrun] and [Silent], the limits of [WithLimits]:
 //     exceeding one is a failure.
+//   - Once the context is cancelled, a nil error commits only together with proof
+//     that the job is finished: a result that is not nil (an empty one counts), or
+//     a report of Fraction 1 in this run. Otherwise it is an interruption too. A
+//     loop that merely ends when ctx does looks the same as one that is through;
+//     doing the rest again is safe, committing a part is not. A handler without
+//     result and fractions that finishes after the stop therefore runs again.
+//     Return [context.Cause] when stopped, and there is no doubt.
 //
 // Execution is at least once: a handler whose worker dies runs again from the
 // recorded state. The commit of the result is exactly once. For a side effect

@@ -25,7 +25,7 @@ const MaxStream = 32 << 30
 //
 // Run returns the job's result (at most [MaxResult] bytes, nil for none) or an
 // error; the package documentation says what each error means. When ctx is
-// cancelled it must return soon: half of the drain budget, 5 seconds by default.
+// cancelled it must return soon, with an error unless the job is finished: half of the drain budget, 5 seconds by default.
 // A handler that does not is abandoned; its last report is saved without it.
 // Run is called from many goroutines at once, one per job.
 type Handler interface {

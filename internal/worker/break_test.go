@@ -3,10 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -57,6 +60,69 @@ func TestStopTellsNotBefore(t *testing.T) {
 		b.waitFor("stop", 5*time.Second, func() bool { return stopped.Load() != nil })
 		if stop := stopped.Load(); stop.NotBefore.IsZero() || !stop.NotBefore.After(stop.Deadline) {
 			t.Errorf("stop = %+v, want the event's NotBefore in it, behind the deadline", stop)
+		}
+	})
+}
+
+// TestNilAfterStop: a handler that leaves its loop when its context ends and then
+// returns no error has not finished. Its job is resumed; a job whose last report
+// says that all is done is committed.
+func TestNilAfterStop(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 20, each: time.Second}
+		careless := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			_, _ = work.Run(ctx, j)
+			return nil, nil
+		})
+		whole := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			<-ctx.Done()
+			j.Report(job.Progress{Fraction: 1})
+			return nil, nil
+		})
+		b.put("part", "careless", "")
+		b.put("whole", "whole", "")
+		first := b.start("vm_0", job.Kinds{"careless": careless, "whole": whole})
+		b.waitFor("a part of the work", time.Minute, func() bool { return work.done("part") == 2 })
+		first.stop()
+		if r := b.record("part"); r.Status != checkpoint.Open || r.Interruptions != 1 || r.Fraction != 0.1 {
+			t.Errorf("record after the stop = %s, %d interruptions, fraction %v, want open, 1, 0.1", r.Status, r.Interruptions, r.Fraction)
+		}
+		if r := b.record("whole"); r.Status != checkpoint.Done {
+			t.Errorf("job that reported fraction 1 after the stop = %s, want done", r.Status)
+		}
+		second := b.start("vm_1", job.Kinds{"careless": careless})
+		b.waitDone("part", time.Minute)
+		if n := work.done("part"); n != 20 || work.repeated("part") != 0 {
+			t.Errorf("%d steps done, %d repeated, want 20, 0", n, work.repeated("part"))
+		}
+		second.stop()
+	})
+}
+
+// TestDoneBeforeTheStop: a nil error counts if the handler returned before the
+// stop, even if the worker was busy with a save then and learns of both at once.
+func TestDoneBeforeTheStop(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		quick := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			j.Report(job.Progress{State: []byte("x")})
+			time.Sleep(7 * time.Second)
+			return nil, nil
+		})
+		b.put("a", "quick", "")
+		var once sync.Once
+		saving := make(chan struct{})
+		b.server.OnCall(func(c storage.Call) (f storage.Fault) {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
+				once.Do(func() { f.Before = 4 * time.Second; close(saving) })
+			}
+			return f
+		})
+		p := b.start("vm_0", job.Kinds{"quick": quick})
+		<-saving                    // 5 s after the start
+		time.Sleep(3 * time.Second) // the handler has returned, the save has not
+		p.stop()
+		if r := b.record("a"); r.Status != checkpoint.Done || r.Interruptions != 0 {
+			t.Errorf("record = %s, %d interruptions, want done, 0", r.Status, r.Interruptions)
 		}
 	})
 }

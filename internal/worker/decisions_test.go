@@ -26,7 +26,10 @@ func TestDecide(t *testing.T) {
 	}{
 		{"a result", ended{result: []byte("r")}, 1, commit},
 		{"no result and no error", ended{}, 1, commit},
-		{"a result after a stop is a proven result", ended{stop: stop}, 1, commit},
+		{"no error after a stop", ended{stop: stop}, 1, interrupted},
+		{"no error after a stop, and proof", ended{stop: stop, proven: true}, 1, commit},
+		{"a result after a stop", ended{result: []byte("r"), stop: stop, proven: true}, 1, commit},
+		{"a result after a stop that is too large", ended{result: make([]byte, job.MaxResult+1), stop: stop, proven: true}, 1, poison},
 		{"an error after a stop", ended{err: failure, stop: stop}, 5, interrupted},
 		{"a permanent error after a stop", ended{err: job.Permanent(failure), stop: stop}, 1, interrupted},
 		{"no return after a stop", ended{err: errAbandoned, abandoned: true, stop: stop}, 1, interrupted},
@@ -49,6 +52,29 @@ func TestDecide(t *testing.T) {
 	for _, tt := range tests {
 		if got := decide(tt.end, tt.failures); got.action != tt.want {
 			t.Errorf("%s: decide = %s, want %s", tt.name, got.action, tt.want)
+		}
+	}
+}
+
+func TestFinished(t *testing.T) {
+	whole, part := &job.Progress{Fraction: 1}, &job.Progress{Fraction: 0.99996, State: []byte("s")}
+	for _, row := range []struct {
+		name    string
+		stopped bool
+		result  []byte
+		latest  *job.Progress
+		want    bool
+	}{
+		{"before a stop", false, nil, nil, true},
+		{"before a stop, a part reported", false, nil, part, true},
+		{"after a stop, nothing", true, nil, nil, false},
+		{"after a stop, a part reported", true, nil, part, false},
+		{"after a stop, all reported", true, nil, whole, true},
+		{"after a stop, a result", true, []byte("r"), part, true},
+		{"after a stop, an empty result", true, []byte{}, nil, true},
+	} {
+		if got := finished(row.stopped, row.result, row.latest); got != row.want {
+			t.Errorf("%s: finished = %t, want %t", row.name, got, row.want)
 		}
 	}
 }

@@ -62,9 +62,20 @@ type ended struct {
 	result    []byte
 	err       error
 	abandoned bool                      // it did not return in time; err is not its own
+	proven    bool                      // it showed that it finished, see finished
 	stop      *job.Stop                 // why it was stopped; nil if it was not
 	fault     error                     // what the worker found wrong with its state
 	conflict  *checkpoint.ConflictError // a write that was not ours to make
+}
+
+// finished reports whether a handler that returned no error showed that the job
+// is done. Before a stop the nil error is enough. After it, the handler may have
+// left its loop only because its context was cancelled: then a result, even an
+// empty one that is not nil, or a report of Fraction 1 in this run is required.
+// internal/process asks the same of a program. A fraction that was restored does
+// not count: records keep four digits.
+func finished(stopped bool, result []byte, latest *job.Progress) bool {
+	return !stopped || result != nil || latest != nil && latest.Fraction >= 1
 }
 
 // exceeded reports whether the job was stopped because it exceeded a limit.
@@ -79,7 +90,7 @@ func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == 
 // failures in a row would be if this was one.
 //
 // Once a stop was requested nothing but a proven result counts: an error,
-// permanent or not, is then an interruption. A job that exceeded a limit has
+// permanent or not, is then an interruption, and so is a nil error alone. A job that exceeded a limit has
 // failed, whatever its handler returned. Whatever the record's owner is by now
 // comes before everything.
 func decide(e ended, failures int) outcome {
@@ -95,8 +106,10 @@ func decide(e ended, failures int) outcome {
 	case e.err == nil && !e.abandoned && len(e.result) > job.MaxResult:
 		return outcome{action: poison, reason: fmt.Sprintf(
 			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
-	case e.err == nil && !e.abandoned:
+	case e.err == nil && !e.abandoned && (e.stop == nil || e.proven):
 		return outcome{action: commit, result: e.result}
+	case e.stop != nil && e.err == nil && !e.abandoned:
+		return outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
 	case e.stop != nil:
 		return outcome{action: interrupted, reason: e.stop.Error()}
 	case job.IsInterrupted(e.err):

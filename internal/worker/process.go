@@ -93,7 +93,7 @@ func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
 		}
 	}()
 	result, err := handler.Run(ctx, d.job)
-	return ended{result: result, err: err}
+	return ended{result: result, err: err, proven: err == nil && finished(ctx.Err() != nil, result, d.job.Latest())}
 }
 
 // closeJob runs the cleanups of a handler that has returned. They are user code
@@ -119,7 +119,7 @@ func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended
 	}()
 	select {
 	case e := <-done:
-		end.result, end.err = e.result, e.err
+		end.result, end.err, end.proven = e.result, e.err, e.proven
 	case <-over:
 		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stopOf(ctx).Reason)
 		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
