@@ -86,11 +86,14 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 	if p.advised {
 		wanted = min(c.free, queue.MaxClaim)
 	}
+	wanted = source.atMost(wanted, time.Now())
 	leases, err := source.Claim(grace, wanted, visibility)
 	c.turns.note(source, len(leases) > 0, time.Now())
+	source.judge(err, time.Now(), visibility)
 	if err != nil && ctx.Err() == nil {
 		c.pace.observe(queue.Throttled(err))
-		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "tries", source.empty)
+		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "queue", source.Name(), "tries", source.empty,
+			"asked_for", wanted, "next_claims_ask_for", source.atMost(queue.MaxClaim, time.Now()))
 	}
 	for _, lease := range leases {
 		if !c.held.adopt(lease) {

@@ -145,6 +145,11 @@ func TestUnknownKind(t *testing.T) {
 		b.put("b", "strange", "1")
 		first := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("put back", time.Minute, func() bool { return len(first.log.find("message put back")) >= 2 })
+		for _, line := range first.log.find("message put back") {
+			if since, err := time.Parse(time.RFC3339Nano, line["since"].(string)); err != nil || time.Since(since) > time.Minute {
+				t.Errorf("a message was put back since %s, want the time of its first put-back", line["since"])
+			}
+		}
 		first.stop()
 		// Another worker knows the kind.
 		second := b.start("vm_1", job.Kinds{"strange": echo})

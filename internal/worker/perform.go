@@ -171,7 +171,11 @@ func (d *delivery) putBack(out outcome) error {
 	if err := d.lease.PutBack(d.last, d.envelope, d.Payloads); err != nil {
 		return err
 	}
-	d.log.Info("message put back", "reason", out.reason, "since", d.envelope.PutBackSince)
+	since := d.envelope.PutBackSince
+	if since.IsZero() {
+		since = d.lease.ClaimedAt // now is the first time
+	}
+	d.log.Info("message put back", "reason", out.reason, "since", since)
 	return nil
 }
 

@@ -1,7 +1,10 @@
 package worker
 
 import (
+	"errors"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -19,6 +22,7 @@ type source struct {
 	*queue.Queue
 	empty int       // claims in a row that gave nothing
 	due   time.Time // not to be asked before
+	alone time.Time // until then one message is asked for at a time
 }
 
 func newTurns(queues []*queue.Queue) *turns {
@@ -52,6 +56,26 @@ func (t *turns) note(s *source, gave bool, now time.Time) {
 	}
 	s.empty++
 	s.due = now.Add(pollDelay(s.empty) * time.Duration(len(t.sources)))
+}
+
+// judge takes the outcome of a claim that ended at now and hid its messages for
+// visibility. Where it failed without a refusal, the service may have handed out
+// messages that nobody got: one that makes the reply unreadable, or too long for
+// the connection, takes its neighbours along. Asked for alone it costs only itself.
+// It comes round after its visibility, so one at a time lasts for two of them.
+func (s *source) judge(err error, now time.Time, visibility time.Duration) {
+	var refused *azcore.ResponseError
+	if err != nil && !errors.As(err, &refused) {
+		s.alone = now.Add(2 * visibility)
+	}
+}
+
+// atMost returns how many messages to ask for at now, where that many are wanted.
+func (s *source) atMost(wanted int, now time.Time) int {
+	if now.Before(s.alone) {
+		return min(wanted, 1)
+	}
+	return wanted
 }
 
 // due is when the next queue may be asked.

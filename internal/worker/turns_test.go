@@ -1,11 +1,16 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -176,4 +181,63 @@ func TestOneQueueGone(t *testing.T) {
 			t.Errorf("100 jobs of the other queue took %s, want one poll and a moment", took)
 		}
 	})
+}
+
+// TestUnreadableMessage: one message makes every reply that it is in unreadable.
+// Its neighbours of the first claim wait for their visibility timeout once, not
+// each time that the message comes round.
+func TestUnreadableMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.putText("no XML parser can read this")
+		bad := b.server.Messages(b.names.Queue)[0].ID
+		const jobs = 100
+		for i := range jobs {
+			b.put(fmt.Sprintf("job-%d", i), "echo", "1")
+		}
+		b.server.OnCall(func(storage.Call) storage.Fault {
+			return storage.Fault{SpoilReply: func(r storage.Result) bool { return slices.Contains(r.MessageIDs, bad) }}
+		})
+		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = 32 })
+		const most = 55 * time.Second // a visibility timeout, and two polls after failed claims
+		b.waitFor("all neighbours done", most, func() bool { return b.left() == 1 })
+		time.Sleep(5 * time.Minute) // the message comes round meanwhile
+		begun := time.Now()
+		for i := range jobs {
+			b.put(fmt.Sprintf("later-%d", i), "echo", "1")
+		}
+		b.waitFor("later jobs done", 15*time.Second, func() bool { return b.left() == 1 })
+		t.Logf("%d jobs beside the message took %s", jobs, time.Since(begun))
+		lines := p.log.find("no messages claimed; trying again")
+		if len(lines) == 0 {
+			t.Fatal("the log has no line about a claim that failed")
+		}
+		if n := lines[0]["next_claims_ask_for"]; n != 1.0 {
+			t.Errorf("the first line says that next claims ask for %v messages, want 1: %v", n, lines[0])
+		}
+	})
+}
+
+// TestClaimOneAtATime: only after a claim whose messages nobody got is one asked
+// for at a time, and only for a while.
+func TestClaimOneAtATime(t *testing.T) {
+	refused := &azcore.ResponseError{StatusCode: http.StatusServiceUnavailable, ErrorCode: "ServerBusy"}
+	now := time.Now()
+	for _, tt := range []struct {
+		name  string
+		err   error
+		after time.Duration
+		want  int
+	}{
+		{"after a claim that worked", nil, 0, 32},
+		{"after a refusal, which claims nothing", fmt.Errorf("claim: %w", refused), 0, 32},
+		{"after a reply that cannot be read", errors.New("unexpected EOF"), 0, 1},
+		{"a visibility later", errors.New("unexpected EOF"), 30 * time.Second, 1},
+		{"two of them later", errors.New("unexpected EOF"), time.Minute, 32},
+	} {
+		s := &source{}
+		s.judge(tt.err, now, 30*time.Second)
+		if got := s.atMost(32, now.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: asks for %d, want %d", tt.name, got, tt.want)
+		}
+	}
 }

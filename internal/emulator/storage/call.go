@@ -54,6 +54,9 @@ type Fault struct {
 	DropRequest bool
 	// DropReply cuts the connection between the effect and the reply.
 	DropReply bool
+	// SpoilReply is asked once the effect took place. Where it returns true, the
+	// reply's body ends in its middle, so that no XML parser can read it.
+	SpoilReply func(Result) bool
 }
 
 // Result tells what came of a call.
@@ -106,6 +109,11 @@ func (l *callLog) end(c Call, rep *reply) {
 	if hook == nil {
 		return
 	}
+	hook(resultOf(c, rep))
+}
+
+// resultOf says what came of a call; rep is nil when it had no effect.
+func resultOf(c Call, rep *reply) Result {
 	res := Result{Call: c}
 	if rep != nil {
 		res.Status = rep.status
@@ -114,7 +122,7 @@ func (l *callLog) end(c Call, rep *reply) {
 		res.Served = rep.served
 		res.MessageIDs = rep.messageIDs
 	}
-	hook(res)
+	return res
 }
 
 // OnCall sets the hook that is asked about every call, also those that will be

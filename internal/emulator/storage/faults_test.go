@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	sdkblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -229,4 +230,30 @@ func TestTransportRefusesOtherHosts(t *testing.T) {
 	if err == nil {
 		t.Errorf("a request to another host succeeded, want a failure: nothing must leave the process")
 	}
+}
+
+func TestSpoiledReplyCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := setup(t, Options{})
+		for _, text := range []string{"one", "two"} {
+			if _, err := a.queue.EnqueueMessage(t.Context(), text, nil); err != nil {
+				t.Fatalf("EnqueueMessage: %v", err)
+			}
+		}
+		asked := 0
+		a.OnCall(on(OpGetMessages, Fault{SpoilReply: func(r Result) bool { asked = len(r.MessageIDs); return true }}))
+		_, err := a.queue.DequeueMessages(t.Context(), &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(2))})
+		var refused *azcore.ResponseError
+		if err == nil || errors.As(err, &refused) {
+			t.Errorf("DequeueMessages = %v, want an error that is no answer of the service", err)
+		}
+		if asked != 2 {
+			t.Errorf("the hook saw %d messages, want 2", asked)
+		}
+		for _, m := range a.Messages("jobs") {
+			if m.Visible {
+				t.Errorf("message %q is visible, want it hidden: the effect took place", m.Text)
+			}
+		}
+	})
 }

@@ -66,6 +66,14 @@ func (p *reply) setXML(doc *xmlDoc) {
 	p.header.Set("Content-Type", "application/xml")
 }
 
+// spoil cuts the body off in its middle, and states the length that is left.
+func (p *reply) spoil() {
+	if p.body != nil {
+		p.body.left /= 2
+		p.header.Set("Content-Length", strconv.FormatInt(p.length(), 10))
+	}
+}
+
 // errorReply is the reply to a refused request.
 func errorReply(e *Error, requestID string, now time.Time) *reply {
 	p := newReply(e.Status)

@@ -53,6 +53,9 @@ func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
 	}
 	rep := s.answer(r, op, refused)
 	s.calls.end(call, rep)
+	if fault.SpoilReply != nil && fault.SpoilReply(resultOf(call, rep)) {
+		rep.spoil()
+	}
 	if !wait(ctx, s.latency-s.latency/2+fault.After) {
 		return nil, context.Cause(ctx)
 	}
