@@ -10,7 +10,8 @@
 //		                                    checkpoint, progress, ──┘  └── notice:
 //		                                    disk, four times a second      _STOP, SIGTERM, SIGKILL
 //
-//	  - scratch.go and folder.go hold the folders, and remove what dead workers left.
+//	  - scratch.go and folder.go hold the folders; leftovers.go removes those of
+//	    dead workers, which have released the locks of lock.go.
 //	  - environ.go is what the program finds in its environment.
 //	  - program.go starts and ends a process group, as far as the system can.
 //	  - supervise.go is the loop around a running program; keeper.go takes its

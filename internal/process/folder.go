@@ -35,7 +35,11 @@ type folder struct {
 // newFolder makes a job's folder. Its name says nothing of the job: names from
 // messages stay out of paths.
 func (s *Scratch) newFolder() (*folder, error) {
-	dir, err := os.MkdirTemp(s.dir, "job-*") // mode 0700
+	place, err := s.place()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(place, "job-*") // mode 0700
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +67,11 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	}
 	j.DropPayload() // the program reads the file
 	state, version, err := j.OpenSaved()
-	if err != nil || state == nil {
-		return err
+	if err != nil {
+		return &stateError{err}
+	}
+	if state == nil {
+		return nil
 	}
 	defer func() { _ = state.Close() }()
 	f.restored = true
@@ -98,8 +105,17 @@ func (s *stoppable) Read(p []byte) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
-	return s.state.Read(p)
+	n, err := s.state.Read(p)
+	if err != nil && err != io.EOF {
+		err = &stateError{err}
+	}
+	return n, err
 }
+
+// stateError is the error of a recorded state that cannot be read.
+type stateError struct{ error }
+
+func (e *stateError) Unwrap() error { return e.error }
 
 // readSmall reads a file that a program left, if it is one and not larger than
 // limit. It never waits and follows no link.

@@ -194,7 +194,7 @@ func TestStops(t *testing.T) {
 			b := setup(t)
 			w := b.begin(b.kind(row.role), "", nil)
 			b.until("the program is ready", func() bool {
-				ready, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*", "work", "ready"))
+				ready, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*", "work", "ready"))
 				return len(ready) > 0 || w.Latest() != nil
 			})
 			w.stop(job.Evicted, row.left)
@@ -295,7 +295,7 @@ func TestWhatGoesWrong(t *testing.T) {
 				t.Errorf("the program does not say that memory ran out:\n%s", b.log)
 			}
 			w.Close()
-			if left, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
 				t.Errorf("%q is left behind", left)
 			}
 		})
@@ -441,7 +441,7 @@ func TestFolderGoesAway(t *testing.T) {
 		t.Fatal(w.err)
 	}
 	w.Close()
-	if left, _ := filepath.Glob(filepath.Join(b.scratch.dir, "job-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
 		t.Errorf("%q is left behind", left)
 	}
 }

@@ -16,6 +16,8 @@ const (
 // argv is the command line of a kind. There are no limits to set here.
 func (k *Kind) argv() []string { return k.Command }
 
+func (k *Kind) checkLimits() error { return nil }
+
 func newCommand(argv []string) *exec.Cmd {
 	return exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // from the kinds file; supervise ends it
 }
@@ -32,15 +34,3 @@ func terminateGroup(*os.Process) error { return errors.ErrUnsupported }
 func killGroup(p *os.Process) error { return p.Kill() }
 
 func exitOf(state *os.ProcessState) exit { return exit{code: state.ExitCode()} }
-
-// ownedByUs is left to the rights on the folder.
-func ownedByUs(string) bool { return true }
-
-// takeLock takes a lock that ends with this process: a file that is open cannot
-// be removed here.
-func takeLock(name string) (*os.File, error) {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, errLocked
-	}
-	return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-}

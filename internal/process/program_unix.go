@@ -3,9 +3,10 @@
 package process
 
 import (
+	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,18 @@ const cpuGrace = 5 * time.Second
 // becomes the program: the only way that leaves the program no moment without
 // them, and that needs nothing but what every system has.
 func (k *Kind) argv() []string {
+	limits := k.limits()
+	if limits == "" {
+		return k.Command
+	}
+	return append([]string{systemShell, "-c", limits + ` && exec "$@"`, "sh"}, k.Command...)
+}
+
+// systemShell is what every system has.
+const systemShell = "/bin/sh"
+
+// limits is the shell's command that sets the limits of a kind, empty without any.
+func (k *Kind) limits() string {
 	var limits []string
 	limit := func(flags string, n int64) { limits = append(limits, fmt.Sprintf("ulimit %s %d", flags, n)) }
 	if k.Memory > 0 {
@@ -42,11 +55,19 @@ func (k *Kind) argv() []string {
 	if k.Disk > 0 {
 		limit("-f", max(1, k.Disk/fileBlock))
 	}
-	if len(limits) == 0 {
-		return k.Command
+	return strings.Join(limits, " && ")
+}
+
+// checkLimits says why this machine does not set the limits of a kind.
+func (k *Kind) checkLimits() error {
+	limits := k.limits()
+	if limits == "" {
+		return nil
 	}
-	script := strings.Join(limits, " && ") + ` && exec "$@"`
-	return append([]string{"/bin/sh", "-c", script, "sh"}, k.Command...)
+	if said, err := exec.Command(systemShell, "-c", limits).CombinedOutput(); err != nil { //nolint:gosec,noctx // numbers alone; it ends at once
+		return fmt.Errorf("the limits of kind %s cannot be set: %w: %s", k.Name, err, bytes.TrimSpace(said))
+	}
+	return nil
 }
 
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
@@ -66,34 +87,4 @@ func exitOf(state *os.ProcessState) exit {
 		}
 	}
 	return e
-}
-
-// ownedByUs reports whether a folder is this user's, and no link to one.
-func ownedByUs(dir string) bool {
-	info, err := os.Lstat(dir)
-	if err != nil || info.Mode()&fs.ModeType != fs.ModeDir {
-		return false
-	}
-	status, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(status.Uid) == os.Geteuid()
-}
-
-// takeLock takes a lock that ends with this process.
-func takeLock(name string) (*os.File, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		return nil, lockError(err)
-	}
-	return file, nil
-}
-
-func lockError(err error) error {
-	if err == unix.EWOULDBLOCK { //nolint:errorlint // an errno, as the kernel gives it
-		return errLocked
-	}
-	return err
 }

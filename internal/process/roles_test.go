@@ -3,8 +3,10 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -79,6 +81,24 @@ var roles = map[string]func() int{
 		k := Kind{Command: []string{program}, Environment: map[string]string{roleVariable: "tells its id", "PID_FILE": os.Getenv("PID_FILE")}}
 		_, err = NewHandler(k, scratch, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
 		return worked(err)
+	},
+	"starts": func() int { // opens a scratch folder when it is told, and says whether it is still there
+		fmt.Println("ready")
+		var s *Scratch
+		for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+			var err error
+			if orders.Text() == "open" {
+				s, err = OpenScratch(os.Getenv("SCRATCH"), slog.New(slog.DiscardHandler))
+			} else if _, err = os.Stat(lockOf(s.home.dir)); err == nil && !s.home.isThere() {
+				err = errors.New("the folder is another one")
+			}
+			if err != nil {
+				fmt.Println("lost:", err)
+				continue
+			}
+			fmt.Println(orders.Text())
+		}
+		return worked(s.Close())
 	},
 	"tells its id": func() int {
 		_ = os.WriteFile(os.Getenv("PID_FILE"), []byte(strconv.Itoa(os.Getpid())), 0o600)

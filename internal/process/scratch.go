@@ -8,26 +8,31 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 )
-
-// scratchPrefix begins the name of every worker's scratch folder.
-const scratchPrefix = "spotworker-scratch-"
 
 // Scratch is a worker's folder for the folders of its jobs. Two workers never
 // share one.
 type Scratch struct {
-	dir  string
-	lock *os.File // held as long as the worker lives
+	parent string
+	log    *slog.Logger
 
 	mu   sync.Mutex
+	home *home
 	left []string // folders of jobs that could not be removed yet
 }
 
+// home is a scratch folder and the locks that say that its worker lives.
+type home struct {
+	dir    string
+	is     fs.FileInfo // of the folder, when it was made
+	folder *os.File    // the folder's own lock; nil where the system has none
+	file   *os.File    // the lock of the file in it
+}
+
 // OpenScratch makes a worker's scratch folder below parent, which is
-// [os.TempDir] when empty. What workers left there that have died is removed: they
-// are told by their locks, which the system lets go when a process ends.
+// [os.TempDir] when empty. It removes the folders of workers that have died: the
+// system releases their locks when a process ends.
 func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -36,23 +41,135 @@ func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	s := &Scratch{parent: parent, log: log}
+	var dead []condemned
+	if err := s.locked(func() (err error) {
+		dead = s.condemnLeftovers()
+		s.home, err = newHome(parent)
+		return err
+	}); err != nil {
+		for _, c := range dead {
+			c.release()
+		}
 		return nil, err
 	}
-	removeLeftovers(parent, log)
-	s := &Scratch{}
-	if s.dir, err = os.MkdirTemp(parent, scratchPrefix+"*"); err != nil { // mode 0700
-		return nil, err
-	}
-	if s.lock, err = takeLock(lockOf(s.dir)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	for _, c := range dead { // outside the lock of the parent: it may take minutes
+		c.remove(log)
 	}
 	return s, nil
 }
 
+// locked calls f while no other worker makes or judges folders in the parent,
+// which is made if need be. A lock that cannot be had, as when the file is
+// another user's, stops nobody: a folder shows its lock only once that is held
+// (see lockNew), and the locks of the folder alone decide whether it is removed.
+func (s *Scratch) locked(f func() error) error {
+	if err := os.MkdirAll(s.parent, 0o700); err != nil {
+		return err
+	}
+	lock, err := waitForLock(func() (*os.File, error) { return lockShared(s.parent) })
+	if err != nil {
+		s.log.Warn("lock of the scratch folders not taken; this worker continues without it", "folder", s.parent, "error", err)
+		return f()
+	}
+	defer func() { _ = lock.Close() }()
+	return f()
+}
+
+// newHome makes a scratch folder and takes its locks.
+func newHome(parent string) (*home, error) {
+	dir, err := os.MkdirTemp(parent, scratchPrefix+"*") // mode 0700
+	if err != nil {
+		return nil, err
+	}
+	h := &home{dir: dir}
+	if h.is, err = os.Lstat(dir); err == nil {
+		err = h.takeLocks()
+	}
+	if err != nil {
+		h.release()
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return h, nil
+}
+
+// takeLocks takes the lock of the folder, which also keeps systemd-tmpfiles away
+// from it, and that of the file in it, which is what earlier versions look at.
+func (h *home) takeLocks() (err error) {
+	h.folder, err = waitForLock(func() (*os.File, error) { return lockFolder(h.dir) })
+	if err != nil {
+		return err
+	}
+	h.file, err = lockNew(lockOf(h.dir))
+	return err
+}
+
+// release gives the locks up.
+func (h *home) release() {
+	for _, lock := range []*os.File{h.folder, h.file} {
+		if lock != nil {
+			_ = lock.Close()
+		}
+	}
+}
+
+// isThere reports whether the folder is still the one that was made. One of the
+// same name that somebody else made is not.
+func (h *home) isThere() bool {
+	info, err := os.Lstat(h.dir)
+	return err == nil && os.SameFile(info, h.is)
+}
+
+// place returns the scratch folder. It makes another when somebody, such as a
+// cleaner of /tmp, has removed it.
+func (s *Scratch) place() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.home.isThere() {
+		return s.home.dir, nil
+	}
+	gone := s.home
+	err := s.locked(func() error {
+		made, err := newHome(s.parent)
+		if err == nil {
+			s.home = made
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("make the scratch folder again, which was removed from outside: %w", err)
+	}
+	gone.release()
+	s.log.Warn("scratch folder was removed from outside and is made again; keep cleaners of temporary files away from it, or set --scratch",
+		"removed", gone.dir, "folder", s.home.dir)
+	return s.home.dir, nil
+}
+
+// holds reports whether a job's folder is still where it was made.
+func (s *Scratch) holds(dir string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return filepath.Dir(dir) == s.home.dir && s.home.isThere()
+}
+
 // Close removes the folder and all that is in it.
 func (s *Scratch) Close() error {
-	return errors.Join(s.lock.Close(), removeTree(s.dir))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var own condemned
+	err := s.locked(func() (err error) {
+		_ = s.home.file.Close() // where open files cannot be moved, it would prevent the rename
+		own, err = condemn(s.home.dir, s.home.folder)
+		return err
+	})
+	defer own.release()
+	if errors.Is(err, fs.ErrNotExist) { // removed from outside
+		return nil
+	}
+	if err != nil {
+		return errors.Join(err, removeTree(s.home.dir))
+	}
+	return removeTree(own.dir)
 }
 
 // remove removes the folder of a job that is over, and before it those that could
@@ -72,45 +189,6 @@ func (s *Scratch) remove(dir string) error {
 	defer s.mu.Unlock()
 	s.left = append(s.left, old...)
 	return err
-}
-
-func lockOf(dir string) string { return filepath.Join(dir, "lock") }
-
-// removeLeftovers removes the folders of workers that are dead. Those of other
-// users are left alone; so is one whose worker is just making it.
-func removeLeftovers(parent string, log *slog.Logger) {
-	entries, err := os.ReadDir(parent)
-	if err != nil {
-		log.Warn("leftovers of dead workers not looked for", "folder", parent, "error", err)
-		return
-	}
-	for _, entry := range entries {
-		dir := filepath.Join(parent, entry.Name())
-		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), scratchPrefix) || !ownedByUs(dir) {
-			continue
-		}
-		switch removed, err := removeIfDead(dir); {
-		case err != nil:
-			log.Warn("leftovers of a dead worker not removed", "folder", dir, "error", err)
-		case removed:
-			log.Info("leftovers of a dead worker removed", "folder", dir)
-		}
-	}
-}
-
-// removeIfDead removes a scratch folder whose lock nobody holds.
-func removeIfDead(dir string) (removed bool, err error) {
-	if _, err := os.Lstat(lockOf(dir)); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	lock, err := takeLock(lockOf(dir))
-	if errors.Is(err, errLocked) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return true, errors.Join(lock.Close(), removeTree(dir))
 }
 
 // removeTree removes a folder and all that is in it, also where a program took

@@ -179,7 +179,7 @@ func (b *shortBench) demandFailure(role string, payload int, what string) {
 // demandNothingLeft demands that the folders of jobs that have ended are gone.
 func (b *shortBench) demandNothingLeft() {
 	b.t.Helper()
-	entries, err := os.ReadDir(b.scratch.dir)
+	entries, err := os.ReadDir(b.scratch.home.dir)
 	if err != nil || len(entries) != 1 {
 		b.t.Errorf("the scratch folder has %v, %v, want its lock alone", entries, err)
 	}

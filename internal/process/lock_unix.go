@@ -1,0 +1,104 @@
+//go:build unix
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockNew takes the lock of a file that is not there yet. The file appears with
+// its lock held: a worker that looks at it meanwhile does not find it free.
+func lockNew(name string) (*os.File, error) {
+	hidden := name + ".new"
+	file, err := os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(flock(file), os.Rename(hidden, name)); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// lockAgain takes the lock of a file that is there.
+func lockAgain(name string) (*os.File, error) { return openLocked(name, os.O_RDWR|noFollow) }
+
+// lockFolder takes the lock of a folder, or none where the file system has no
+// locks for folders, as NFS.
+func lockFolder(dir string) (*os.File, error) {
+	file, err := openLocked(dir, unix.O_DIRECTORY|noFollow)
+	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK) {
+		return nil, nil
+	}
+	return file, err
+}
+
+// lockShared takes the lock that all workers of this user have for a folder. The
+// folder may be one for everybody, such as /tmp: a file of that name that another
+// user made is not taken for ours.
+func lockShared(dir string) (*os.File, error) {
+	name := filepath.Join(dir, "spotworker-scratch.lock-"+strconv.Itoa(os.Geteuid()))
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockOurs(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func lockOurs(file *os.File) error {
+	opened, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !opened.Mode().IsRegular() || !isOurs(opened) {
+		return fmt.Errorf("%s belongs to another user, or is no file", file.Name())
+	}
+	if err := flock(file); err != nil {
+		return err
+	}
+	if found, err := os.Lstat(file.Name()); err != nil || !os.SameFile(opened, found) {
+		return errLocked // it was removed meanwhile: others lock another one
+	}
+	return nil
+}
+
+func openLocked(name string, flags int) (*os.File, error) {
+	file, err := os.OpenFile(name, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func flock(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+		return errLocked
+	}
+	return err
+}
+
+// ownedByUs reports whether a folder is this user's, and no link to one.
+func ownedByUs(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && info.Mode()&fs.ModeType == fs.ModeDir && isOurs(info)
+}
+
+func isOurs(info fs.FileInfo) bool {
+	status, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(status.Uid) == os.Geteuid()
+}
