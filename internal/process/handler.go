@@ -41,7 +41,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
 	f, err := h.scratch.newFolder()
 	if err != nil {
-		return nil, h.yield(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
+		return nil, h.notBegun(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
 	j.Cleanup(func() {
 		if err := h.scratch.remove(f.dir); err != nil {
@@ -49,14 +49,24 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		}
 	})
 	if err := f.fill(ctx, j); err != nil {
-		return nil, h.yield(ctx, log, f, explainFill(err))
+		return nil, h.notBegun(ctx, log, f, explainFill(err))
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
 	if r.program, err = start(h.command(j, f), out); err != nil {
-		return nil, h.yield(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
+		return nil, h.notBegun(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	end := r.supervise(ctx)
-	return r.conclude(ctx, end, out.finish())
+	complaint := out.finish()
+	if !h.scratch.holds(f.dir) {
+		return nil, notCounted(errors.New("the job's folder was removed from outside while its program ran"))
+	}
+	result, err := r.conclude(ctx, end, complaint)
+	if err != nil && !job.IsInterrupted(err) && !job.IsPermanent(err) {
+		if missing := h.kind.missing(); missing != nil {
+			return nil, h.yield(ctx, log, fmt.Errorf("%w; %w", missing, err))
+		}
+	}
+	return result, err
 }
 
 // command is the command for a job, which was not started yet.

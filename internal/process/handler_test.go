@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/spotworker/spotworker/job"
@@ -263,9 +264,6 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"exit", []string{"CODE=1", "COMPLAINT=no such frame\n"}, nil, false, "exited with code 1; the end of its standard error: no such frame"},
 		{"exit", []string{"CODE=1", "COMPLAINT=\xff\x1b[31mred\x1b[0m"}, nil, false, ": \uFFFD[31mred[0m"},
 		{"half", nil, nil, false, "exited with code 3"},
-		{"exit", nil, func(k *Kind) { k.Command = []string{"/no/such/program"} }, false, "cannot be started: fork/exec /no/such/program: no such file"},
-		{"exit", nil, func(k *Kind) { k.Directory = "/no/such/folder" }, false, "cannot be started: its working directory: stat /no/such/folder: no such file"},
-		{"exit", nil, func(k *Kind) { k.Command = []string{"/dev/null"} }, false, "cannot be started: fork/exec /dev/null: permission denied"},
 		{"large result", nil, nil, true, "result has more than 1048576 bytes; put it in a blob"},
 		{"linked result", nil, nil, true, "read the result"},
 		{"result is a pipe", nil, nil, true, "result is no regular file"},
@@ -299,6 +297,128 @@ func TestWhatGoesWrong(t *testing.T) {
 				t.Errorf("%q is left behind", left)
 			}
 		})
+	}
+}
+
+// brief is the handler of a kind that keeps its slot for a moment only.
+func (b *bench) brief(k Kind) *Handler {
+	return &Handler{kind: k, scratch: b.scratch, log: b.logger(), rest: time.Millisecond}
+}
+
+// demandNotCounted runs a job that this machine cannot run, and demands an
+// interruption that says why.
+func (b *bench) demandNotCounted(k Kind, says string) {
+	b.t.Helper()
+	j := job.New(job.Spec{ID: "a", Kind: "test"}, nil)
+	_, err := b.brief(k).Run(b.t.Context(), j)
+	if !job.IsInterrupted(err) || !strings.Contains(err.Error(), says) {
+		b.t.Errorf("Run = %v, want an interruption that says %q", err, says)
+	}
+	if got := b.log.find("job not run: this machine lacks what it needs; another attempt follows, here or elsewhere"); len(got) != 1 {
+		b.t.Errorf("%d log lines about it, want 1", len(got))
+	}
+	j.Close()
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
+		b.t.Errorf("%q is left behind", left)
+	}
+}
+
+// TestMachineLacks: what a kind needs and this machine does not have is not the
+// job's failure, with limits, which a shell sets before the program, and without.
+func TestMachineLacks(t *testing.T) {
+	script := func(t *testing.T, text string) string {
+		name := filepath.Join(t.TempDir(), "script")
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, row := range []struct {
+		name, says string
+		change     func(t *testing.T, k *Kind)
+	}{
+		{"program", "/no/such/program", func(_ *testing.T, k *Kind) { k.Command = []string{"/no/such/program"} }},
+		{"right to execute it", "permission denied", func(_ *testing.T, k *Kind) { k.Command = []string{"/dev/null"} }},
+		{"directory", "its working directory: stat /no/such/folder: no such file", func(_ *testing.T, k *Kind) { k.Directory = "/no/such/folder" }},
+		{"interpreter", "no such file", func(t *testing.T, k *Kind) { k.Command = []string{script(t, "#!/no/such/interpreter -x\n")} }},
+		{"interpreter by name", `"no-such-interpreter": executable file not found`, func(t *testing.T, k *Kind) {
+			k.Command = []string{script(t, "#!/usr/bin/env -S A=1 no-such-interpreter -x\n")}
+		}},
+		{"script", "a file of kind test is missing: stat ", func(t *testing.T, k *Kind) {
+			name := script(t, "exit 0")
+			k.Command = []string{systemShell, name}
+			k.Files = k.filesOf(k.Command[1:])
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"script beside the others", "a file of kind test is missing: stat ", func(t *testing.T, k *Kind) {
+			name := script(t, "exit 0")
+			k.Directory, k.Command = filepath.Dir(name), []string{systemShell, "script"}
+			k.Files = k.filesOf(k.Command[1:])
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		for _, memory := range []int64{0, 1 << 30} {
+			t.Run(fmt.Sprint(row.name, " memory ", memory), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				k := b.kind("exit", "CODE=1")
+				k.Memory = memory
+				row.change(t, &k)
+				b.demandNotCounted(k, row.says)
+			})
+		}
+	}
+}
+
+// TestScratchCannotBeUsed: a scratch folder that cannot be made costs no job a
+// failure, and jobs run again once it can.
+func TestScratchCannotBeUsed(t *testing.T) {
+	b := setup(t)
+	if err := errors.Join(os.RemoveAll(b.scratch.parent), os.WriteFile(b.scratch.parent, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	b.demandNotCounted(b.kind("echo"), "not a directory")
+	if err := os.Remove(b.scratch.parent); err != nil {
+		t.Fatal(err)
+	}
+	if w := b.run(b.kind("echo"), "a", nil); string(w.result) != "a" || w.err != nil {
+		t.Errorf("Run once the folder can be made = %q, %v, want the result", w.result, w.err)
+	}
+}
+
+// TestCleanedAwayWhileRunning: a program whose folder was removed has not failed,
+// and has not finished either, whatever it makes of that.
+func TestCleanedAwayWhileRunning(t *testing.T) {
+	for _, code := range []string{"0", "1"} {
+		b := setup(t)
+		k := b.kind("exit")
+		k.Command = shell("rm -rf " + b.scratch.home.dir + "; exit " + code)
+		w := b.run(k, "", nil)
+		if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "the job's folder was removed from outside") {
+			t.Errorf("exit %s: Run = %q, %v, want an interruption", code, w.result, w.err)
+		}
+	}
+}
+
+// TestStateFaults: a recorded state that cannot be read is the job's matter, not
+// the machine's.
+func TestStateFaults(t *testing.T) {
+	b := setup(t)
+	broken := errors.New("recorded state is damaged")
+	for name, stream := range map[string]func() (io.ReadCloser, error){
+		"does not open":   func() (io.ReadCloser, error) { return nil, broken },
+		"ends with error": func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(broken)), nil },
+	} {
+		for _, version := range []int{stateFile, stateFolder} {
+			w := b.run(b.kind("restores"), "", &job.Progress{Version: version, Stream: stream})
+			if !errors.Is(w.err, broken) || job.IsInterrupted(w.err) || job.IsPermanent(w.err) {
+				t.Errorf("a state of version %d that %s: Run = %v, want a failure that says why", version, name, w.err)
+			}
+		}
 	}
 }
 

@@ -129,6 +129,7 @@ func (k *placedKind) locate(folder string) error {
 		return k.command.wrong("%v", err)
 	}
 	k.Command = slices.Concat([]string{program}, k.Command[1:])
+	k.Files = k.filesOf(k.Command[1:])
 	return nil
 }
 

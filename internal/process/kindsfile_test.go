@@ -41,7 +41,7 @@ func TestReadKinds(t *testing.T) {
 	file := kindsFile(t, `{
   "kinds": {
     "thumbnail": {
-      "command": ["./program", "--fast", ""],
+      "command": ["./program", "--fast", "", "notes"],
       "directory": "here",
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
@@ -52,13 +52,17 @@ func TestReadKinds(t *testing.T) {
     "a.b": {"command": ["sh"]}
   }
 }`)
+	dir := filepath.Dir(file)
+	notes := filepath.Join(dir, "here", "notes")
+	if err := os.WriteFile(notes, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	got, err := ReadKinds(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Dir(file)
 	want := []Kind{{
-		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"), "--fast", ""}, Directory: filepath.Join(dir, "here"),
+		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
 		Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second},

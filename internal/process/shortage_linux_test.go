@@ -78,6 +78,32 @@ func TestShortOfDescriptors(t *testing.T) {
 	})
 }
 
+// TestLimitsCannotBeSet: where the system allows a worker less than a kind's
+// limits, its programs do not start, which is not counted against the jobs.
+func TestLimitsCannotBeSet(t *testing.T) {
+	attributes := &syscall.SysProcAttr{ // without the right to raise limits
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	inChild(t, attributes, func(t *testing.T) {
+		b := shortOf(t, t.TempDir())
+		k := b.kind("exit", "CODE=0")
+		k.CPUTime = time.Hour
+		if err := unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 600, Max: 600}); err != nil {
+			t.Fatal(err)
+		}
+		b.demandNotCounted(k, "the limits of kind test cannot be set")
+		k.CPUTime = time.Minute
+		if _, err := b.brief(k).Run(t.Context(), job.New(job.Spec{ID: "a"}, nil)); err != nil {
+			t.Errorf("Run with limits that can be set = %v, want nil", err)
+		}
+		if err := b.scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // childVariable marks the process that plays a test, and exitNotAllowed is its
 // exit code where it lacks a right.
 const (
@@ -149,10 +175,9 @@ func shortOf(t *testing.T, parent string) *shortBench {
 // do runs a job with a payload of so many bytes.
 func (b *shortBench) do(role string, payload int) ([]byte, error) {
 	b.t.Helper()
-	h := &Handler{kind: b.kind(role), scratch: b.scratch, log: b.logger(), rest: time.Millisecond}
 	j := job.New(job.Spec{ID: "a", Kind: "test", Payload: make([]byte, payload)}, nil)
 	defer j.Close()
-	return h.Run(context.Background(), j)
+	return b.brief(b.kind(role)).Run(context.Background(), j)
 }
 
 func (b *shortBench) demandResult(role string, payload int) {

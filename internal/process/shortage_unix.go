@@ -4,9 +4,18 @@ package process
 
 import "golang.org/x/sys/unix"
 
-// shortages are the system's words for having run out of something.
-var shortages = []error{
-	unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, // of disk, or of one that works
-	unix.EMFILE, unix.ENFILE, // of file descriptors
-	unix.ENOMEM, unix.EAGAIN, // of memory, of processes
-}
+// The system's words for what a machine lacks.
+var (
+	// diskFull says that a file system has no room.
+	diskFull = []error{unix.ENOSPC, unix.EDQUOT}
+
+	// fileTooLarge says that a file system cannot hold a file of that size.
+	fileTooLarge = []error{unix.EFBIG}
+
+	// shortages are the words for having run out of anything else.
+	shortages = []error{
+		unix.EROFS, unix.EIO, // of a disk that works
+		unix.EMFILE, unix.ENFILE, // of file descriptors
+		unix.ENOMEM, unix.EAGAIN, // of memory, of processes
+	}
+)
