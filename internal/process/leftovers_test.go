@@ -126,7 +126,7 @@ func foldersIn(t *testing.T, parent string) []string {
 	}
 	var names []string
 	for _, entry := range entries {
-		if !strings.HasPrefix(entry.Name(), "spotworker-scratch.lock") {
+		if !strings.HasPrefix(entry.Name(), ".spotworker-scratch.lock") {
 			names = append(names, entry.Name())
 		}
 	}

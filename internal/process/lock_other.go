@@ -34,7 +34,7 @@ func lockFolder(string) (*os.File, error) { return nil, nil }
 
 // lockShared takes the lock that all workers have for a folder.
 func lockShared(dir string) (*os.File, error) {
-	return lockNew(filepath.Join(dir, "spotworker-scratch.lock"))
+	return lockNew(filepath.Join(dir, ".spotworker-scratch.lock"))
 }
 
 // ownedByUs is left to the rights on the folder.

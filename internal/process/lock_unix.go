@@ -45,7 +45,7 @@ func lockFolder(dir string) (*os.File, error) {
 // folder may be one for everybody, such as /tmp: a file of that name that another
 // user made is not taken for ours.
 func lockShared(dir string) (*os.File, error) {
-	name := filepath.Join(dir, "spotworker-scratch.lock-"+strconv.Itoa(os.Geteuid()))
+	name := filepath.Join(dir, ".spotworker-scratch.lock-"+strconv.Itoa(os.Geteuid()))
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
 		return nil, err
