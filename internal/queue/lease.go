@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
 
@@ -39,18 +40,37 @@ type Lease struct {
 	// turn holds one value while a call to the service is under way.
 	turn chan struct{}
 
-	mu      sync.Mutex // guards what follows; never held during a call
-	text    string
-	receipt string
-	adopted int // how often a later claim was adopted
-	gone    bool
+	mu       sync.Mutex // guards what follows; never held during a call
+	text     string
+	receipt  string
+	adopted  int       // how often a later claim was adopted
+	hidden   hiding    // by the last claim or renewal that was answered
+	doubtful time.Time // end of the longest hiding that a renewal without an answer may have bought
+	void     bool      // the service refused the receipt
+	gone     bool
 }
 
-func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time) *Lease {
+// hiding is a time for which a message is hidden from others. It begins when the
+// service was asked for it, so that the worker never trusts it for too long.
+type hiding struct {
+	asked      time.Time
+	visibility time.Duration
+}
+
+func (h hiding) end() time.Time { return h.asked.Add(h.visibility) }
+
+// over reports whether the hiding has ended, by the monotonic clock or by the
+// wall clock: the former does not count the time for which a VM was suspended,
+// the latter may have been set back.
+func (h hiding) over(now time.Time) bool {
+	return now.Sub(h.asked) >= h.visibility || now.Round(0).Sub(h.asked.Round(0)) >= h.visibility
+}
+
+func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time, visibility time.Duration) *Lease {
 	l := &Lease{
 		queue: q, ID: *m.MessageID, Deliveries: *m.DequeueCount,
 		AskedAt: asked, ClaimedAt: clock,
-		turn: make(chan struct{}, 1), receipt: *m.PopReceipt,
+		turn: make(chan struct{}, 1), receipt: *m.PopReceipt, hidden: hiding{asked, visibility},
 	}
 	if m.MessageText != nil {
 		l.text = *m.MessageText
@@ -87,15 +107,66 @@ func (l *Lease) Gone() bool {
 // Renew hides the message from others for visibility from now on. It returns
 // an error that wraps [ErrLost] when the service refuses the receipt. With any
 // other error nothing is known: the caller tries again.
+//
+// It is one request, without the SDK's retries. A renewal that took effect has
+// changed the receipt, so a retry after a lost reply would be refused, and look
+// as if another worker had the message. See [Lease.DoubtfulUntil].
 func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
-	if err := l.update(ctx, nil, visibility); err != nil {
+	_, _, adopted := l.current()
+	asked := time.Now()
+	err := l.update(policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}), nil, visibility)
+	l.renewed(hiding{asked, visibility}, adopted, err)
+	if err != nil {
 		return fmt.Errorf("renew message %s: %w", l.ID, err)
 	}
 	return nil
 }
 
+// renewed records the outcome of a renewal that asked for h. One during which a
+// later claim was adopted no longer counts.
+func (l *Lease) renewed(h hiding, adopted int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.adopted != adopted:
+	case err == nil:
+		l.hidden, l.doubtful, l.void = h, time.Time{}, false
+	case errors.Is(err, ErrLost):
+		l.void = true
+	case !l.void && !Throttled(err) && h.end().After(l.doubtful):
+		l.doubtful = h.end()
+	}
+}
+
+// HiddenUntil returns the time up to which the message is hidden for this lease,
+// by the last answer.
+func (l *Lease) HiddenUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hidden.end()
+}
+
+// DoubtfulUntil returns the time up to which the message may be hidden by a
+// renewal that got no answer, the zero time if every renewal since the last
+// answer did. A refusal before that time does not prove that another worker has
+// the message: the receipt may be void because of that renewal.
+func (l *Lease) DoubtfulUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubtful
+}
+
+// Expired reports whether another worker may have the message, because the time
+// for which it is known to be hidden is over at now.
+func (l *Lease) Expired(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hidden.over(now)
+}
+
 // Release makes the message visible to all after delay (0 at once). A message
-// that is no longer this lease's counts as released.
+// that is no longer this lease's counts as released; after a renewal without an
+// answer it may stay hidden for what that renewal bought.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	if err := l.update(ctx, nil, delay); err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("release message %s: %w", l.ID, err)
@@ -121,10 +192,13 @@ func (l *Lease) Complete(ctx context.Context) error {
 // does not wait for a call under way, whose outcome then no longer counts.
 // Later must not be used any more.
 func (l *Lease) Adopt(later *Lease) {
-	text, receipt, _ := later.current()
+	later.mu.Lock()
+	text, receipt, hidden := later.text, later.receipt, later.hidden
+	later.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text, l.receipt, l.gone = text, receipt, false
+	l.text, l.receipt, l.gone, l.hidden = text, receipt, false, hidden
+	l.doubtful, l.void = time.Time{}, false
 	l.adopted++
 }
 

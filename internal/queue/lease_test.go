@@ -173,9 +173,9 @@ func TestLeaseInTrouble(t *testing.T) {
 		first     string // what the call returns: nil, lost, or other
 		second    string // what the same call returns once the trouble is over
 	}{
-		{"renew, reply lost", renew, update, 1, reply, "lost", "lost"},
+		{"renew, reply lost", renew, update, 1, reply, "other", "lost"},
 		{"renew, all replies lost", renew, update, allTries, reply, "other", "lost"},
-		{"renew, request lost", renew, update, 1, request, "nil", "nil"},
+		{"renew, request lost", renew, update, 1, request, "other", "nil"},
 		{"renew, all requests lost", renew, update, allTries, request, "other", "nil"},
 		{"renew, busy", renew, update, allTries, busy, "other", "nil"},
 		{"release, reply lost", release, update, 1, reply, "nil", "nil"},
@@ -221,6 +221,71 @@ func kindOf(err error) string {
 		return "lost"
 	default:
 		return "other"
+	}
+}
+
+// TestRenewWithoutAnswer: a renewal is one request, so that a refusal is never
+// the answer to a retry, and the lease knows for how long the message may be hidden.
+func TestRenewWithoutAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, "x")
+		claimed := time.Now()
+		if got := l.DoubtfulUntil(); !got.IsZero() {
+			t.Errorf("DoubtfulUntil of a fresh claim = %s, want none", got)
+		}
+		time.Sleep(10 * time.Second)
+		asked := time.Now()
+		b.ResetCounts()
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{DropReply: true})
+		if got := kindOf(l.Renew(t.Context(), 40*time.Second)); got != "other" {
+			t.Errorf("renewal whose reply was lost = %s, want other", got)
+		}
+		if n := b.Counts()[storage.OpUpdateMessage]; n != 1 {
+			t.Errorf("requests of one renewal = %d, want 1", n)
+		}
+		if got := l.DoubtfulUntil(); !got.Equal(asked.Add(40*time.Second)) || !l.HiddenUntil().Equal(claimed.Add(30*time.Second)) {
+			t.Errorf("hidden until %s, perhaps until %s, want what the claim bought, and perhaps what the renewal did", l.HiddenUntil(), got)
+		}
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{DropRequest: true})
+		time.Sleep(time.Second)
+		first := kindOf(l.Renew(t.Context(), 10*time.Second))
+		if got := l.DoubtfulUntil(); first != "other" || !got.Equal(asked.Add(40*time.Second)) {
+			t.Errorf("after a shorter one without an answer (%s) doubtful until %s, want what the longer one may have bought", first, got)
+		}
+		if got := kindOf(l.Renew(t.Context(), time.Hour)); got != "lost" {
+			t.Errorf("renewal under a void receipt = %s, want lost", got)
+		}
+		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{DropRequest: true})
+		void := kindOf(l.Renew(t.Context(), time.Hour))
+		if got := l.DoubtfulUntil(); void != "other" || !got.Equal(asked.Add(40*time.Second)) {
+			t.Errorf("after %s under a void receipt doubtful until %s, want what it was: that one can have bought nothing", void, got)
+		}
+		time.Sleep(40 * time.Second)
+		l.Adopt(b.claimNext(t))
+		if !l.DoubtfulUntil().IsZero() || l.Expired(time.Now()) {
+			t.Errorf("adopted lease: doubtful until %s, expired %t, want neither", l.DoubtfulUntil(), l.Expired(time.Now()))
+		}
+	})
+}
+
+// TestExpired: a lease ends by whichever clock says so first.
+func TestExpired(t *testing.T) {
+	asked := time.Now()
+	h := hiding{asked, 30 * time.Second}
+	for _, row := range []struct {
+		name string
+		now  time.Time
+		want bool
+	}{
+		{"just before", asked.Add(30*time.Second - 1), false},
+		{"both clocks", asked.Add(30 * time.Second), true},
+		// Without a monotonic reading only the wall clock is compared.
+		{"wall clock ahead, as after a suspended VM", asked.Round(0).Add(time.Minute), true},
+		{"wall clock set back", asked.Round(0).Add(-time.Hour), false},
+	} {
+		if got := h.over(row.now); got != row.want {
+			t.Errorf("%s: over = %t, want %t", row.name, got, row.want)
+		}
 	}
 }
 

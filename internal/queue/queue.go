@@ -106,7 +106,7 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	}
 	leases := make([]*Lease, 0, len(reply.Messages))
 	for _, m := range reply.Messages {
-		leases = append(leases, newLease(q, m, asked, clock))
+		leases = append(leases, newLease(q, m, asked, clock, visibility))
 	}
 	return leases, nil
 }

@@ -188,6 +188,27 @@ func TestOutageDuringDrain(t *testing.T) {
 	})
 }
 
+// TestDrainEndsOnTime: whatever call is in flight when the budget of a drain ends
+// ends with it, a renewal too.
+func TestDrainEndsOnTime(t *testing.T) {
+	for phase := range 12 { // a renewal is in flight for 8 s of every 10 s
+		inBubble(t, func(t *testing.T, b *bench) {
+			way := &faultyWay{next: b.server.Transport()}
+			log := &logLines{}
+			b.put("a", "steps", "")
+			p := b.start("vm_0", job.Kinds{"steps": &steps{n: 200, each: time.Second}}, b.over(way, log))
+			b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
+			way.set(outages["a hanging service"].fail)
+			time.Sleep(20*time.Second + time.Duration(phase)*900*time.Millisecond)
+			p.stop()
+			took := time.Duration(log.find("drained")[0]["since_notice"].(float64))
+			if took < 9*time.Second || took > 10*time.Second+50*time.Millisecond {
+				t.Errorf("phase %d: notice to drained = %s, want the budget of 10s", phase, took)
+			}
+		})
+	}
+}
+
 // TestRoleTakenAwayDuringRestore: a handler that reads a large state waits while
 // it is refused, instead of failing for want of a role.
 func TestRoleTakenAwayDuringRestore(t *testing.T) {

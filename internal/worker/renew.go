@@ -17,25 +17,32 @@ const (
 	renewRetry = 2 * time.Second
 
 	// renewGrace is how long a renewal under way may finish once it is not
-	// needed any more. One that is cut off leaves the receipt in doubt.
+	// needed any more, within the drain's time. One that is cut off leaves the
+	// receipt in doubt.
 	renewGrace = time.Second
+
+	// lostShare is the part of the visibility before whose end a job stops whose
+	// receipt is void, strayGrace at most, so that its record is open when the
+	// message becomes visible.
+	lostShare = 6
 )
 
-// renewer keeps one message invisible while its job is in hand.
+// renewer keeps one message hidden while its job runs.
 type renewer struct {
 	lease *queue.Lease
 	pace  *pace
 	log   *slog.Logger
+	last  context.Context // bounds every call
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-// renewWhile starts renewing the lease until stopped. When the service says that the
-// message is no longer ours it calls lost, once, and ends. A renewal that gets
-// no answer is tried again: the record decides who may write, not the message.
-func renewWhile(ctx context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &renewer{lease: lease, pace: p, log: log, stop: cancel, ended: make(chan struct{})}
+// renewWhile starts renewing the lease until stopped, or until last ends. When the
+// message is no longer ours it calls lost, once, and ends. A renewal without an
+// answer is retried: the record decides who may write, not the message.
+func renewWhile(last context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
+	ctx, cancel := context.WithCancel(last)
+	r := &renewer{lease: lease, pace: p, log: log, last: last, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.loop(ctx, lost)
@@ -58,8 +65,14 @@ func (r *renewer) loop(ctx context.Context, lost func(error)) {
 		err := r.renew(ctx, visibility)
 		switch {
 		case errors.Is(err, queue.ErrLost):
-			lost(err)
-			return
+			until := keepUntil(r.lease.DoubtfulUntil(), visibility)
+			if !time.Now().Before(until) {
+				lost(err)
+				return
+			}
+			r.log.WarnContext(ctx, "receipt is void after a renewal without an answer; the job runs until shortly before its message may become visible",
+				"until", until, "error", err)
+			next = until
 		case err != nil:
 			r.pace.observe(queue.Throttled(err))
 			r.log.WarnContext(ctx, "message not renewed; trying again", "error", err)
@@ -71,9 +84,20 @@ func (r *renewer) loop(ctx context.Context, lost func(error)) {
 	}
 }
 
+// keepUntil returns the time up to which a job runs whose receipt was refused.
+// doubtful is the end of the hiding that a renewal without an answer may have
+// bought, zero if there was none: the receipt is then another worker's.
+func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
+	if doubtful.IsZero() {
+		return doubtful
+	}
+	return doubtful.Add(-min(visibility/lostShare, strayGrace))
+}
+
 func (r *renewer) renew(ctx context.Context, visibility time.Duration) error {
 	ctx, cancelGrace := outlive(ctx, briefly(renewGrace))
 	defer cancelGrace()
+	defer context.AfterFunc(r.last, cancelGrace)()
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	return r.lease.Renew(ctx, visibility)

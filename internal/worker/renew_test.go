@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// onRenewals lets the first n renewals suffer f, and returns when each of all
+// renewals was sent.
+func (b *bench) onRenewals(n int, f storage.Fault) *[]time.Time {
+	var sent []time.Time
+	b.server.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation != storage.OpUpdateMessage {
+			return storage.Fault{}
+		}
+		if sent = append(sent, time.Now()); len(sent) <= n {
+			return f
+		}
+		return storage.Fault{}
+	})
+	return &sent
+}
+
+// TestRenewalWithoutAnswerIsRetried long before the message becomes visible.
+func TestRenewalWithoutAnswerIsRetried(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		sent := b.onRenewals(2, storage.Fault{DropRequest: true})
+		b.put("long", "steps", "")
+		b.start("vm_0", job.Kinds{"steps": &steps{n: 40, each: time.Second}})
+		b.waitDone("long", time.Minute)
+		if len(*sent) < 4 {
+			t.Fatalf("renewals = %d, want at least 4", len(*sent))
+		}
+		for i := range 2 {
+			if gap := (*sent)[i+1].Sub((*sent)[i]); gap > renewRetry+50*time.Millisecond {
+				t.Errorf("renewal %d, after one without an answer, came %s later, want %s", i+2, gap, renewRetry)
+			}
+		}
+		if r := b.record("long"); r.Generation != 1 || r.Interruptions != 0 {
+			t.Errorf("record = generation %d, %d interruptions, want one run", r.Generation, r.Interruptions)
+		}
+	})
+}
+
+// TestRenewalReplyLost: a renewal takes effect and its reply is lost, so that the
+// receipt is void. The job runs until shortly before its message becomes visible
+// again, is released then, and resumes at once.
+func TestRenewalReplyLost(t *testing.T) {
+	for _, row := range []struct {
+		name       string
+		visibility time.Duration
+	}{{"usual visibility", usualVisibility}, {"shortest visibility", leastVisibility}, {"as under throttling", maxVisibility}} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				sent := b.onRenewals(1, storage.Fault{DropReply: true})
+				work := &steps{n: int(2 * row.visibility / time.Second), each: time.Second}
+				b.put("long", "steps", "")
+				p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Visibility = row.visibility })
+				b.waitFor("release", 2*row.visibility, func() bool { return len(p.log.find("job released")) == 1 })
+				visible := (*sent)[0].Add(row.visibility)
+				margin := min(row.visibility/lostShare, strayGrace)
+				if left := time.Until(visible); left < 0 || left > margin {
+					t.Errorf("released %s before the message becomes visible, want 0 to %s", left, margin)
+				}
+				if r := b.record("long"); r.Status != checkpoint.Open || r.Failures != 0 {
+					t.Errorf("record = %s, %d failures, want open, 0", r.Status, r.Failures)
+				}
+				b.waitFor("the next delivery", margin+2*longestPoll, func() bool { return len(p.log.find("job started")) == 2 })
+				b.waitDone("long", 3*row.visibility)
+				if n := work.repeated("long"); n != 0 {
+					t.Errorf("steps repeated = %d, want 0", n)
+				}
+				if n := len(p.log.find("message lost; stopping the job")); n != 1 {
+					t.Errorf("messages lost = %d, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+// TestRenewalReplyLostAtTheEnd: a job that ends under a void receipt is committed,
+// and its message is deleted when it comes back.
+func TestRenewalReplyLostAtTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.onRenewals(1, storage.Fault{DropReply: true})
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 20, each: time.Second}})
+		b.waitDone("long", 25*time.Second)
+		b.waitFor("no message left", time.Minute, func() bool { return b.left() == 0 })
+		if r := b.record("long"); r.Generation != 1 || r.Interruptions != 0 || len(p.log.find("message lost; stopping the job")) != 0 {
+			t.Errorf("record = generation %d, %d interruptions, want one undisturbed run", r.Generation, r.Interruptions)
+		}
+	})
+}
+
+// TestRefusedRenewal: a refusal stops the job at once where every renewal before
+// it was answered.
+func TestRefusedRenewal(t *testing.T) {
+	for _, row := range []struct {
+		doubtful, visibility, want time.Duration // the times from now; 0 for none
+	}{
+		{0, 30 * time.Second, 0},
+		{20 * time.Second, 30 * time.Second, 15 * time.Second},
+		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond},
+		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - strayGrace},
+	} {
+		now, doubtful, want := time.Now(), time.Time{}, time.Time{}
+		if row.doubtful > 0 {
+			doubtful, want = now.Add(row.doubtful), now.Add(row.want)
+		}
+		if got := keepUntil(doubtful, row.visibility); !got.Equal(want) {
+			t.Errorf("keepUntil(now+%s, %s) = %s, want %s", row.doubtful, row.visibility, got, want)
+		}
+	}
+}
