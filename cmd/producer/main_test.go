@@ -134,7 +134,8 @@ func finish(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// record ID STATUS [BODY] [KEY=VALUE...] writes the record of a job.
+// record ID STATUS [BODY] [KEY=VALUE...] writes the record of a job. A body @FILE
+// is that of a file.
 func record(ts *testscript.TestScript, _ bool, args []string) {
 	metadata := map[string]*string{"v": new("1"), "status": &args[1]}
 	body := ""
@@ -144,6 +145,9 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 		} else {
 			body = arg
 		}
+	}
+	if file, ok := strings.CutPrefix(body, "@"); ok {
+		body = ts.ReadFile(file)
 	}
 	put(ts, "spotworker-jobs", jobid.Path(args[0]), body, metadata)
 }

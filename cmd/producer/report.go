@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
@@ -90,7 +93,7 @@ func (r *report) failed(bad *producer.JobError) {
 		_ = r.line(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
 		return
 	}
-	r.printErr(azure.Explain(bad) + "\n")
+	r.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
 }
 
 // ended says what became of a job that was waited for.
@@ -101,13 +104,28 @@ func (r *report) ended(e producer.Ended) error {
 	case r.json:
 		return r.line(endedLine(e))
 	case e.Err != nil:
-		r.printErr(fmt.Sprintf("job %s: %s\n", e.ID, azure.Explain(e.Err)))
+		r.printErr(fmt.Sprintf("job %s: %s\n", e.ID, plaintext.Line(azure.Explain(e.Err))))
 	case e.Status != checkpoint.Done:
-		r.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, reason(e)))
+		r.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, plaintext.Line(reason(e))))
 	default:
-		return r.printOut(fmt.Sprintf("%s\t%s\n", e.ID, bytes.TrimSuffix(e.Result, []byte("\n"))))
+		return r.printOut(fmt.Sprintf("%s\t%s\n", e.ID, r.result(e.Result)))
 	}
 	return nil
+}
+
+// result returns a result as the rest of a line: JSON without its line breaks,
+// those of anything else written \n. A terminal gets printable characters only.
+// With --json a result is printed exactly.
+func (r *report) result(result []byte) string {
+	var compact bytes.Buffer
+	text := string(bytes.TrimSuffix(result, []byte("\n")))
+	if strings.ContainsAny(text, "\r\n\t") && json.Compact(&compact, result) == nil {
+		text = compact.String()
+	}
+	if text = plaintext.Field(text); r.shared {
+		return plaintext.Line(text)
+	}
+	return text
 }
 
 // reason is never empty.

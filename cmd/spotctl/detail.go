@@ -7,6 +7,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -60,11 +61,11 @@ func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
 	m := it.Poison
 	rows := [][2]string{{"message", it.MessageID}, {"since", moment(it.InsertedAt)}}
 	if it.Fault != nil {
-		return append(rows, [2]string{"fault", harmless(it.Fault.Error())}, [2]string{"text", shown(text)})
+		return append(rows, [2]string{"fault", plaintext.Line(it.Fault.Error())}, [2]string{"text", shown(text)})
 	}
 	rows = append(rows, [][2]string{
-		{"job", harmless(m.ID)}, {"kind", harmless(m.Kind)}, {"reason", harmless(m.Reason)}, {"given up", moment(m.PoisonedAt)},
-		{"by", harmless(m.Worker)}, {"from queue", harmless(m.Origin)}, {"original message", harmless(m.MessageID)},
+		{"job", plaintext.Line(m.ID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.PoisonedAt)},
+		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Origin)}, {"original message", plaintext.Line(m.MessageID)},
 	}...)
 	rows = append(rows, rowsOfRecord(r)...)
 	e, err := queue.Decode(text)
@@ -87,10 +88,10 @@ func rowsOfRecord(r *checkpoint.Record) [][2]string {
 	}
 	state := "none: a replay begins from scratch"
 	if r.HasState() {
-		state = fmt.Sprintf("%d bytes, %.0f %% done %s", r.StateSize, r.Fraction*100, harmless(r.Text))
+		state = fmt.Sprintf("%d bytes, %.0f %% done %s", r.StateSize, r.Fraction*100, plaintext.Line(r.Text))
 	}
 	return [][2]string{
-		{"record", string(r.Status)}, {"state", state}, {"last written by", harmless(r.Owner)},
+		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
 		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
 		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.SilentEnds)},
 		{"time so far", r.Paid.Round(time.Millisecond).String()},
@@ -100,7 +101,7 @@ func rowsOfRecord(r *checkpoint.Record) [][2]string {
 // maxShown is how much of a payload is shown to people, in characters.
 const maxShown = 2000
 
-func shown(text string) string { return cut(harmless(text), maxShown) }
+func shown(text string) string { return cut(plaintext.Line(text), maxShown) }
 
 func moment(t time.Time) string {
 	if t.IsZero() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // outcomeLine is what became of a message, as a script reads it.
@@ -28,7 +29,7 @@ func (p *printer) outcome(o operate.Outcome) error {
 	if id == "" {
 		id = "message " + o.MessageID
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", o.Action, id, harmless(detail))
+	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", o.Action, id, plaintext.Line(detail))
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -59,23 +58,6 @@ func (p *printer) line(v any) error {
 	}
 	_, err := p.out.Write(text.Bytes())
 	return err
-}
-
-// harmless makes a text of somebody else's fit for a terminal: one line, and
-// nothing that would move the cursor or change what was printed before.
-func harmless(text string) string {
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, string(unicode.ReplacementChar))
-	}
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }
 
 // cut shortens a text to a number of columns, one for each character.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // itemLine is a message, as a script reads it.
@@ -63,7 +64,7 @@ func (l *list) add(it operate.Item) error {
 		row[2], row[4] = ago(it.InsertedAt, time.Now())+" ago", it.Fault.Error()
 	}
 	for i, cell := range row {
-		row[i] = harmless(cell)
+		row[i] = plaintext.Line(cell)
 		if row[i] == "" {
 			row[i] = "-"
 		}

@@ -44,6 +44,13 @@ var importRules = []importRule{
 		reason:  "it is vocabulary that others share, so it may depend on none of them",
 	},
 	{
+		name:    "plaintext stands alone",
+		in:      []string{"./internal/plaintext/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/plaintext/..."},
+		reason:  "every package that prints or records untrusted text needs it, so it may depend on none of them",
+	},
+	{
 		name:    "lifecycle stands alone",
 		in:      []string{"./internal/lifecycle/..."},
 		forbids: []string{"./...", sdk},
@@ -103,14 +110,14 @@ var importRules = []importRule{
 		name:    "checkpoint imports no sibling",
 		in:      []string{"./internal/checkpoint/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/checkpoint/...", "./internal/jobid"},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext"},
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
 		name:    "process knows the contract only",
 		in:      []string{"./internal/process/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./job"},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./job"},
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{

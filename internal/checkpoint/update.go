@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // Save records the snapshot: state, fraction and text in one write.
@@ -58,7 +60,7 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 // Fail opens the job to another attempt after a failure, with the last snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
-		r.Status, r.Reason = Open, reason
+		r.Status, r.Reason = Open, plaintext.Block(reason)
 		r.Failures++
 		r.SilentEnds = 0
 	})
@@ -67,7 +69,7 @@ func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 // Poison ends the job as one that cannot be done, with the last snapshot.
 func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
-		r.Status, r.Reason, r.EndedAt = Poison, reason, time.Now()
+		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
 	})
 }
 
@@ -111,7 +113,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 			r.Progressed, r.Failures, r.SilentEnds = true, 0, 0
 		}
 		if s.Fraction != 0 || s.Text != "" {
-			r.Fraction, r.Text = s.Fraction, s.Text
+			r.Fraction, r.Text = s.Fraction, plaintext.Block(s.Text)
 		}
 		apply(r)
 		return body

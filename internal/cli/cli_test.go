@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/alecthomas/kong"
 	"go.uber.org/goleak"
@@ -170,6 +171,20 @@ func TestLogger(t *testing.T) {
 		got := out.String()
 		if row.want == "" && got != "" || !strings.Contains(got, row.want) || strings.Contains(got, "DEBUG") != (row.log.LogLevel == "debug") {
 			t.Errorf("%+v logs %q, want %q in it", row.log, got, row.want)
+		}
+	}
+}
+
+// TestLoggedTextIsPlain: text of a job or a program cannot command a terminal that
+// shows the log, nor add a line to it.
+func TestLoggedTextIsPlain(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		l := Log{"info", format}
+		l.Logger(&out).Info("job failed", "reason", "\x1b[2J\u009b1m\u202e\u2028\nlevel=ERROR", "error", errors.New("\x1b]0;title\a"))
+		line := strings.TrimSuffix(out.String(), "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%s log has %q, want one line of printable characters", format, line)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // Log are the flags that say what is logged and how.
@@ -43,11 +44,14 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 }
 
 // readable makes values fit for people and queries: an error is one line that
-// says what it means, a duration is text with its unit.
+// says what it means, a duration is text with its unit, and text of untrusted
+// origin cannot command a terminal.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case error:
-		a.Value = slog.StringValue(azure.Explain(v))
+		a.Value = slog.StringValue(plaintext.Block(azure.Explain(v)))
+	case string:
+		a.Value = slog.StringValue(plaintext.Block(v))
 	case time.Duration:
 		a.Value = slog.StringValue(v.Round(time.Microsecond).String())
 	}

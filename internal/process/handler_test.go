@@ -262,7 +262,7 @@ func TestWhatGoesWrong(t *testing.T) {
 	}{
 		{"exit", []string{"CODE=3"}, nil, false, "the command exited with code 3"},
 		{"exit", []string{"CODE=1", "COMPLAINT=no such frame\n"}, nil, false, "exited with code 1; the end of its standard error: no such frame"},
-		{"exit", []string{"CODE=1", "COMPLAINT=\xff\x1b[31mred\x1b[0m"}, nil, false, ": \uFFFD[31mred[0m"},
+		{"exit", []string{"CODE=1", "COMPLAINT=\xff\x1b[31mred\x1b[0m"}, nil, false, ": \uFFFD\uFFFD[31mred\uFFFD[0m"},
 		{"half", nil, nil, false, "exited with code 3"},
 		{"large result", nil, nil, true, "result has more than 1048576 bytes; put it in a blob"},
 		{"linked result", nil, nil, true, "read the result"},

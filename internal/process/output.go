@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // Bounds of what a program's output becomes in the log.
@@ -92,7 +92,7 @@ func (o *output) finish() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.tell(context.Background(), o.budget.dropped())
-	return clean(bytes.TrimSpace(o.tail))
+	return plaintext.Block(string(bytes.TrimSpace(o.tail)))
 }
 
 // read reads one stream to its end. It never stops reading: a program that could
@@ -121,7 +121,7 @@ func (o *output) line(stream string, level slog.Level, line []byte, long, rememb
 	}
 	allowed, dropped := o.budget.take(time.Now())
 	o.tell(context.Background(), dropped)
-	if text := clean(bytes.TrimRight(line, "\r\n")); allowed && text != "" {
+	if text := plaintext.Block(string(bytes.TrimRight(line, "\r\n"))); allowed && text != "" {
 		if long {
 			text += "…"
 		}
@@ -141,17 +141,6 @@ func (o *output) remember(line []byte) {
 	if over := len(o.tail) - tailBytes; over > 0 {
 		o.tail = append(o.tail[:0], o.tail[over:]...)
 	}
-}
-
-// clean makes text of whatever a program printed.
-func clean(line []byte) string {
-	text := strings.ToValidUTF8(string(line), string(utf8.RuneError))
-	return strings.Map(func(c rune) rune {
-		if c < ' ' && c != '\t' && c != '\n' || c == 0x7f {
-			return -1 // what moves cursors and colours terminals
-		}
-		return c
-	}, text)
 }
 
 // lineBudget bounds the lines of a job: some at once, and so many per second.
