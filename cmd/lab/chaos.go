@@ -21,7 +21,10 @@ type chaosCommand struct {
 	Visibility         time.Duration `help:"The workers' flag of that name: after what time the jobs of a dead worker go on." default:"4s"`
 	CheckpointInterval time.Duration `help:"The workers' flag of that name." default:"200ms"`
 	FreezeEvery        int           `help:"About how many incidents there are for one freeze. 0 is none." default:"20"`
-	CutEvery           int           `help:"About how many incidents there are for one worker that is cut off from storage, or loses requests or replies. 0 is none." default:"8"`
+	EvictEvery         int           `help:"About how many incidents there are for one eviction with notice. 0 is none." default:"10"`
+	CutEvery           int           `help:"About how many incidents there are for one worker that is cut off from storage, or whose calls are reset, swallowed or delayed. 0 is none." default:"6"`
+	ProgramEvery       int           `help:"About how many jobs there are for one that is a program. 0 is none." default:"0"`
+	LackEvery          int           `help:"How many workers there are for one that lacks the kind of programs. 0 is none." default:"0"`
 	DuplicateEvery     int           `help:"About how many jobs there are for one that is put twice. 0 is none." default:"50"`
 	LargeEvery         int           `help:"About how many jobs there are for one whose payload is in a blob. 0 is none." default:"20"`
 	StreamEvery        int           `help:"About how many jobs there are for one with a state of 3 MiB. 0 is none." default:"30"`
@@ -53,7 +56,7 @@ func (c *chaosCommand) config() chaos.Config {
 	return chaos.Config{
 		Kills: c.Kills, For: c.For, Seed: c.Seed, Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, PerSecond: c.PerSecond,
 		JobTime: c.JobTime, Visibility: c.Visibility, CheckpointInterval: c.CheckpointInterval,
-		FreezeEvery: c.FreezeEvery, CutEvery: c.CutEvery,
+		FreezeEvery: c.FreezeEvery, EvictEvery: c.EvictEvery, CutEvery: c.CutEvery, ProgramEvery: c.ProgramEvery, LackEvery: c.LackEvery,
 		DuplicateEvery: c.DuplicateEvery, LargeEvery: c.LargeEvery, StreamEvery: c.StreamEvery,
 		ConnectionString: os.Getenv(chaosStorage), Keep: c.Keep,
 	}

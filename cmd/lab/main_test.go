@@ -85,11 +85,12 @@ func TestFlagsReachChaos(t *testing.T) {
 	want := chaos.Config{
 		Kills: 1, For: 2 * time.Second, Seed: 3, Workers: 4, JobsAtOnce: 5, PerSecond: 6, JobTime: 7 * time.Second,
 		Visibility: 8 * time.Second, CheckpointInterval: 9 * time.Second, FreezeEvery: 10, CutEvery: 11,
-		DuplicateEvery: 12, LargeEvery: 13, StreamEvery: 14, ConnectionString: "c", Keep: true,
+		DuplicateEvery: 12, LargeEvery: 13, StreamEvery: 14, EvictEvery: 15, ProgramEvery: 16, LackEvery: 17, ConnectionString: "c", Keep: true,
 	}
 	f := parsed(t, "chaos", "--kills=1", "--for=2s", "--seed=3", "--workers=4", "--jobs-at-once=5", "--per-second=6", "--job-time=7s",
 		"--visibility=8s", "--checkpoint-interval=9s", "--freeze-every=10", "--cut-every=11",
-		"--duplicate-every=12", "--large-every=13", "--stream-every=14", "--keep")
+		"--duplicate-every=12", "--large-every=13", "--stream-every=14",
+		"--evict-every=15", "--program-every=16", "--lack-every=17", "--keep")
 	if diff := cmp.Diff(want, f.Chaos.config()); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}

@@ -31,6 +31,9 @@ type FleetConfig struct {
 	// endpoint, log, and no port, since its workers share a machine.
 	Args []string
 
+	// ArgsFor returns further flags of one VM's worker. Optional.
+	ArgsFor func(vm string) []string
+
 	// Logs is the folder for one file per VM, NAME.log.
 	Logs string
 
@@ -69,8 +72,12 @@ func (f *Fleet) Start(name string) (*VM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start worker %s: %w", name, err)
 	}
+	args := slices.Clone(c.Args)
+	if c.ArgsFor != nil {
+		args = append(args, c.ArgsFor(name)...)
+	}
 	// The fleet's own flags come last: of a flag given twice the last counts.
-	args := append(slices.Clone(c.Args), "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen=none")
+	args = append(args, "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen=none")
 	vm := &VM{Name: name, LogFile: log.Name(), ended: make(chan struct{})}
 	if err := vm.start(c, args, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("start worker %s: %w", name, err), log.Close())

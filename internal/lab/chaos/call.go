@@ -29,9 +29,9 @@ const (
 type call struct {
 	operation operation
 	vm        string
-	job       string // whose record it writes
-	message   string // that it updates or deletes
-	release   bool   // an update that makes its message visible at once
+	job       string        // whose record it writes
+	message   string        // that it updates or deletes
+	hides     time.Duration // a claim or an update: how long the message is hidden from then on
 	arrived   time.Time
 
 	ifMatch, ifNoneMatch string
@@ -68,13 +68,21 @@ func readCall(names azure.Names, s service, vm string, r *http.Request, body []b
 func (c *call) ofMessage(r *http.Request, id []string) {
 	switch {
 	case len(id) == 0 && r.Method == http.MethodGet && r.URL.Query().Get("peekonly") == "":
-		c.operation = messageClaim
+		c.operation, c.hides = messageClaim, hidden(r)
 	case len(id) == 1 && r.Method == http.MethodPut:
-		c.operation, c.message = messageUpdate, id[0]
-		c.release = r.URL.Query().Get("visibilitytimeout") == "0"
+		c.operation, c.message, c.hides = messageUpdate, id[0], hidden(r)
 	case len(id) == 1 && r.Method == http.MethodDelete:
 		c.operation, c.message = messageDelete, id[0]
 	}
+}
+
+// hidden is how long a call hides a message, 0 if it does not.
+func hidden(r *http.Request) time.Duration {
+	seconds, err := strconv.Atoi(r.URL.Query().Get("visibilitytimeout"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // meta returns a value of the record that the call writes.

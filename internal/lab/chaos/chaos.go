@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -31,8 +32,11 @@ var (
 type chaos struct {
 	Config
 	out    io.Writer
-	folder string // of logs
+	folder string // of logs, kinds file and scratch folders
 	began  time.Time
+	over   chan struct{} // closed when the run is
+
+	kindsFile string
 
 	local     *lab.Local
 	fleet     *lab.Fleet
@@ -52,7 +56,11 @@ type chaos struct {
 
 // counts are the incidents so far.
 type counts struct {
-	kills, beforeCall, afterCall, freezes, shut, lostRequests, lostReplies int
+	kills, beforeCall, afterCall, groups, freezes int
+
+	evictions, withdrawn, notHandedOver int
+
+	cuts [faults + 1]int // by fault; the last is a way that was cut
 }
 
 // Run kills workers as c says, and tells out in the end what became of the jobs.
@@ -65,11 +73,12 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	r := &chaos{Config: c, out: out, tally: newTally(), random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream()}
+	r := &chaos{Config: c, out: out, tally: newTally(c.Visibility), over: make(chan struct{}), random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream()}
 	if r.folder, err = os.MkdirTemp("", "spotworker-chaos-"); err != nil {
 		return err
 	}
 	err = r.run(ctx)
+	close(r.over)
 	r.transport.CloseIdleConnections()
 	if err == nil && !c.Keep || ctx.Err() != nil {
 		return errors.Join(err, os.RemoveAll(r.folder))
@@ -104,11 +113,12 @@ func (r *chaos) run(ctx context.Context) (err error) {
 	if played == nil {
 		played = r.settle(ctx)
 	}
+	judged := time.Now()
 	r.closeFleet(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	return r.report(ctx, took, played)
+	return r.report(ctx, took, judged, played)
 }
 
 // open prepares storage and starts the workers.
@@ -137,17 +147,21 @@ func (r *chaos) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.kindsFile, err = writeKindsFile(r.folder, r.Worker); err != nil {
+		return err
+	}
 	r.fleet = lab.NewFleet(lab.FleetConfig{
-		Worker: r.Worker, Endpoint: r.local.Endpoint, Logs: r.folder, OnEnd: r.onEnd, StorageFor: r.storageFor,
+		Worker: r.Worker, Endpoint: r.local.Endpoint, Logs: r.folder, OnEnd: r.onEnd, StorageFor: r.storageFor, ArgsFor: r.argsFor,
 		Args: []string{
 			WorkerCommand,
 			fmt.Sprintf("--concurrency=%d", r.JobsAtOnce),
 			"--visibility=" + r.Visibility.String(),
 			"--checkpoint-interval=" + r.CheckpointInterval.String(),
+			"--scratch=" + filepath.Join(r.folder, "scratch"),
 		},
 	})
-	for range r.Workers {
-		if err := r.addVM(); err != nil {
+	for i := range r.Workers {
+		if err := r.addVM(r.hasPrograms(i)); err != nil {
 			return errors.Join(err, r.fleet.Close(ctx))
 		}
 	}

@@ -32,9 +32,15 @@ type Config struct {
 	// Visibility and CheckpointInterval are the workers' flags of those names.
 	Visibility, CheckpointInterval time.Duration
 
-	// FreezeEvery and CutEvery are after how many kills, on average, a worker is
-	// frozen, and one is cut off from storage; 0 is never.
-	FreezeEvery, CutEvery int
+	// FreezeEvery, EvictEvery and CutEvery are after how many incidents, on
+	// average, a worker is frozen, one is evicted with notice, and the connections
+	// of one to storage have a fault; 0 is never.
+	FreezeEvery, EvictEvery, CutEvery int
+
+	// ProgramEvery is how many jobs there are, on average, for one that is a
+	// program, and LackEvery how many workers for one that cannot run programs; 0
+	// is none.
+	ProgramEvery, LackEvery int
 
 	// DuplicateEvery, LargeEvery and StreamEvery are how many jobs there are, on
 	// average, for one that is put twice, one with a payload in a blob, and one
@@ -67,7 +73,7 @@ func DefaultConfig() Config {
 	return Config{
 		Workers: 8, JobsAtOnce: 2, PerSecond: 4, JobTime: 1500 * time.Millisecond,
 		Visibility: 4 * time.Second, CheckpointInterval: 200 * time.Millisecond,
-		FreezeEvery: 20, CutEvery: 8, DuplicateEvery: 50, LargeEvery: 20, StreamEvery: 30,
+		FreezeEvery: 20, EvictEvery: 10, CutEvery: 6, DuplicateEvery: 50, LargeEvery: 20, StreamEvery: 30,
 	}
 }
 
@@ -90,6 +96,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--checkpoint-interval %s is too short: give at least %s", c.CheckpointInterval, leastInterval)
 	case c.JobTime < stepTime:
 		return fmt.Errorf("--job-time %s is too short: give at least %s", c.JobTime, stepTime)
+	case c.LackEvery == 1 && c.ProgramEvery > 0:
+		return errors.New("--lack-every 1 leaves no worker that can run programs: give 2 or more, or --program-every 0")
 	}
 	return errors.Join(c.validateStorage(), c.validateShares())
 }
@@ -107,7 +115,7 @@ func (c Config) validateStorage() error {
 // validateShares checks how often there is what.
 func (c Config) validateShares() error {
 	for name, every := range map[string]int{
-		"--freeze-every": c.FreezeEvery, "--cut-every": c.CutEvery,
+		"--freeze-every": c.FreezeEvery, "--evict-every": c.EvictEvery, "--cut-every": c.CutEvery, "--program-every": c.ProgramEvery, "--lack-every": c.LackEvery,
 		"--duplicate-every": c.DuplicateEvery, "--large-every": c.LargeEvery, "--stream-every": c.StreamEvery,
 	} {
 		if every < 0 {

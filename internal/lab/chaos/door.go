@@ -34,6 +34,8 @@ type door struct {
 	// connectionString leads through the door.
 	connectionString string
 
+	over <-chan struct{} // closed when the run is; nothing is delayed from then on
+
 	servers []*http.Server
 	serving sync.WaitGroup
 
@@ -44,8 +46,8 @@ type door struct {
 }
 
 // openDoor opens a door to the account of that connection string.
-func openDoor(vm, connectionString string, names azure.Names, t *tally, to http.RoundTripper) (*door, error) {
-	d := &door{vm: vm, names: names, tally: t, to: to, conns: map[net.Conn]bool{}, connectionString: connectionString}
+func openDoor(vm, connectionString string, names azure.Names, t *tally, to http.RoundTripper, over <-chan struct{}) (*door, error) {
+	d := &door{vm: vm, names: names, tally: t, to: to, conns: map[net.Conn]bool{}, connectionString: connectionString, over: over}
 	all, err := services(connectionString)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (d *door) close() {
 	d.serving.Wait()
 }
 
-// pass lets one call through, or part of it.
+// pass lets one call through, or does to it what a trap is for.
 func (d *door) pass(w http.ResponseWriter, r *http.Request, s service) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -91,23 +93,61 @@ func (d *door) pass(w http.ResponseWriter, r *http.Request, s service) {
 	}
 	c := readCall(d.names, s, d.vm, r, body)
 	t, shut := d.step(c)
-	if shut || t != nil && !t.effect {
+	if shut || t != nil && !t.fault.effect() {
 		t.spring()
-		cut(w)
+		d.drop(w, r, t)
 		return
+	}
+	if t != nil && t.fault == delayRequest {
+		if !d.pause(t.delay) {
+			cut(w)
+			return
+		}
+		c.arrived = time.Now() // at storage
 	}
 	reply, err := d.forward(r, s.base, body)
 	if err != nil {
 		d.tally.missed(c)
 	} else {
-		d.tally.saw(c, reply)
+		d.tally.saw(c, reply, !t.loses())
 	}
-	if t != nil || err != nil {
-		t.spring()
-		cut(w)
+	t.spring()
+	if t.loses() || err != nil {
+		d.drop(w, r, t)
 		return
 	}
+	if t != nil && t.fault == delayReply {
+		d.pause(t.delay)
+	}
 	answer(w, reply)
+}
+
+// drop ends a call without a reply: by a reset, or by silence until the caller
+// closes the connection.
+func (d *door) drop(w http.ResponseWriter, r *http.Request, t *trap) {
+	if t.swallows() {
+		ctx, cancel := context.WithTimeout(r.Context(), callLimit)
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-d.over:
+		}
+	}
+	cut(w)
+}
+
+// pause waits for a delay and reports true, or false when the run ends first. A
+// caller that gave up, or a worker that was killed, does not end it: its request
+// is still on its way.
+func (d *door) pause(delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.over:
+		return false
+	}
 }
 
 // reply is what storage said.

@@ -28,14 +28,14 @@ func newHall(t *testing.T) *hall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hall{server: storage.New(storage.Options{}), names: names, tally: newTally()}
+	h := &hall{server: storage.New(storage.Options{}), names: names, tally: newTally(30 * time.Second)}
 	connectionString, err := h.server.Listen(storage.Addresses{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.connectionString = connectionString
 	to := upstream()
-	if h.door, err = openDoor("vm", connectionString, names, h.tally, to); err != nil {
+	if h.door, err = openDoor("vm", connectionString, names, h.tally, to, nil); err != nil {
 		t.Fatal(err)
 	}
 	account, err := azure.Connect(azure.Config{ConnectionString: h.door.connectionString})
@@ -60,7 +60,7 @@ func newHall(t *testing.T) *hall {
 // released, deleted, or somebody else got it.
 func TestDoorKnowsWhatIsInHand(t *testing.T) {
 	h := newHall(t)
-	h.tally.expect("a", payloadOf(false), 1)
+	h.tally.expect("a", payloadOf(false), false, 1)
 	for range 3 {
 		if err := h.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: stepsKind}, 0); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestDoorKnowsWhatIsInHand(t *testing.T) {
 	if n := len(h.tally.jobs["a"].deletions); n != 1 {
 		t.Errorf("deletions of the job's messages = %d, want 1", n)
 	}
-	h.tally.handedOut("other", claimedMessage{id: leases[2].ID, job: "a"})
+	h.tally.handedOut(h.tally.vm("other"), leases[2].ID, true, time.Now())
 	if h.tally.inHand("vm") != 0 || h.tally.inHand("other") != 1 {
 		t.Errorf("handed to another: %d and %d in hand, want 0 and 1", h.tally.inHand("vm"), h.tally.inHand("other"))
 	}
@@ -91,45 +91,78 @@ func TestDoorKnowsWhatIsInHand(t *testing.T) {
 	}
 }
 
-// A trap takes the effect of a call away, or its reply; a door that is shut lets
-// nothing through.
-func TestDoorCuts(t *testing.T) {
-	for name, row := range map[string]struct {
-		effect, shut bool
-	}{
-		"requests lost": {false, false},
-		"replies lost":  {true, false},
-		"shut":          {false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
+// Each fault has the effect of the call, or takes it away; the caller gets no
+// reply in time, and knows at once only where the connection is reset.
+func TestDoorFaults(t *testing.T) {
+	for f := range faults {
+		t.Run(f.String(), func(t *testing.T) {
 			h := newHall(t)
 			var sprung atomic.Int64
-			remove := func() bool { h.door.setShut(false); return true }
-			if row.shut {
-				h.door.setShut(true)
-			} else {
-				remove = h.door.set(&trap{calls: 100, matches: everything, effect: row.effect, sprung: func() { sprung.Add(1) }})
-			}
+			remove := h.door.set(&trap{calls: 100, matches: everything, fault: f, delay: time.Second, sprung: func() { sprung.Add(1) }})
+			began := time.Now()
 			if err := putOnce(t.Context(), h); err == nil {
-				t.Error("a call that was cut = nil, want an error")
+				t.Error("a call with a fault = nil, want an error")
 			}
-			if n := len(h.server.Messages(h.names.Queue)); (n > 0) != row.effect {
-				t.Errorf("messages put by it = %d, want any: %t", n, row.effect)
+			if f > resetReply && time.Since(began) < putLimit {
+				t.Error("the caller had an answer, or a reset, before its time was over")
+			}
+			messages := func() int { return len(h.server.Messages(h.names.Queue)) }
+			if f == delayRequest && messages() > 0 {
+				t.Error("a delayed request had its effect at once")
 			}
 			remove()
+			for wait := time.Now(); f == delayRequest && messages() == 0 && time.Since(wait) < 10*time.Second; {
+				time.Sleep(10 * time.Millisecond) // its caller gave up long ago
+			}
+			if n := messages(); (n > 0) != f.effect() {
+				t.Errorf("messages put by it = %d, want any: %t", n, f.effect())
+			}
 			if err := putOnce(t.Context(), h); err != nil {
 				t.Errorf("the next call = %v, want nil", err)
 			}
-			if !row.shut && sprung.Load() == 0 {
+			if sprung.Load() == 0 {
 				t.Error("the trap did not spring")
 			}
 		})
 	}
 }
 
+// A door that is shut lets nothing through.
+func TestDoorIsShut(t *testing.T) {
+	h := newHall(t)
+	h.door.setShut(true)
+	if err := putOnce(t.Context(), h); err == nil || len(h.server.Messages(h.names.Queue)) > 0 {
+		t.Errorf("a call that was cut = %v, with %d messages put, want an error and none", err, len(h.server.Messages(h.names.Queue)))
+	}
+	h.door.setShut(false)
+	if err := putOnce(t.Context(), h); err != nil {
+		t.Errorf("the next call = %v, want nil", err)
+	}
+}
+
+// When the run is over nothing is held back any more, and what was has no effect.
+func TestRunEndsDelays(t *testing.T) {
+	h := newHall(t)
+	over := make(chan struct{})
+	h.door.over = over
+	h.door.set(&trap{calls: 100, matches: everything, fault: delayRequest, delay: time.Hour})
+	if err := putOnce(t.Context(), h); err == nil {
+		t.Error("a delayed call = nil, want an error")
+	}
+	close(over)
+	h.door.set(&trap{calls: 100, matches: everything, fault: swallowReply})
+	h.door.close()
+	if n := len(h.server.Messages(h.names.Queue)); n > 0 {
+		t.Errorf("messages put by a call that was on its way = %d, want 0", n)
+	}
+}
+
+// putLimit is less than any delay of these tests, and more than a call takes.
+const putLimit = 400 * time.Millisecond
+
 // putOnce puts a message and does not wait for a second try.
 func putOnce(ctx context.Context, h *hall) error {
-	ctx, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, putLimit)
 	defer cancel()
 	return h.queue.Put(ctx, queue.Envelope{ID: "a", Kind: stepsKind}, 0)
 }

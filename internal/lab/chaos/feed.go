@@ -45,15 +45,19 @@ func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
 		Seed: fmt.Sprintf("%d %d", r.Seed, n), Steps: int(r.JobTime / stepTime), Each: stepTime,
 		Stream: once(random, r.StreamEvery),
 	}
+	kind := stepsKind
+	if once(random, r.ProgramEvery) {
+		kind, p.Stream = programKind, false
+	}
 	copies := 1
 	if twice {
 		copies = 2
 	}
-	e, err := r.envelope(ctx, id, p, large)
+	e, err := r.envelope(ctx, id, kind, p, large)
 	if err != nil {
 		return err
 	}
-	r.tally.expect(id, p, copies)
+	r.tally.expect(id, p, kind == programKind, copies)
 	for range copies {
 		// Once it is expected it must be there, whoever interrupts.
 		if err := r.stores.Queue.Put(context.WithoutCancel(ctx), e, 0); err != nil {
@@ -64,7 +68,7 @@ func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
 }
 
 // envelope is the job's message; a large payload is in a blob.
-func (r *chaos) envelope(ctx context.Context, id string, p payload, large bool) (queue.Envelope, error) {
+func (r *chaos) envelope(ctx context.Context, id, kind string, p payload, large bool) (queue.Envelope, error) {
 	fields := struct {
 		payload
 		Filler string `json:"filler,omitempty"`
@@ -80,7 +84,7 @@ func (r *chaos) envelope(ctx context.Context, id string, p payload, large bool) 
 	if err != nil {
 		return queue.Envelope{}, err
 	}
-	e := queue.Envelope{ID: id, Kind: stepsKind, Payload: content, EnqueuedAt: time.Now().UTC()}
+	e := queue.Envelope{ID: id, Kind: kind, Payload: content, EnqueuedAt: time.Now().UTC()}
 	if large {
 		return r.stores.Payloads.Offload(ctx, e)
 	}

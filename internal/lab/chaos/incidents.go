@@ -55,28 +55,26 @@ func (r *chaos) tell() {
 
 // strike lets something happen to a VM. It does not wait for its end. All that is
 // left to chance is drawn here, by one goroutine, so that a seed says it again.
+// Each incident releases or removes its VMs when it is over.
 func (r *chaos) strike(ctx context.Context, v *vm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tally.troubled(v.name)
 	var incident func(context.Context, *vm)
-	kills := false
 	switch {
 	case once(r.random, r.FreezeEvery):
 		incident = r.freeze(r.random)
+	case once(r.random, r.EvictEvery):
+		incident = r.evict(r.random)
 	case once(r.random, r.CutEvery):
 		incident = r.cutOff(r.random)
+	case once(r.random, groupEvery):
+		incident = r.killGroup(r.random)
 	default:
-		incident, kills = r.kill(r.random), true
+		incident = r.kill(r.random)
 		r.counts.kills++
 	}
-	r.incidents.Go(func() {
-		incident(ctx, v)
-		if kills {
-			r.remove(v)
-		} else {
-			r.release(v)
-		}
-	})
+	r.incidents.Go(func() { incident(ctx, v) })
 }
 
 // once is true one time in n, and never with 0.
@@ -94,6 +92,7 @@ func (r *chaos) count(n *int) {
 func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 	length := time.Duration((0.2 + 2.8*random.Float64()) * float64(r.Visibility))
 	return func(ctx context.Context, v *vm) {
+		defer r.release(v)
 		err := v.worker.Freeze()
 		if errors.Is(err, errors.ErrUnsupported) {
 			return // this system cannot, and the table says that there was none
@@ -103,6 +102,7 @@ func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 			return
 		}
 		r.count(&r.counts.freezes)
+		r.tally.stands(v.name)
 		sleep(ctx, length)
 		if length > r.Visibility {
 			r.tally.isStale(v.name)
@@ -113,15 +113,20 @@ func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 	}
 }
 
-// cutOff takes the requests or the replies of some calls, or the way to storage
-// for a while.
+// maxDelay is how long a call is delayed at most: longer than a worker waits with
+// its next renewal, so that a late call meets a message or a record that changed.
+func maxDelay(visibility time.Duration) time.Duration { return visibility * 3 / 2 }
+
+// cutOff has the proxy of a VM do something to some of its calls, or takes the way
+// to storage for a while.
 func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
-	how, matches, calls := random.IntN(3), drawCalls(random), random.IntN(4)+1
+	how, matches, calls := fault(random.IntN(int(faults)+1)), drawCalls(random), random.IntN(4)+1
 	length := time.Duration((0.1 + 1.9*random.Float64()) * float64(r.Visibility))
-	switch how {
-	case 0:
-		r.counts.shut++
+	delay := time.Duration(random.Int64N(int64(maxDelay(r.Visibility))))
+	r.counts.cuts[how]++
+	if how == faults {
 		return func(ctx context.Context, v *vm) {
+			defer r.release(v)
 			v.door.setShut(true)
 			sleep(ctx, length)
 			if length > r.Visibility {
@@ -129,13 +134,10 @@ func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
 			}
 			v.door.setShut(false)
 		}
-	case 1:
-		r.counts.lostRequests++
-	default:
-		r.counts.lostReplies++
 	}
 	return func(ctx context.Context, v *vm) {
-		remove := v.door.set(&trap{calls: calls, matches: matches, effect: how == 2})
+		defer r.release(v)
+		remove := v.door.set(&trap{calls: calls, matches: matches, fault: how, delay: delay})
 		sleep(ctx, trapLimit)
 		remove()
 	}

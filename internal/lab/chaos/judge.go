@@ -28,7 +28,9 @@ type verdict struct {
 	stale                       int // writes of somebody who was not the owner any more
 	wrong                       int // results
 	backwards                   int // states that were behind the one they replaced
+	failures                    int // counted against a job, which never fails
 	claims, taken, writes       int // claims in all; those after another claim that had not ended
+	programs                    int
 	duplicates, hit, mostKilled int
 	longest                     time.Duration // from its put to its outcome
 }
@@ -43,9 +45,11 @@ func (v *verdict) add(o verdict) {
 	v.stale += o.stale
 	v.wrong += o.wrong
 	v.backwards += o.backwards
+	v.failures += o.failures
 	v.claims += o.claims
 	v.taken += o.taken
 	v.writes += o.writes
+	v.programs += o.programs
 	v.duplicates += o.duplicates
 	v.hit += o.hit
 	v.mostKilled = max(v.mostKilled, o.mostKilled)
@@ -54,12 +58,15 @@ func (v *verdict) add(o verdict) {
 
 // broken says whether a promise was.
 func (v *verdict) broken() bool {
-	return v.lost+v.twice+v.stale+v.wrong+v.backwards+v.unjust > 0
+	return v.lost+v.twice+v.stale+v.wrong+v.backwards+v.failures+v.unjust > 0
 }
 
 // judge says what became of one job. It is a pure function of what was seen.
 func judge(f *jobFacts) verdict {
 	v := verdict{jobs: 1, writes: len(f.writes), mostKilled: f.kills}
+	if f.program {
+		v.programs = 1
+	}
 	if f.copies > 1 {
 		v.duplicates = 1
 	}
@@ -80,6 +87,9 @@ func judge(f *jobFacts) verdict {
 			v.backwards++
 		}
 		step = max(step, w.step)
+		if i > 0 && w.failures > chain[i-1].failures {
+			v.failures++
+		}
 		v.outcome(w, chain[:i])
 	}
 	v.ending(f)

@@ -75,6 +75,15 @@ func usual() *history {
 	return new(history).wrote("a", 1, 1, 3, "running").wrote("a", 1, 2, 6, "running")
 }
 
+// A failure is counted once, by whichever claim; what follows keeps the number.
+func TestFailuresAreFound(t *testing.T) {
+	h := usual().wrote("b", 2, 1, -1, "running").wrote("b", 2, 2, -1, statusDone).deleted()
+	h.writes[1].failures, h.writes[2].failures = 1, 1
+	if v := judge(h.over()); v.failures != 1 || !v.broken() {
+		t.Errorf("judge = %+v, want one failure, and that it breaks a promise", v)
+	}
+}
+
 // TestJudge has a history for each promise that can be broken, and those that
 // break none.
 func TestJudge(t *testing.T) {

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,10 +22,49 @@ const (
 // calls takes effect.
 func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
 	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(trapTries)
-	if when == anyMoment {
-		return func(_ context.Context, v *vm) { r.end(v) }
+	return func(ctx context.Context, v *vm) {
+		if when == anyMoment {
+			r.end(v)
+		} else {
+			r.killAtCall(ctx, v, when, nth(skip, matches))
+		}
+		r.remove(v)
 	}
-	return func(ctx context.Context, v *vm) { r.killAtCall(ctx, v, when, nth(skip, matches)) }
+}
+
+const (
+	// groupEvery is of how many kills one hits several VMs at once.
+	groupEvery = 10
+
+	// groupSize is how many they are, at most.
+	groupSize = 4
+)
+
+// killGroup ends several workers at once, and then starts those in their places
+// together: they share the parent of their scratch folders. r.mu is held.
+func (r *chaos) killGroup(random *rand.Rand) func(context.Context, *vm) {
+	var more []*vm
+	for _, i := range random.Perm(len(r.present)) {
+		if v := r.present[i]; !v.busy && len(more) < groupSize-1 {
+			v.busy = true
+			r.tally.troubled(v.name)
+			more = append(more, v)
+		}
+	}
+	r.counts.kills += 1 + len(more)
+	r.counts.groups++
+	return func(_ context.Context, v *vm) {
+		group := slices.Concat(more, []*vm{v})
+		var each sync.WaitGroup
+		for _, v := range group {
+			each.Go(func() { r.end(v) })
+		}
+		each.Wait()
+		for _, v := range group {
+			each.Go(func() { r.remove(v) })
+		}
+		each.Wait()
+	}
 }
 
 // trapLimit is how long a kill waits for the call that it is drawn for.
@@ -34,7 +74,11 @@ const trapLimit = time.Second
 func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(call) bool) {
 	end := sync.OnceFunc(func() { r.end(v) }) // whoever comes second waits for the first
 	sprung := make(chan struct{})
-	remove := v.door.set(&trap{calls: 1, effect: when == afterEffect, matches: matches, sprung: func() {
+	fault := resetRequest
+	if when == afterEffect {
+		fault = resetReply
+	}
+	remove := v.door.set(&trap{calls: 1, fault: fault, matches: matches, sprung: func() {
 		end()
 		close(sprung)
 	}})

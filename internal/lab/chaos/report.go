@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,15 +19,16 @@ type findings struct {
 	calls, unseen, refused, refusedStale int
 	messages, poison                     int // that are left
 	p50, p99                             time.Duration
+	idlest                               idling
 	faults, stories                      []string
 }
 
 // report counts, prints the table, and says whether the run failed.
-func (r *chaos) report(ctx context.Context, took time.Duration, played error) error {
+func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) error {
 	if played != nil {
 		r.fault("%v", played)
 	}
-	f := r.findings()
+	f := r.findings(judged)
 	var err error
 	if f.messages, err = r.stores.Queue.Depth(ctx); err != nil {
 		return err
@@ -49,7 +51,7 @@ func (r *chaos) report(ctx context.Context, took time.Duration, played error) er
 // maxStories is of how many broken jobs all is told.
 const maxStories = 5
 
-func (r *chaos) findings() findings {
+func (r *chaos) findings(judged time.Time) findings {
 	r.mu.Lock()
 	f := findings{counts: r.counts, started: r.started, faults: r.faults}
 	r.mu.Unlock()
@@ -71,6 +73,10 @@ func (r *chaos) findings() findings {
 		}
 	}
 	slices.Sort(times)
+	if f.idlest = worstIdle(t.jobs, t.vms, judged); f.idlest.length() > idleBound(r.Config) {
+		f.stories = append(f.stories, f.idlest.String())
+		f.stories = append(f.stories, story(t.jobs[f.idlest.job])...)
+	}
 	f.p50, f.p99 = quantile(times, 50), quantile(times, 99)
 	return f
 }
@@ -88,8 +94,13 @@ const tableWidth = 78
 // table prints what happened, and then what was promised; broken is how many
 // promises were not kept.
 func (f *findings) table(c Config, took time.Duration) (text string, broken int) {
+	verdict, broken := f.promises(c)
+	return f.happened(c, took) + "\n" + verdict, broken
+}
+
+// happened is the part of the table that judges nothing.
+func (f *findings) happened(c Config, took time.Duration) string {
 	var b strings.Builder
-	rule := strings.Repeat("-", tableWidth) + "\n"
 	told := func(label string, format string, args ...any) {
 		fmt.Fprintf(&b, "%-44s%s\n", label, fmt.Sprintf(format, args...))
 	}
@@ -98,36 +109,55 @@ func (f *findings) table(c Config, took time.Duration) (text string, broken int)
 	told("workers at a time, and in all", "%d, %d", c.Workers, f.started)
 	told("killed (SIGKILL)", "%d, %.2f a second", f.kills, float64(f.kills)/took.Seconds())
 	told("  with work in hand", "%d, %d jobs in all", f.killsInHand, f.jobsAtKills)
+	told("  several at once", "%d", f.groups)
 	told("  just before, just after a call's effect", "%d, %d", f.beforeCall, f.afterCall)
 	told("frozen (SIGSTOP, SIGCONT)", "%d", f.freezes)
-	told("cut off: all, requests, replies", "%d, %d, %d", f.shut, f.lostRequests, f.lostReplies)
-	told("jobs, of which put twice", "%d, %d", f.jobs, f.duplicates)
+	told("evicted with notice, of which withdrawn", "%d, %d", f.evictions, f.withdrawn)
+	told("  not handed over within 12 s", "%d", f.notHandedOver)
+	told("all connections cut", "%d", f.cuts[faults])
+	told("calls reset: before, after the effect", "%d, %d", f.cuts[resetRequest], f.cuts[resetReply])
+	told("calls swallowed: before, after the effect", "%d, %d", f.cuts[swallowRequest], f.cuts[swallowReply])
+	told("calls delayed: before, after the effect", "%d, %d", f.cuts[delayRequest], f.cuts[delayReply])
+	told("jobs, of which programs, put twice", "%d, %d, %d", f.jobs, f.programs, f.duplicates)
 	told("  hit by a kill, most kills of one job", "%d, %d", f.hit, f.mostKilled)
 	told("  given up: 10 deaths in a row, no progress", "%d", f.givenUp)
 	told("claims, of which from a worker that is gone", "%d, %d", f.claims, f.taken)
 	told("storage calls, writes of records", "%d, %d", f.calls, f.writes)
 	told("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
 	told("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.p50), seconds(f.p99), seconds(f.longest))
-	b.WriteString("\n" + fmt.Sprintf("%-44s%12s  %s\n", "promise", "measured", "promised") + rule)
-	promised := func(label string, got, want int) {
+	return b.String()
+}
+
+// promises is the verdict, a row for each promise.
+func (f *findings) promises(c Config) (text string, broken int) {
+	var b strings.Builder
+	rule := strings.Repeat("-", tableWidth) + "\n"
+	kept := func(label, got, want string, ok bool) {
 		state := "ok"
-		if got != want {
+		if !ok {
 			broken++
 			state = "BROKEN"
 		}
-		fmt.Fprintf(&b, "%-44s%12d  %-12d %s\n", label, got, want, state)
+		fmt.Fprintf(&b, "%-44s%12s  %-12s %s\n", label, got, want, state)
 	}
+	promised := func(label string, got, want int) {
+		kept(label, strconv.Itoa(got), strconv.Itoa(want), got == want)
+	}
+	b.WriteString(fmt.Sprintf("%-44s%12s  %s\n", "promise", "measured", "promised") + rule)
 	promised("jobs committed", f.committed, f.jobs-f.givenUp)
 	promised("jobs lost", f.lost, 0)
 	promised("jobs committed twice", f.twice, 0)
 	promised("stale writes that took effect", f.stale, 0)
 	promised("wrong results", f.wrong, 0)
 	promised("states behind the one they replaced", f.backwards, 0)
+	promised("failures counted against a job", f.failures, 0)
 	promised("jobs given up without cause", f.unjust, 0)
 	promised("poison messages", f.poison, f.givenUp)
 	promised("messages left on the queue", f.messages, 0)
 	promised("calls of which the effect is not known", f.unseen, 0)
 	promised("faults of a worker or of the run", len(f.faults), 0)
+	bound := idleBound(c)
+	kept("longest idle beside a free slot", seconds(f.idlest.length()), "<= "+seconds(bound), f.idlest.length() <= bound)
 	b.WriteString(rule)
 	return b.String(), broken
 }

@@ -19,7 +19,8 @@ func TestRun(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Kills, c.Workers, c.PerSecond, c.Seed = 6, 3, 20, 1
-	c.FreezeEvery, c.CutEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 4, 3, 0, 2, 2
+	c.FreezeEvery, c.EvictEvery, c.CutEvery = 4, 4, 3
+	c.ProgramEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 3, 0, 2, 2
 	c.Visibility, c.JobTime = 3*time.Second, 500*time.Millisecond
 	var out strings.Builder
 	if err := Run(t.Context(), c, &out); err != nil {
@@ -74,9 +75,10 @@ func TestUsedAccount(t *testing.T) {
 // A table with a broken promise says so, and how many.
 func TestTable(t *testing.T) {
 	f := findings{verdict: verdict{jobs: 3, committed: 2, lost: 1}, faults: []string{"x"}}
+	f.idlest.span = span{at(0), at(0).Add(idleBound(DefaultConfig()) + 1)}
 	text, broken := f.table(DefaultConfig(), time.Minute)
-	if broken != 3 || strings.Count(text, "BROKEN") != 3 {
-		t.Errorf("table says %d are broken, want 3: committed, lost, faults\n%s", broken, text)
+	if broken != 4 || strings.Count(text, "BROKEN") != 4 {
+		t.Errorf("table says %d are broken, want 4: committed, lost, faults, idle\n%s", broken, text)
 	}
 }
 
@@ -94,6 +96,10 @@ func TestValidate(t *testing.T) {
 		"--per-second":       func(c *Config) { c.PerSecond = 0 },
 		"--job-time":         func(c *Config) { c.JobTime = 1 },
 		"--freeze-every":     func(c *Config) { c.FreezeEvery = -1 },
+		"--evict-every":      func(c *Config) { c.EvictEvery = -1 },
+		"--program-every":    func(c *Config) { c.ProgramEvery = -1 },
+		"--lack-every":       func(c *Config) { c.LackEvery = -1 },
+		"no worker":          func(c *Config) { c.LackEvery, c.ProgramEvery = 1, 1 },
 		"--stream-every":     func(c *Config) { c.StreamEvery = -1 },
 		"--visibility":       func(c *Config) { c.Visibility = time.Second },
 		"on this machine":    func(c *Config) { c.ConnectionString = "AccountName=a;AccountKey=hunter2" },

@@ -20,8 +20,12 @@ import (
 const WorkerCommand = "chaos-worker"
 
 // WorkerMain is the worker of a chaos run, if the command line asks for one: the
-// real program with one more kind. Otherwise it returns.
+// real program with one more kind. It is the program of a job if that is what the
+// command line asks for. Otherwise it returns.
 func WorkerMain(version string) {
+	if len(os.Args) > 1 && os.Args[1] == programCommand {
+		os.Exit(programMain())
+	}
 	if len(os.Args) < 2 || os.Args[1] != WorkerCommand {
 		return
 	}
@@ -63,12 +67,15 @@ func (p position) next() position {
 func (p position) result() []byte { return []byte(hex.EncodeToString(p.Chain)) }
 
 // result is what a job must come to.
-func (p payload) result() []byte {
+func (p payload) result() []byte { return p.after(p.Steps).result() }
+
+// after is the position after so many steps.
+func (p payload) after(steps int) position {
 	at := p.start()
-	for at.Step < p.Steps {
+	for at.Step < min(steps, p.Steps) {
 		at = at.next()
 	}
-	return at.result()
+	return at
 }
 
 // Steps is the handler of a chaos run. It waits, hashes and reports, step by step.

@@ -1,11 +1,34 @@
 package chaos
 
+import "time"
+
+// fault is what a door does to a call.
+type fault int
+
+const (
+	resetRequest   fault = iota // the call has no effect, and its connection is reset
+	resetReply                  // it has its effect, and its connection is reset
+	swallowRequest              // it has no effect, and is never answered: the connection stays open
+	swallowReply                // it has its effect, and is never answered
+	delayRequest                // it has its effect late, perhaps when its caller has given up
+	delayReply                  // it has its effect at once, and is answered late
+	faults                      // how many there are
+)
+
+func (f fault) String() string {
+	return [...]string{"reset request", "reset reply", "swallow request", "swallow reply", "delay request", "delay reply"}[f]
+}
+
+// effect reports whether the call reaches storage.
+func (f fault) effect() bool { return f != resetRequest && f != swallowRequest }
+
 // trap is for the next calls of some sort.
 type trap struct {
 	calls   int // that it is still for
 	matches func(call) bool
-	effect  bool   // the call has its effect; no reply is sent in any case
-	sprung  func() // runs after the effect, or in its place. Optional.
+	fault   fault
+	delay   time.Duration // of the delaying faults
+	sprung  func()        // runs after the effect, or in its place. Optional.
 }
 
 // set sets a trap. The returned function takes it away, and reports whether it was
@@ -52,4 +75,12 @@ func (t *trap) spring() {
 	if t != nil && t.sprung != nil {
 		t.sprung()
 	}
+}
+
+// loses reports whether the caller never gets a reply.
+func (t *trap) loses() bool { return t != nil && t.fault < delayRequest }
+
+// swallows reports whether the connection stays open without a reply.
+func (t *trap) swallows() bool {
+	return t != nil && (t.fault == swallowRequest || t.fault == swallowReply)
 }

@@ -10,30 +10,38 @@ import (
 
 // vm is a worker process, and its way to storage.
 type vm struct {
-	name   string
-	door   *door
-	worker *lab.VM
-	busy   bool // something happens to it; guarded by the run
+	name     string
+	door     *door
+	worker   *lab.VM
+	programs bool // its worker has the kind that others lack
+	busy     bool // something happens to it; guarded by the run
+}
+
+// hasPrograms reports whether the worker in that place can run programs. The
+// worker that replaces another has its place.
+func (c Config) hasPrograms(place int) bool {
+	return c.LackEvery == 0 || place%c.LackEvery != c.LackEvery-1
 }
 
 // keptLogs is of how many workers the logs are kept.
 const keptLogs = 400
 
 // addVM starts a worker on a VM of its own.
-func (r *chaos) addVM() error {
+func (r *chaos) addVM(programs bool) error {
 	r.mu.Lock()
 	r.started++
-	v := &vm{name: vmName(r.started), busy: true}
+	v := &vm{name: vmName(r.started), programs: programs, busy: true}
 	old := r.started - keptLogs
 	r.mu.Unlock()
 
 	var err error
-	if v.door, err = openDoor(v.name, r.ConnectionString, r.stores.Names, r.tally, r.transport); err != nil {
+	if v.door, err = openDoor(v.name, r.ConnectionString, r.stores.Names, r.tally, r.transport, r.over); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.present = append(r.present, v)
 	r.mu.Unlock()
+	r.tally.joins(v.name, r.JobsAtOnce, programs)
 	r.local.AddVM(imds.VM{Name: v.name, ScaleSet: "chaos"})
 	if v.worker, err = r.fleet.Start(v.name); err != nil {
 		v.door.close()
@@ -50,14 +58,29 @@ func vmName(n int) string { return fmt.Sprintf("chaos_%d", n) }
 
 // storageFor is the connection string that leads through a VM's door.
 func (r *chaos) storageFor(name string) string {
+	if v := r.vm(name); v != nil {
+		return v.door.connectionString
+	}
+	return "" // which is refused
+}
+
+// argsFor are the flags of one VM's worker.
+func (r *chaos) argsFor(name string) []string {
+	if v := r.vm(name); v != nil && v.programs {
+		return []string{"--kinds-file=" + r.kindsFile}
+	}
+	return nil
+}
+
+func (r *chaos) vm(name string) *vm {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, v := range r.present {
 		if v.name == name {
-			return v.door.connectionString
+			return v
 		}
 	}
-	return "" // which is refused
+	return nil
 }
 
 // onEnd is told of a worker that ended without being asked to.
@@ -80,7 +103,9 @@ func (r *chaos) victim() *vm {
 	return nil
 }
 
+// release says that nothing happens to a VM any more.
 func (r *chaos) release(v *vm) {
+	r.tally.recovers(v.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.busy = false
@@ -98,7 +123,7 @@ func (r *chaos) remove(v *vm) {
 	r.mu.Unlock()
 	r.local.Metadata.RemoveVM(v.name)
 	v.door.close()
-	if err := r.addVM(); err != nil {
+	if err := r.addVM(v.programs); err != nil {
 		r.fault("no worker in the place of %s: %v", v.name, err)
 	}
 }
