@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestPace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := paceFor("in", test.files, test.jobTime).fault(test.call)
-			if want := (storage.Fault{Bandwidth: storage.Bandwidth{Down: test.want}}); got != want {
+			if want := (storage.Fault{Bandwidth: storage.Bandwidth{Down: test.want}}); !reflect.DeepEqual(got, want) {
 				t.Errorf("fault = %+v, want %+v", got, want)
 			}
 		})
