@@ -34,6 +34,8 @@ type flags struct {
 
 	Poison poisonCommands `cmd:"" help:"Jobs that were given up: look at them, replay them, purge them."`
 
+	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: find them, and put them on the queue again."`
+
 	command command
 }
 

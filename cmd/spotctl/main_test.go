@@ -56,6 +56,8 @@ func TestScripts(t *testing.T) {
 			"status":   script.Status,
 			"giveup":   giveUp,
 			"text":     text,
+			"strand":   strand,
+			"claim":    claim,
 			"record":   record,
 			"messages": messages,
 			"visible":  visible,
@@ -142,6 +144,38 @@ func leave(ctx context.Context, w *world, e queue.Envelope, message, how string)
 		return claim.Save(ctx, last)
 	}
 	return claim.Poison(ctx, last, "no such file")
+}
+
+// strand ID STATUS PAYLOAD leaves a job of 50 % without a message. STATUS is open or
+// running, PAYLOAD none, blob, or message where it went with its message.
+func strand(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	e := queue.Envelope{ID: args[0], Kind: "resize"}
+	if args[2] != "none" {
+		content, err := queue.JSONPayload([]byte(`{"file":"` + args[0] + `.jpg"}`))
+		ts.Check(err)
+		e.Payload = content
+	}
+	if args[2] == "blob" {
+		var err error
+		e, err = w.stores.Payloads.Offload(ctx, e)
+		ts.Check(err)
+	}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: uuid.NewString()}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	ts.Check(err)
+	last := checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}
+	if args[1] == "running" {
+		ts.Check(claim.Save(ctx, last))
+		return
+	}
+	ts.Check(claim.Release(ctx, last))
+}
+
+// claim takes every message on the queue of jobs, which hides them.
+func claim(ts *testscript.TestScript, _ bool, _ []string) {
+	_, err := worldOf(ts).stores.Queue.Claim(context.Background(), queue.MaxClaim, time.Hour)
+	ts.Check(err)
 }
 
 // text TEXT puts any text on the poison queue.

@@ -70,10 +70,15 @@ func cut(text string, columns int) string {
 
 // ago says how long ago a time was, for people.
 func ago(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
+	if t.IsZero() {
 		return "?"
+	}
+	return span(now.Sub(t))
+}
+
+// span is a time for people, in its largest unit.
+func span(d time.Duration) string {
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
 	case d < time.Hour:

@@ -89,7 +89,7 @@ func TestDefaultPolicy(t *testing.T) {
 	if err := (Policy{}).Validate(); err != nil {
 		t.Errorf("Validate of the zero value = %v, want nil", err)
 	}
-	if p := DefaultPolicy(); 2*p.TouchEvery >= staleAfter {
-		t.Errorf("a running job is touched every %s; a duplicate takes over after %s", p.TouchEvery, staleAfter)
+	if p := DefaultPolicy(); 2*p.TouchEvery >= StaleAfter {
+		t.Errorf("a running job is touched every %s; a duplicate takes over after %s", p.TouchEvery, StaleAfter)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// staleAfter is how long a running record that another message owns must not
+// StaleAfter is how long a running record that another message owns must not
 // have been written before a duplicate takes it over. A running job touches its
 // record far more often ([Policy]).
-const staleAfter = time.Hour
+const StaleAfter = time.Hour
 
 // Delivery is one message in hand, as far as the rules of its record need it.
 type Delivery struct {
@@ -74,7 +74,7 @@ func OnDelivery(found *Record, d Delivery, now time.Time) Ruling {
 		return Unreadable
 	case found.MessageID == d.MessageID:
 		return Take
-	case now.Sub(found.ModifiedAt) >= staleAfter:
+	case now.Sub(found.ModifiedAt) >= StaleAfter:
 		return Take
 	default:
 		return PutBack

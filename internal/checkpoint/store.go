@@ -114,8 +114,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 				yield(Record{}, fmt.Errorf("list records: %w", err))
 				return
 			}
-			for _, item := range page {
+			for _, item := range page.Segment.BlobItems {
 				r := recordOf(item)
+				r.ReadAt = value(page.Date)
 				if strings.HasPrefix(r.ID, prefix) && !yield(r, nil) {
 					return
 				}
@@ -124,14 +125,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 	}
 }
 
-func (s *Store) nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) ([]*container.BlobItem, error) {
+func (s *Store) nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	page, err := next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return page.Segment.BlobItems, nil
+	return next(ctx)
 }
 
 // recordOf reads a record from a listing. One that cannot be read keeps its id

@@ -1,5 +1,6 @@
 // Package operate is what an operator does to jobs that were given up: look at
-// the poison queue, replay what may go on, purge what may not.
+// the poison queue, replay what may go on, purge what may not. It also finds jobs
+// whose messages were lost, and puts new ones ([Desk.Orphans], [Desk.Requeue]).
 //
 //	             ┌─ Replay ─▶ record open ─▶ new message ─┐
 //	poison queue ┤                                        ├─▶ poison message gone

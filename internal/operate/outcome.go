@@ -8,7 +8,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// Action is what became of a poison message.
+// Action is what was done about a poison message or an orphan.
 type Action string
 
 // The actions. The first three took the message off the poison queue.
@@ -18,6 +18,7 @@ const (
 	Dropped  Action = "dropped"  // the message alone is gone: its job needs nothing
 	Refused  Action = "refused"  // nothing was done, and nothing would be another time
 	Failed   Action = "failed"   // storage failed; it can be done again
+	Requeued Action = "requeued" // a job without a message has one again
 )
 
 // Outcome tells what became of one poison message.

@@ -113,6 +113,27 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	return data, nil
 }
 
+// Find returns the payload of a job of which only the hash is known, as its record
+// has it: the empty one, or one in a blob. ok is false when there is no such blob;
+// the payload was in the message then, and is gone with it.
+func (p *Payloads) Find(ctx context.Context, id, hash string) (found Payload, ok bool, err error) {
+	if found.Hash() == hash {
+		return found, true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ref := &Ref{SHA256: hash}
+	reply, err := p.container.NewBlobClient(blobName(id, ref)).GetProperties(ctx, nil)
+	if bloberror.HasCode(err, bloberror.BlobNotFound) {
+		return Payload{}, false, nil
+	}
+	if err != nil {
+		return Payload{}, false, fmt.Errorf("look for the payload of job %s: %w", id, err)
+	}
+	ref.Size = *reply.ContentLength
+	return Payload{ref: ref}, true, nil
+}
+
 // get reads a blob into one buffer of the size that its message states. It reads
 // nothing of a blob of another size. The caller compares the hash.
 func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, error) {

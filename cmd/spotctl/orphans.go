@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// orphansCommands are the commands on jobs whose messages may be lost.
+type orphansCommands struct {
+	List    orphansListCommand    `cmd:"" help:"List jobs that have not ended, that nobody has written for a while, and of which no message was seen."`
+	Requeue orphansRequeueCommand `cmd:"" help:"Put a new message for such jobs, so that they continue from their recorded state. Without --yes it only says what it would do."`
+}
+
+// idleFlag bounds how long a record was not written.
+type idleFlag struct {
+	Idle time.Duration `help:"Least time since the job's record was written. A worker writes that of a running job every 10 minutes at least; a message put for a running job takes effect when its record is 1 h old." default:"1h" env:"-"`
+}
+
+const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that has the job notices and puts a new one; a job that only waited stays open, in no queue.
+
+Queues cannot be searched. The service shows the 32 messages at the front of a queue, and none that are hidden, as those of jobs at work, of failures that wait and of jobs put back. Where the queues hold more than was seen, a job that is listed may have a message all the same. A second message does no harm: the job's record lets one through, and the other is put back until the job is over.`
+
+// orphansListCommand lists orphans.
+type orphansListCommand struct{ idleFlag }
+
+// Help is shown by orphans list --help.
+func (*orphansListCommand) Help() string { return orphansHelp + " Nothing is changed." }
+
+func (c *orphansListCommand) run(ctx context.Context, s *session) error {
+	_, survey, err := s.survey(ctx, c.idleFlag)
+	if err != nil {
+		return err
+	}
+	return s.orphans(survey)
+}
+
+// orphansRequeueCommand puts new messages for orphans.
+type orphansRequeueCommand struct {
+	idleFlag
+	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of jobs: what list shows."`
+	All      bool     `help:"Every job that list shows." env:"-"`
+	Yes      bool     `help:"Do it. Otherwise nothing is changed." env:"-"`
+	OnDemand bool     `help:"Put the messages on the on-demand queue. A record does not say which queue its job was on." env:"-"`
+	Payload  string   `help:"File with the payload of the one job that is named, - for standard input. Needed where the payload was in the message that is gone. Its SHA-256 must be the recorded one." placeholder:"FILE" env:"-"`
+}
+
+// Help is shown by orphans requeue --help.
+func (*orphansRequeueCommand) Help() string {
+	return orphansHelp + `
+
+What only the old message said is lost: deadline, limits (max_run, max_silence) and trace.`
+}
+
+func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
+	switch {
+	case len(c.IDs) == 0 && !c.All:
+		return &cli.ConfigError{Err: errors.New("nothing is chosen: give ids, or --all")}
+	case len(c.IDs) > 0 && c.All:
+		return &cli.ConfigError{Err: errors.New("--all means every job: leave the ids out")}
+	case c.Payload != "" && len(c.IDs) != 1:
+		return &cli.ConfigError{Err: errors.New("--payload is for one job: give its id")}
+	}
+	desk, survey, err := s.survey(ctx, c.idleFlag)
+	if err != nil {
+		return err
+	}
+	chosen, missing := c.choose(survey.Orphans)
+	if c.Payload != "" && len(chosen) == 1 {
+		if err := c.supply(&chosen[0], s.in); err != nil {
+			return err
+		}
+	}
+	sum := requeueSummary{NotFound: missing, DryRun: !c.Yes}
+	to := desk.Queue
+	if c.OnDemand {
+		to = desk.OnDemand
+	}
+	for _, o := range chosen {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted; what was begun is done, the rest is as it was")
+			break
+		}
+		if err := s.requeue(context.WithoutCancel(ctx), desk, o, to, &sum); err != nil {
+			return err
+		}
+	}
+	return s.requeued(&sum, survey, err)
+}
+
+// choose returns the orphans that are meant, and the ids that are no orphan's.
+func (c *orphansRequeueCommand) choose(all []operate.Orphan) (chosen []operate.Orphan, missing []string) {
+	if c.All {
+		return all, nil
+	}
+	for _, id := range c.IDs {
+		i := slices.IndexFunc(all, func(o operate.Orphan) bool { return o.Record.ID == id })
+		if i < 0 {
+			missing = append(missing, id)
+			continue
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen, missing
+}
+
+func (c *orphansRequeueCommand) supply(o *operate.Orphan, in io.Reader) error {
+	if c.Payload != "-" {
+		file, err := os.Open(c.Payload)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
+	if err != nil {
+		return fmt.Errorf("read the payload: %w", err)
+	}
+	return o.Supply(data)
+}
+
+// survey looks for orphans.
+func (s *session) survey(ctx context.Context, f idleFlag) (*operate.Desk, *operate.Survey, error) {
+	if f.Idle < 0 {
+		return nil, nil, &cli.ConfigError{Err: errors.New("--idle must not be negative")}
+	}
+	desk, err := s.desk("")
+	if err != nil {
+		return nil, nil, err
+	}
+	survey, err := desk.Orphans(ctx, f.Idle)
+	return desk, survey, err
+}
+
+// orphanLine is a job without a message, as a script reads it.
+type orphanLine struct {
+	ID          string    `json:"id"`
+	Kind        string    `json:"kind,omitempty"`
+	Status      string    `json:"status"`
+	IdleSeconds float64   `json:"idle_seconds"`
+	ModifiedAt  time.Time `json:"modified_at"`
+	Fraction    float64   `json:"fraction"`
+	Owner       string    `json:"owner,omitempty"`
+	Message     string    `json:"message"` // none, or unseen where one may be hidden
+	Payload     string    `json:"payload"` // stored, or gone with the message
+}
+
+func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
+	r := o.Record
+	l := orphanLine{
+		ID: r.ID, Kind: r.Kind, Status: string(r.Status), IdleSeconds: o.Idle.Seconds(), ModifiedAt: r.ModifiedAt.UTC(),
+		Fraction: r.Fraction, Owner: r.Owner, Message: "unseen", Payload: "gone",
+	}
+	if complete {
+		l.Message = "none"
+	}
+	if o.HasPayload {
+		l.Payload = "stored"
+	}
+	return l
+}
+
+// orphans prints a survey: a table, or a line for each job.
+func (p *printer) orphans(s *operate.Survey) error {
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	for i, o := range s.Orphans {
+		l := orphanLineOf(o, s.Complete())
+		if p.json {
+			if err := p.line(l); err != nil {
+				return err
+			}
+			continue
+		}
+		if i == 0 {
+			fmt.Fprintln(t, "JOB\tKIND\tSTATUS\tIDLE\tDONE\tMESSAGE\tPAYLOAD\tLAST WRITER")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f%%\t%s\t%s\t%s\n", plaintext.Line(l.ID), plaintext.Line(l.Kind), l.Status, span(o.Idle), l.Fraction*100, l.Message, l.Payload, plaintext.Line(l.Owner))
+	}
+	if p.json {
+		return nil
+	}
+	if len(s.Orphans) == 0 {
+		p.note("no job is without a message")
+	}
+	p.coverage(s)
+	return t.Flush()
+}
+
+// coverage says how far a survey could see.
+func (p *printer) coverage(s *operate.Survey) {
+	if len(s.Orphans) > 0 && !s.Complete() {
+		p.note("the queues hold about %d messages, of which %d were seen: jobs listed may have one that is hidden or further back", s.Queued, s.Seen)
+	}
+}
+
+// requeueSummary is what was done about orphans.
+type requeueSummary struct {
+	Requeued int      `json:"requeued"`
+	Dropped  int      `json:"dropped"`
+	Refused  int      `json:"refused"`
+	Failed   int      `json:"failed"`
+	NotFound []string `json:"not_found,omitempty"`
+	DryRun   bool     `json:"dry_run"`
+	Error    string   `json:"error,omitempty"` // why the exit code is not 0
+}
+
+// wouldRequeue is what a dry run says of a job that would be requeued.
+const wouldRequeue operate.Action = "requeue"
+
+// requeue requeues one job, or without --yes says what would be done, and prints it.
+func (s *session) requeue(ctx context.Context, desk *operate.Desk, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
+	action, detail, err := wouldRequeue, "a new message on "+to.Name(), error(nil)
+	switch {
+	case !sum.DryRun:
+		action, detail, err = desk.Requeue(ctx, o, to)
+	case !o.HasPayload:
+		action, detail = operate.Refused, operate.ErrNoPayload.Error()
+	}
+	switch action {
+	case operate.Requeued, wouldRequeue:
+		sum.Requeued++
+	case operate.Dropped:
+		sum.Dropped++
+	case operate.Refused:
+		sum.Refused++
+	default:
+		sum.Failed++
+	}
+	if err != nil {
+		detail = azure.Explain(err)
+	}
+	if s.json {
+		return s.line(struct {
+			ID     string         `json:"id"`
+			Action operate.Action `json:"action"`
+			Detail string         `json:"detail,omitempty"`
+		}{o.Record.ID, action, detail})
+	}
+	_, err = fmt.Fprintf(s.out, "%-8s  %s  %s\n", action, plaintext.Line(o.Record.ID), plaintext.Line(detail))
+	return err
+}
+
+// requeued prints the sum, and returns the error to end with.
+func (p *printer) requeued(sum *requeueSummary, survey *operate.Survey, err error) error {
+	switch {
+	case err != nil:
+	case len(sum.NotFound) > 0:
+		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a message on a queue): %s", strings.Join(sum.NotFound, ", "))
+	case sum.Refused+sum.Failed > 0:
+		err = fmt.Errorf("nothing was done about %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
+	}
+	if p.json {
+		if err != nil {
+			sum.Error = azure.Explain(err)
+		}
+		if printErr := p.line(map[string]*requeueSummary{"summary": sum}); err == nil {
+			return printErr
+		}
+		return err
+	}
+	p.coverage(survey)
+	if sum.DryRun {
+		p.note("dry run: %d would be requeued, %d refused; nothing was changed, give --yes to do it", sum.Requeued, sum.Refused)
+		return err
+	}
+	p.note("%d requeued, %d dropped, %d refused, %d failed", sum.Requeued, sum.Dropped, sum.Refused, sum.Failed)
+	return err
+}

@@ -1,0 +1,159 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// ErrNoPayload says why an orphan is not requeued: see [Orphan.Supply].
+var ErrNoPayload = errors.New("its payload was in its message and is gone with it; give it with --payload")
+
+// Orphan is a job that has not ended, whose record nobody has written for a
+// while, and of which no message was seen.
+type Orphan struct {
+	Record checkpoint.Record
+
+	// Idle is the time since the record was written, by the service's clock.
+	Idle time.Duration
+
+	// Payload is what a new message is to hold. HasPayload is false when it was in
+	// the message that is gone: see [Orphan.Supply].
+	Payload    queue.Payload
+	HasPayload bool
+}
+
+// Survey is what is known about the jobs of a deployment that may have lost
+// their messages.
+type Survey struct {
+	Orphans []Orphan // the longest idle first
+
+	// Queued is about how many messages the two queues of jobs hold, hidden ones
+	// included, and Seen how many of them the service showed.
+	Queued, Seen int
+}
+
+// Complete reports whether every message was seen: the orphans have none then.
+// Otherwise any of them may have one that is hidden, or behind the 32 at the front
+// of its queue.
+func (s *Survey) Complete() bool { return s.Seen >= s.Queued }
+
+// Orphans looks for jobs that are open or running, were not written for idle or
+// longer, and have no message among those that the service shows. It changes
+// nothing. Queues cannot be searched, so what it finds may have a message all the
+// same: [Survey.Complete] says whether that is possible.
+func (d *Desk) Orphans(ctx context.Context, idle time.Duration) (*Survey, error) {
+	s := &Survey{}
+	for r, err := range d.Records.List(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		age := r.ReadAt.Sub(r.ModifiedAt)
+		if (r.Status == checkpoint.Open || r.Status == checkpoint.Running) && r.Version == checkpoint.Version && age >= idle {
+			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age})
+		}
+	}
+	seen, err := d.seen(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.Orphans = slices.DeleteFunc(s.Orphans, func(o Orphan) bool { return seen[o.Record.ID] })
+	slices.SortFunc(s.Orphans, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
+	return s, d.findPayloads(ctx, s.Orphans)
+}
+
+// seen returns the ids of the jobs whose messages the service shows.
+func (d *Desk) seen(ctx context.Context, s *Survey) (map[string]bool, error) {
+	ids := map[string]bool{}
+	for _, q := range []*queue.Queue{d.Queue, d.OnDemand} {
+		about, err := q.Depth(ctx) // before the messages, so that one put in between hides nothing
+		if queueerror.HasCode(err, queueerror.QueueNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		messages, err := q.Peek(ctx, queue.MaxClaim)
+		if err != nil {
+			return nil, err
+		}
+		s.Queued, s.Seen = s.Queued+about, s.Seen+min(len(messages), about)
+		for _, m := range messages {
+			if e, err := queue.Decode(m.Text); err == nil {
+				ids[e.ID] = true
+			} else {
+				ids[m.ID] = true // the job of a foreign message has its id
+			}
+		}
+	}
+	return ids, nil
+}
+
+func (d *Desk) findPayloads(ctx context.Context, orphans []Orphan) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i := range orphans {
+		group.Go(func() (err error) {
+			o := &orphans[i]
+			o.Payload, o.HasPayload, err = d.Payloads.Find(ctx, o.Record.ID, o.Record.PayloadHash)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// Supply gives an orphan the payload that its message had. It refuses one that
+// does not have the recorded hash. JSON may be formatted in any way.
+func (o *Orphan) Supply(data []byte) error {
+	candidates := []queue.Payload{queue.BytesPayload(data)}
+	if compact, err := queue.JSONPayload(data); err == nil {
+		candidates = append([]queue.Payload{compact}, candidates...)
+	}
+	for _, p := range candidates {
+		if p.Hash() == o.Record.PayloadHash {
+			o.Payload, o.HasPayload = p, true
+			return nil
+		}
+	}
+	return fmt.Errorf("this is not the payload of job %s: its SHA-256 is %s, the record has %s", o.Record.ID, queue.BytesPayload(data).Hash(), o.Record.PayloadHash)
+}
+
+// Requeue puts a new message for an orphan on a queue, with resume, so that the
+// job continues from its recorded state. It reads the record again and does
+// nothing for a job that has ended or was written since the survey. A message for
+// a job that has one already is absorbed as a duplicate.
+//
+// What only the old message said is lost: deadline, max_run, max_silence, trace.
+func (d *Desk) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
+	r, err := d.Records.Read(ctx, o.Record.ID)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		return Dropped, "its record is gone", nil
+	case err != nil:
+		return Failed, "", err
+	case r.Status.Final():
+		return Dropped, fmt.Sprintf("its job is %s already", r.Status), nil
+	case r.Token != o.Record.Token || r.Write != o.Record.Write: // a listing has the ETag in another form
+		return Dropped, "its record was written a moment ago: somebody has the job", nil
+	case !o.HasPayload:
+		return Refused, ErrNoPayload.Error(), nil
+	}
+	if err := errors.Join(jobid.Validate(r.ID), jobid.ValidateKind(r.Kind)); err != nil {
+		return Refused, fmt.Sprintf("its record is not one to make a message of: %v", err), nil
+	}
+	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt}
+	if err := to.PutMoved(ctx, e, 0, d.Payloads); err != nil {
+		return Failed, "", err
+	}
+	return Requeued, replayedFrom(r, false), nil
+}

@@ -1,0 +1,168 @@
+package operate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// strand leaves a job as its last worker did, with no message of it anywhere.
+func (b *bench) strand(t *testing.T, g given) queue.Envelope {
+	t.Helper()
+	e := b.put(t, g)
+	if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func (b *bench) survey(t *testing.T) *Survey {
+	t.Helper()
+	s, err := b.Orphans(t.Context(), checkpoint.StaleAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ids are those of the orphans, in a line.
+func (s *Survey) ids() string {
+	var ids []string
+	for _, o := range s.Orphans {
+		ids = append(ids, o.Record.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// TestOrphans: jobs that have ended, that were written a moment ago or whose
+// messages are seen are none; the others are listed, the longest idle first.
+func TestOrphans(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.strand(t, given{id: "open", status: checkpoint.Open, state: "half"})
+		time.Sleep(time.Second)
+		b.strand(t, given{id: "running", status: checkpoint.Running})
+		b.strand(t, given{id: "done", status: checkpoint.Done})
+		b.strand(t, given{id: "poison"})
+		waits := b.strand(t, given{id: "waits", status: checkpoint.Open})
+		if err := b.stores.OnDemand.Put(t.Context(), waits, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(checkpoint.StaleAfter)
+		b.strand(t, given{id: "fresh", status: checkpoint.Open})
+		s := b.survey(t)
+		if got, want := s.ids(), "open running"; got != want || !s.Complete() {
+			t.Errorf("orphans = %q, complete %t, want %q with every message seen", got, s.Complete(), want)
+		}
+		if idle := s.Orphans[1].Idle; idle < checkpoint.StaleAfter || idle > checkpoint.StaleAfter+time.Minute {
+			t.Errorf("idle = %s, want an hour", idle)
+		}
+		hidden := queue.Envelope{ID: "hidden", Kind: "k"}
+		if err := b.stores.Queue.Put(t.Context(), hidden, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if s := b.survey(t); s.ids() != "open running" || s.Complete() || s.Queued != 2 || s.Seen != 1 {
+			t.Errorf("survey = %q, %d of %d seen, want the same orphans, and 1 of 2 seen", s.ids(), s.Seen, s.Queued)
+		}
+	})
+}
+
+// TestRequeue: an orphan continues from its state, whatever its payload was in and
+// whichever status its record has; and one that has a message all the same, and
+// gets a second one because a reply is lost, is done once.
+func TestRequeue(t *testing.T) {
+	for name, g := range map[string]given{
+		"open, no payload":         {status: checkpoint.Open},
+		"running, payload in blob": {status: checkpoint.Running, payload: wide, offload: true},
+		"open, payload supplied":   {status: checkpoint.Open, payload: small},
+		"open, has a message":      {status: checkpoint.Open, payload: wide, offload: true, twice: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				g.id, g.state = "a", "half"
+				e := b.strand(t, g)
+				if g.twice {
+					if err := b.stores.Queue.PutMoved(t.Context(), e, 2*time.Hour, b.stores.Payloads); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(checkpoint.StaleAfter)
+				o := b.survey(t).Orphans[0]
+				if inline, _ := g.payload.Inline(); len(inline) > 0 && !g.offload {
+					wantRefusal(t, b, o)
+					if err := o.Supply([]byte("something else")); err == nil || o.HasPayload {
+						t.Errorf("Supply of another payload = %v, want an error", err)
+					}
+					if err := o.Supply(inline); err != nil {
+						t.Error(err)
+					}
+				}
+				b.link.drop, b.link.effect = b.link.count()+2, g.twice // the put: its reply is lost, and the SDK repeats it
+				if !g.twice {
+					b.link.drop = 0
+				}
+				if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != Requeued || err != nil {
+					t.Fatalf("Requeue = %s %s, %v", action, detail, err)
+				}
+				want := 1
+				if g.twice {
+					want = 3
+				}
+				if n := len(b.onQueue(t, b.names.Queue)); n != want {
+					t.Errorf("messages = %d, want %d", n, want)
+				}
+				time.Sleep(time.Hour)
+				if done := b.work(t); len(done["a"]) != 1 || done["a"][0] != "half" {
+					t.Errorf("committed from the states %q, want once from half", done["a"])
+				}
+			})
+		})
+	}
+}
+
+func wantRefusal(t *testing.T, b *bench, o Orphan) {
+	t.Helper()
+	if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != Refused || err != nil {
+		t.Errorf("Requeue without the payload = %s %s, %v, want it refused", action, detail, err)
+	}
+}
+
+// TestRequeueLooksAgain: what happened to a job since the survey decides.
+func TestRequeueLooksAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.strand(t, given{id: "a", status: checkpoint.Running})
+		e := b.strand(t, given{id: "b", status: checkpoint.Open})
+		b.strand(t, given{id: "c", status: checkpoint.Open})
+		time.Sleep(checkpoint.StaleAfter)
+		s := b.survey(t)
+		if _, err := b.stores.Records.Open(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()}, "somebody"); err != nil {
+			t.Fatal(err)
+		}
+		d := checkpoint.Delivery{ID: "b", Kind: "k", PayloadHash: e.Payload.Hash(), MessageID: "m"}
+		claim, err := b.stores.Records.Take(t.Context(), d, b.record(t, "b"), "vm")
+		if err == nil {
+			err = claim.Commit(t.Context(), nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutMessage {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+			}
+			return storage.Fault{}
+		})
+		want := map[string]Action{"a": Dropped, "b": Dropped, "c": Failed}
+		for _, o := range s.Orphans {
+			if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != want[o.Record.ID] || (action == Failed) != (err != nil) {
+				t.Errorf("Requeue of %s = %s %s, %v, want %s", o.Record.ID, action, detail, err, want[o.Record.ID])
+			}
+		}
+		if n := len(b.onQueue(t, b.names.Queue)); n != 0 {
+			t.Errorf("messages = %d, want none", n)
+		}
+	})
+}
