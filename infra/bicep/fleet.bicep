@@ -8,6 +8,7 @@
 targetScope = 'resourceGroup'
 
 import {
+  configurationPlaceType
   dataContainerType
   imageType
   outboundType
@@ -39,6 +40,18 @@ param stage stageType = 'Workers'
 @minLength(3)
 @maxLength(24)
 param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'
+
+@description('Resource group of the storage account, for a region that shares the account of another one: docs/regions.md.')
+param accountGroup string = resourceGroup().name
+
+@description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')
+param storageFirewall bool = true
+
+@description('Public IPv4 addresses, or ranges of them such as 203.0.113.0/28, from which packages are uploaded, jobs put and results read.')
+param operatorAddresses string[] = []
+
+@description('Resource ids of subnets of other deployments that get to the account.')
+param otherSubnets string[] = []
 
 @description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
 param redundancy 'Standard_LRS' | 'Standard_ZRS' = 'Standard_LRS'
@@ -79,6 +92,12 @@ param packageCommands packageCommandsType = {
   update: 'tar -xzf spotworker.tar.gz && sh ./update.sh'
   remove: 'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'
 }
+
+@description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/first-run.md has the command.')
+param configurationIn configurationPlaceType = 'Blob'
+
+@description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
+param failOnInstall bool = false
 
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
@@ -142,6 +161,9 @@ param sshPublicKey string
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
 param monitoring bool = true
 
+@description('Whether writes and deletions in the storage account are logged too, with the address they came from. A line for each call, so it counts towards logDailyQuotaGb.')
+param logStorage bool = true
+
 @description('Files on the VMs that hold the worker\'s log, one JSON object a line.')
 param logFiles string[] = ['/var/log/spotworker/*.log']
 
@@ -173,6 +195,10 @@ module foundation 'modules/foundation.bicep' = {
     prefix: prefix
     stage: stage
     accountName: accountName
+    accountGroup: accountGroup
+    storageFirewall: storageFirewall
+    operatorAddresses: operatorAddresses
+    otherSubnets: otherSubnets
     redundancy: redundancy
     retention: retention
     dataContainers: dataContainers
@@ -182,9 +208,11 @@ module foundation 'modules/foundation.bicep' = {
     outbound: outbound
     applicationVersion: applicationVersion
     packageCommands: packageCommands
+    configurationIn: configurationIn
     onDemand: false
     workerSettings: workerSettings
     monitoring: monitoring
+    logStorage: logStorage
     logFiles: logFiles
     logRetentionDays: logRetentionDays
     logDailyQuotaGb: logDailyQuotaGb
@@ -204,6 +232,7 @@ module fleet 'modules/fleet.bicep' = if (stage == 'Workers') {
     subnetId: foundation.outputs.subnetId
     identityId: foundation.outputs.workerIdentityId
     packageId: foundation.outputs.packageId
+    failOnInstall: failOnInstall
     vmSizes: vmSizes
     spotCapacity: spotCapacity
     allocationStrategy: allocationStrategy
@@ -219,7 +248,16 @@ module fleet 'modules/fleet.bicep' = if (stage == 'Workers') {
 }
 
 @description('Name of the storage account, for --account.')
-output accountName string = foundation.outputs.accountName
+output accountName string = accountName
+
+@description('Folder in that container.')
+output packagesFolder string = foundation.outputs.packagesFolder
+
+@description('Containers that workers may only read, and their identities: what an earlier deployment gave them beyond that is taken back by tools/deploy.sh.')
+output readOnlyContainerIds string[] = foundation.outputs.readOnlyContainerIds
+
+@description('Object ids of the workers\' identities.')
+output workerPrincipalIds string[] = foundation.outputs.workerPrincipalIds
 
 @description('Container to upload packages to.')
 output packagesContainer string = foundation.outputs.names.packages

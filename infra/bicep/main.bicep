@@ -4,6 +4,7 @@
 targetScope = 'resourceGroup'
 
 import {
+  configurationPlaceType
   dataContainerType
   imageType
   outboundType
@@ -35,6 +36,18 @@ param stage stageType = 'Workers'
 @minLength(3)
 @maxLength(24)
 param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'
+
+@description('Resource group of the storage account, for a region that shares the account of another one: docs/regions.md.')
+param accountGroup string = resourceGroup().name
+
+@description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')
+param storageFirewall bool = true
+
+@description('Public IPv4 addresses, or ranges of them such as 203.0.113.0/28, from which packages are uploaded, jobs put and results read.')
+param operatorAddresses string[] = []
+
+@description('Resource ids of subnets of other deployments that get to the account.')
+param otherSubnets string[] = []
 
 @description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
 param redundancy 'Standard_LRS' | 'Standard_ZRS' = 'Standard_LRS'
@@ -76,6 +89,12 @@ param packageCommands packageCommandsType = {
   remove: 'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'
 }
 
+@description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/first-run.md has the command.')
+param configurationIn configurationPlaceType = 'Blob'
+
+@description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
+param failOnInstall bool = false
+
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
@@ -103,7 +122,10 @@ param evictionPolicy 'Delete' | 'Deallocate' = 'Delete'
 @description('Highest price of a VM in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM. To change it, VMs must be deallocated first, or made anew.')
 param maxPrice string = '-1'
 
-@description('Without autoscale: how long Azure tries to bring VMs back that it evicted for want of capacity, as an ISO 8601 duration of PT15M to PT2H.')
+@description('Without autoscale: whether Azure is asked to bring VMs back that it evicted for want of capacity (spotRestorePolicy). Documented for Flexible scale sets, and reported as refused there with InvalidParameter; a fleet holds its number without it.')
+param restoreEvicted bool = false
+
+@description('With restoreEvicted: how long Azure tries, as an ISO 8601 duration of PT15M to PT2H.')
 param restoreTimeout string = 'PT1H'
 
 @description('Availability zones to spread the VMs over, such as [\'1\', \'2\', \'3\']. None leaves the choice to Azure.')
@@ -197,6 +219,9 @@ param moveAfter int = 3
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
 param monitoring bool = true
 
+@description('Whether writes and deletions in the storage account are logged too, with the address they came from. A line for each call, so it counts towards logDailyQuotaGb.')
+param logStorage bool = true
+
 @description('Files on the VMs that hold the worker\'s log, one JSON object a line.')
 param logFiles string[] = ['/var/log/spotworker/*.log']
 
@@ -233,6 +258,10 @@ module foundation 'modules/foundation.bicep' = {
     prefix: prefix
     stage: stage
     accountName: accountName
+    accountGroup: accountGroup
+    storageFirewall: storageFirewall
+    operatorAddresses: operatorAddresses
+    otherSubnets: otherSubnets
     redundancy: redundancy
     retention: retention
     dataContainers: dataContainers
@@ -242,9 +271,11 @@ module foundation 'modules/foundation.bicep' = {
     outbound: outbound
     applicationVersion: applicationVersion
     packageCommands: packageCommands
+    configurationIn: configurationIn
     onDemand: onDemand
     workerSettings: union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
     monitoring: monitoring
+    logStorage: logStorage
     logFiles: logFiles
     logRetentionDays: logRetentionDays
     logDailyQuotaGb: logDailyQuotaGb
@@ -264,12 +295,13 @@ module spot 'modules/spot-scale-set.bicep' = if (stage == 'Workers') {
     subnetId: foundation.outputs.subnetId
     identityId: foundation.outputs.workerIdentityId
     packageId: foundation.outputs.packageId
+    failOnInstall: failOnInstall
     vmSizes: vmSizes
     allocationStrategy: allocationStrategy
     priority: priority
     evictionPolicy: evictionPolicy
     maxPrice: maxPrice
-    restore: !autoscale
+    restore: restoreEvicted && !autoscale
     restoreTimeout: restoreTimeout
     baseRegularCount: baseRegularCount
     regularPercentage: regularPercentage
@@ -290,14 +322,15 @@ module spotAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && scale
   params: {
     location: location
     tags: tags
-    scaleSetName: spot!.outputs.name
-    scaleSetId: spot!.outputs.scaleSetId
-    accountId: foundation.outputs.accountId
+    scaleSetName: '${prefix}-spot'
+    accountName: accountName
+    accountGroup: accountGroup
     queueName: foundation.outputs.names.queue
     minInstances: minInstances
     maxInstances: maxInstances
     jobsPerInstance: jobsPerInstance
   }
+  dependsOn: [spot]
 }
 
 module regular 'modules/regular-scale-set.bicep' = if (stage == 'Workers' && onDemand) {
@@ -310,6 +343,7 @@ module regular 'modules/regular-scale-set.bicep' = if (stage == 'Workers' && onD
     subnetId: foundation.outputs.subnetId
     identityId: foundation.outputs.onDemandIdentityId
     packageId: foundation.outputs.onDemandPackageId
+    failOnInstall: failOnInstall
     vmSize: onDemandVmSize
     capacity: onDemandCapacity
     upgradeMode: upgradeMode
@@ -327,18 +361,28 @@ module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && on
   params: {
     location: location
     tags: tags
-    scaleSetName: regular!.outputs.name
-    scaleSetId: regular!.outputs.scaleSetId
-    accountId: foundation.outputs.accountId
+    scaleSetName: '${prefix}-ondemand'
+    accountName: accountName
+    accountGroup: accountGroup
     queueName: foundation.outputs.names.onDemand
     minInstances: onDemandMinInstances
     maxInstances: onDemandMaxInstances
     jobsPerInstance: jobsPerInstance
   }
+  dependsOn: [regular]
 }
 
 @description('Name of the storage account, for --account.')
-output accountName string = foundation.outputs.accountName
+output accountName string = accountName
+
+@description('Folder in that container.')
+output packagesFolder string = foundation.outputs.packagesFolder
+
+@description('Containers that workers may only read, and their identities: what an earlier deployment gave them beyond that is taken back by tools/deploy.sh.')
+output readOnlyContainerIds string[] = foundation.outputs.readOnlyContainerIds
+
+@description('Object ids of the workers\' identities.')
+output workerPrincipalIds string[] = foundation.outputs.workerPrincipalIds
 
 @description('Container to upload packages to.')
 output packagesContainer string = foundation.outputs.names.packages

@@ -93,9 +93,23 @@ func read(dump []byte, folder string) (deployment, error) {
 			return nil, err
 		}
 		f.Path, f.source = name, string(text)
+		for _, r := range f.Resources {
+			f.expand(r.Body)
+		}
 		d[name] = f
 	}
 	return d, nil
+}
+
+// expand replaces properties that are a variable of the file by its value.
+func (f *file) expand(body map[string]value) {
+	for key, v := range body {
+		if name, ok := at(v, "$expr").(string); ok {
+			if known := named(f.Variables, name); known != nil {
+				body[key] = known
+			}
+		}
+	}
 }
 
 // committed returns the deployment of the committed dump.

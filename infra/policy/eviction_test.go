@@ -6,6 +6,9 @@ package policy
 func checkEviction(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {
+			if r.Existing {
+				continue
+			}
 			switch r.Type {
 			case "Microsoft.Compute/virtualMachineScaleSets":
 				checkScaleSet(path, r, tell)
@@ -25,16 +28,17 @@ func checkScaleSet(path string, r resource, tell report) {
 	if got := at(r.Body, "properties", "orchestrationMode"); got != "Flexible" {
 		tell(path, r.Line, "orchestration mode is %s, want Flexible", text(got))
 	}
+	if at(r.Body, "properties", "upgradePolicy", "automaticOSUpgradePolicy") != nil {
+		tell(path, r.Line, "Flexible orchestration has no automatic OS upgrade: Azure refuses the scale set")
+	}
 	profile := at(r.Body, "properties", "virtualMachineProfile")
 	policy, price := text(at(profile, "evictionPolicy")), text(at(profile, "billingProfile", "maxPrice"))
 	if at(profile, "priority") == "Regular" {
 		if policy != "" || price != "" {
 			tell(path, r.Line, "regular VMs have no eviction policy and no price, these have %q and %q", policy, price)
 		}
-		for _, notice := range []string{"terminateNotificationProfile", "osImageNotificationProfile"} {
-			if at(profile, "scheduledEventsProfile", notice, "enable") != true {
-				tell(path, r.Line, "regular VMs have no %s: a scale-in or a new image would come without notice", notice)
-			}
+		if at(profile, "scheduledEventsProfile", "terminateNotificationProfile", "enable") != true {
+			tell(path, r.Line, "regular VMs have no terminateNotificationProfile: a scale-in would come without notice")
 		}
 		return
 	}
@@ -90,11 +94,18 @@ func checkHealth(d deployment, tell report) {
 			if got := text(at(profile, "extensionProfile", "extensions")); got != want {
 				tell(path, r.Line, "extensions are %q, want %s", got, want)
 			}
-			if got := text(at(profile, "applicationProfile")); got != "vm.applicationProfile(packageId)" {
-				tell(path, r.Line, "applications are %q, want vm.applicationProfile(packageId)", got)
+			if got := text(at(profile, "applicationProfile")); got != "vm.applicationProfile(packageId, failOnInstall)" {
+				tell(path, r.Line, "applications are %q, want vm.applicationProfile(packageId, failOnInstall)", got)
+			}
+		}
+	}
+	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+		for _, p := range d[entry].Params {
+			if p.Name == "failOnInstall" && p.Default != false {
+				tell(entry, p.Line, "failOnInstall is %s, want false: Azure repairs no VM that failed so", text(p.Default))
 			}
 		}
 	}
 	needWords(d, "modules/vm.bicep", tell, "type: 'ApplicationHealthLinux'", "typeHandlerVersion: '2.0'",
-		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: true", "disablePasswordAuthentication: true")
+		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: failOnInstall", "disablePasswordAuthentication: true")
 }

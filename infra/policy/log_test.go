@@ -188,7 +188,7 @@ func (l logged) says(operator, wanted string) bool {
 // kusto are the words of the query language that the queries use, and the table
 // of the agents with its column.
 var kusto = strings.Fields(`where summarize by and or in startswith join kind inner on distinct project order
-	desc ago min countif isnotempty arg_max h m Heartbeat Category SpotworkerLog_CL`)
+	desc ago min max isnotnull countif isnotempty arg_max h m Heartbeat Category SpotworkerLog_CL`)
 
 // unknownNames returns the names in a query that are neither columns nor its own.
 func unknownNames(query string, columns []string) []string {

@@ -67,8 +67,8 @@ func checkScaling(d deployment, tell report) {
 	for _, m := range d[path].Modules {
 		switch m.Symbol {
 		case "spot":
-			if got := text(at(m.Body, "params", "restore")); got != "!autoscale" {
-				tell(path, m.Line, "evicted VMs are brought back if %s, want wherever autoscale does not rule it out", got)
+			if got := text(at(m.Body, "params", "restore")); got != "restoreEvicted && !autoscale" {
+				tell(path, m.Line, "evicted VMs are brought back if %s, want only if asked for, and if autoscale does not rule it out", got)
 			}
 		case "spotAutoscale":
 			if m.Condition != "stage == 'Workers' && scales" {
@@ -76,7 +76,15 @@ func checkScaling(d deployment, tell report) {
 			}
 		}
 	}
+	for _, p := range d[path].Params {
+		if p.Name == "restoreEvicted" && p.Default != false {
+			tell(path, p.Line, "restoreEvicted is %s, want false: Azure is reported to refuse it", text(p.Default))
+		}
+	}
 	for _, p := range d["modules/autoscale.bicep"].Variables {
+		if p.Name == "metric" && at(p.Value, "dividePerInstance") != false {
+			tell("modules/autoscale.bicep", p.Line, "the depth is divided here too, want it left to Azure")
+		}
 		if p.Name == "metric" && at(p.Value, "metricName") != "ApproximateMessageCount" {
 			tell("modules/autoscale.bicep", p.Line, "VMs follow %s, want the queue's own count", text(at(p.Value, "metricName")))
 		}

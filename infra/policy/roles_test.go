@@ -12,7 +12,8 @@ import (
 // loop. A queue's message processor may not renew messages, so those who take
 // jobs are its contributors.
 var wantGrants = []string{
-	"gallery-roles: container containerName: roles.blobDataReader",
+	// Microsoft asks for Contributor, and describes no writing.
+	"gallery-roles: container containerName: roles.blobDataContributor",
 
 	"worker-roles: queue names.queue: roles.queueDataContributor if !takesOnDemand",
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",

@@ -54,12 +54,13 @@ var rules = [
   {
     name: 'no-workers'
     title: 'There are no workers'
-    text: 'No VM has sent a sign of life for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start.'
+    text: 'There were VMs within the last two days, and none has sent a heartbeat for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start.'
     severity: 1
-    query: 'Heartbeat | where Category == "Azure Monitor Agent"'
-    operator: 'LessThan'
-    threshold: 1
-    window: 'PT15M'
+    // Before the first VM there is no heartbeat either, and nothing to tell of.
+    query: 'Heartbeat | where Category == "Azure Monitor Agent" | summarize last = max(TimeGenerated) | where isnotnull(last) and last < ago(15m)'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'P2D'
     frequency: 'PT5M'
   }
   {
@@ -77,7 +78,7 @@ var rules = [
   }
 ]
 
-resource alerts 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [
+resource alerts 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
   for rule in rules: {
     name: '${prefix}-${rule.name}'
     location: location

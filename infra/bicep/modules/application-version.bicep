@@ -23,7 +23,7 @@ param version string
 @description('Address of the package.')
 param packageUrl string
 
-@description('Address of the configuration file.')
+@description('Address of the configuration file; empty where it is in the package.')
 param configurationUrl string
 
 @description('Name under which the package is put into the folder where the commands run.')
@@ -35,13 +35,13 @@ param commands packageCommandsType
 @description('Regions to copy the version to. VMs find it in their own region only.')
 param regions string[]
 
-resource gallery 'Microsoft.Compute/galleries@2025-12-03' existing = {
+resource gallery 'Microsoft.Compute/galleries@2025-03-03' existing = {
   name: galleryName
 
   resource application 'applications' existing = { name: applicationName }
 }
 
-resource applicationVersion 'Microsoft.Compute/galleries/applications/versions@2025-12-03' = {
+resource applicationVersion 'Microsoft.Compute/galleries/applications/versions@2025-03-03' = {
   parent: gallery::application
   name: version
   location: location
@@ -50,7 +50,7 @@ resource applicationVersion 'Microsoft.Compute/galleries/applications/versions@2
     publishingProfile: {
       source: {
         mediaLink: packageUrl
-        defaultConfigurationLink: configurationUrl
+        defaultConfigurationLink: empty(configurationUrl) ? null : configurationUrl
       }
       manageActions: {
         install: commands.install
@@ -60,8 +60,9 @@ resource applicationVersion 'Microsoft.Compute/galleries/applications/versions@2
       settings: {
         packageFileName: packageFileName
         configFileName: 'worker.env'
-        // The unit of the worker restarts by itself.
-        scriptBehaviorAfterReboot: 'None'
+        // A reboot in the middle of an installation: it is run again. The package
+        // sees to that too, for where the extension takes it for done.
+        scriptBehaviorAfterReboot: 'Rerun'
       }
       excludeFromLatest: false
       replicaCount: 1

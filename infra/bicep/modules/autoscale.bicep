@@ -1,5 +1,9 @@
 // The number of VMs follows the depth of a queue. The depth counts messages in
 // work too, so VMs at work are not taken for idle.
+//
+// Two things that only a subscription can tell, see docs/first-run.md: whether
+// autoscale may read the depth in an account without keys and with a firewall,
+// and how late it learns that an evicted VM is gone.
 
 @description('Region.')
 param location string
@@ -10,11 +14,11 @@ param tags { *: string }
 @description('Name of the scale set.')
 param scaleSetName string
 
-@description('Resource id of the scale set.')
-param scaleSetId string
+@description('Name of the storage account.')
+param accountName string
 
-@description('Resource id of the storage account.')
-param accountId string
+@description('Resource group of the storage account.')
+param accountGroup string
 
 @description('Queue whose depth decides.')
 param queueName string
@@ -32,12 +36,26 @@ param maxInstances int
 @minValue(2)
 param jobsPerInstance int
 
+resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' existing = { name: scaleSetName }
+
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
+  scope: resourceGroup(accountGroup)
+  name: accountName
+}
+
 var metric = {
   metricName: 'ApproximateMessageCount'
-  metricResourceUri: '${accountId}/services/queue/queues/${queueName}'
+  metricResourceUri: '${account.id}/services/queue/queues/${queueName}'
   timeGrain: 'PT1M'
   statistic: 'Average'
   timeAggregation: 'Average'
+  // A queue's depth is documented as a metric that Azure divides by the number
+  // of VMs without being asked. Dividing here might do it twice, and by zero with
+  // no VMs. If Azure did not divide, a threshold would be for all VMs together:
+  // the set would grow to its maximum early, and shrink late. Jobs are done then
+  // too.
+  // https://learn.microsoft.com/azure/azure-monitor/autoscale/autoscale-common-metrics#commonly-used-storage-metrics
+  dividePerInstance: false
 }
 
 // From none to the first VM the depth for each VM means nothing.
@@ -50,7 +68,7 @@ resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
   properties: {
     name: scaleSetName
     enabled: true
-    targetResourceUri: scaleSetId
+    targetResourceUri: scaleSet.id
     profiles: [
       {
         name: 'queue depth'
@@ -63,7 +81,6 @@ resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
           {
             metricTrigger: {
               ...metric
-              dividePerInstance: !fromNone
               timeWindow: 'PT5M'
               operator: 'GreaterThan'
               threshold: fromNone ? 0 : jobsPerInstance
@@ -79,7 +96,6 @@ resource autoscale 'Microsoft.Insights/autoscalesettings@2022-10-01' = {
           {
             metricTrigger: {
               ...metric
-              dividePerInstance: !fromNone
               timeWindow: 'PT15M'
               operator: fromNone ? 'LessThanOrEqual' : 'LessThan'
               // Half of it, since VMs that left share their messages among the rest.

@@ -10,7 +10,7 @@ param prefix string
 @description('Resource ids of the action groups that are told.')
 param actionGroupIds string[]
 
-resource evictions 'Microsoft.Insights/activityLogAlerts@2026-01-01' = {
+resource evictions 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
   name: '${prefix}-evictions'
   location: 'global'
   tags: tags

@@ -25,6 +25,9 @@ param identityId string
 @description('Resource id of the VM application\'s version.')
 param packageId string
 
+@description('Whether a VM that cannot install the package fails the deployment.')
+param failOnInstall bool
+
 @description('Sizes to choose from.')
 @minLength(3)
 param vmSizes string[]
@@ -91,7 +94,7 @@ resource fleet 'Microsoft.AzureFleet/fleets@2024-11-01' = {
         storageProfile: vm.storageProfile(image, diskType)
         networkProfile: vm.networkProfile(subnetId)
         securityProfile: vm.securityProfile()
-        applicationProfile: vm.applicationProfile(packageId)
+        applicationProfile: vm.applicationProfile(packageId, failOnInstall)
         extensionProfile: {
           extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
         }

@@ -2,6 +2,7 @@
 // their roles, the network, the package, the log.
 
 import {
+  configurationPlaceType
   dataContainerType
   namesType
   outboundType
@@ -25,6 +26,18 @@ param stage stageType
 
 @description('Name of the storage account.')
 param accountName string
+
+@description('Resource group of the storage account. Where it is another one, the account and its containers are that deployment\'s.')
+param accountGroup string
+
+@description('Whether only named networks get to the account.')
+param storageFirewall bool
+
+@description('Public IPv4 addresses, or ranges of them, that get to the account.')
+param operatorAddresses string[]
+
+@description('Resource ids of subnets of other deployments that get to the account.')
+param otherSubnets string[]
 
 @description('How often the account keeps the data.')
 param redundancy 'Standard_LRS' | 'Standard_ZRS'
@@ -53,6 +66,9 @@ param applicationVersion string
 @description('Commands of the package.')
 param packageCommands packageCommandsType
 
+@description('Where VMs get their configuration from: a Blob of its own, or the Package.')
+param configurationIn configurationPlaceType
+
 @description('Whether there are VMs of regular priority for the on-demand queue.')
 param onDemand bool
 
@@ -61,6 +77,9 @@ param workerSettings { *: string }
 
 @description('Whether the worker\'s log is collected and alerts are set.')
 param monitoring bool
+
+@description('Whether writes and deletions in the storage account are logged too.')
+param logStorage bool
 
 @description('Files that hold the worker\'s log.')
 param logFiles string[]
@@ -97,18 +116,37 @@ var collects = monitoring && outbound == 'NatGateway'
 
 var packageName = 'spotworker.tar.gz'
 
+// A gallery's name must not be that of another in the subscription.
+var galleryName = '${replace(prefix, '-', '_')}_${uniqueString(resourceGroup().id)}'
+
+var ownsAccount = toLower(accountGroup) == toLower(resourceGroup().name)
+
+// Regions that share an account have configurations of their own.
+var packagesFolder = ownsAccount ? applicationVersion : '${applicationVersion}/${location}'
+
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
+  scope: resourceGroup(accountGroup)
+  name: accountName
+}
+
 // One application for each kind of worker, since the configuration is part of it.
 var spotApplication = {
   name: prefix
+  package: 'spotworker.tar.gz'
   configuration: 'worker.env'
 }
 var onDemandApplication = {
   name: '${prefix}-ondemand'
+  package: configurationIn == 'Package' ? 'spotworker-ondemand.tar.gz' : 'spotworker.tar.gz'
   configuration: 'worker-ondemand.env'
 }
+var packagesUrl = 'https://${accountName}.blob.${environment().suffixes.storage}/${names.packages}/'
+
 var applications = onDemand ? [spotApplication, onDemandApplication] : [spotApplication]
 
-module storage 'storage.bicep' = {
+// What follows names its resources by parameters and not by outputs, so that
+// what-if can tell what would change in them.
+module storage 'storage.bicep' = if (ownsAccount) {
   name: '${prefix}-storage'
   params: {
     location: location
@@ -118,6 +156,9 @@ module storage 'storage.bicep' = {
     names: names
     dataContainers: dataContainers
     retention: retention
+    firewall: storageFirewall
+    subnetIds: concat([network.outputs.subnetId], otherSubnets)
+    addresses: operatorAddresses
   }
 }
 
@@ -133,47 +174,54 @@ module identities 'identities.bicep' = {
 
 module workerRoles 'worker-roles.bicep' = {
   name: '${prefix}-worker-roles'
+  scope: resourceGroup(accountGroup)
   params: {
-    accountName: storage.outputs.accountName
+    accountName: accountName
     names: names
     dataContainers: dataContainers
     principalId: identities.outputs.worker.principalId
     identityId: identities.outputs.worker.id
     takesOnDemand: false
   }
+  dependsOn: [storage]
 }
 
 module onDemandWorkerRoles 'worker-roles.bicep' = if (onDemand) {
   name: '${prefix}-ondemand-worker-roles'
+  scope: resourceGroup(accountGroup)
   params: {
-    accountName: storage.outputs.accountName
+    accountName: accountName
     names: names
     dataContainers: dataContainers
     principalId: identities.outputs.onDemandWorker!.principalId
     identityId: identities.outputs.onDemandWorker!.id
     takesOnDemand: true
   }
+  dependsOn: [storage]
 }
 
-module operatorRoles 'operator-roles.bicep' = if (!empty(operatorId)) {
+module operatorRoles 'operator-roles.bicep' = if (!empty(operatorId) && ownsAccount) {
   name: '${prefix}-operator-roles'
   params: {
-    accountName: storage.outputs.accountName
+    accountName: accountName
     names: names
     dataContainers: dataContainers
     principalId: operatorId
     principalType: operatorKind
   }
+  dependsOn: [storage]
 }
 
 module galleryRoles 'gallery-roles.bicep' = {
   name: '${prefix}-gallery-roles'
+  scope: resourceGroup(accountGroup)
   params: {
-    accountName: storage.outputs.accountName
+    accountName: accountName
     containerName: names.packages
     principalId: identities.outputs.gallery.principalId
     identityId: identities.outputs.gallery.id
   }
+  dependsOn: [storage]
 }
 
 module network 'network.bicep' = {
@@ -184,6 +232,7 @@ module network 'network.bicep' = {
     prefix: prefix
     addressPrefix: addressPrefix
     outbound: outbound
+    remoteStorage: !ownsAccount
   }
 }
 
@@ -192,7 +241,7 @@ module gallery 'gallery.bicep' = {
   params: {
     location: location
     tags: tags
-    galleryName: replace(prefix, '-', '_')
+    galleryName: galleryName
     applicationNames: map(applications, a => a.name)
     identityId: galleryRoles.outputs.identityId
   }
@@ -204,15 +253,16 @@ module versions 'application-version.bicep' = [
     params: {
       location: location
       tags: tags
-      galleryName: gallery.outputs.galleryName
-      applicationName: gallery.outputs.applicationNames[i]
+      galleryName: galleryName
+      applicationName: application.name
       version: applicationVersion
-      packageUrl: '${storage.outputs.packagesUrl}${applicationVersion}/${packageName}'
-      configurationUrl: '${storage.outputs.packagesUrl}${applicationVersion}/${application.configuration}'
+      packageUrl: '${packagesUrl}${packagesFolder}/${application.package}'
+      configurationUrl: configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${application.configuration}'
       packageFileName: packageName
       commands: packageCommands
       regions: [location]
     }
+    dependsOn: [gallery]
   }
 ]
 
@@ -238,7 +288,17 @@ module logAssociation 'log-association.bicep' = if (collects) {
   }
 }
 
-module alerts 'alerts.bicep' = if (collects) {
+module storageLog 'storage-log.bicep' = if (collects && logStorage && ownsAccount) {
+  name: '${prefix}-storage-log'
+  params: {
+    accountName: accountName
+    workspaceId: log!.outputs.workspaceId
+  }
+  dependsOn: [storage]
+}
+
+// With the VMs, so that nothing is told of before there is anything.
+module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
   name: '${prefix}-alerts'
   params: {
     location: location
@@ -261,12 +321,15 @@ module evictionAlert 'eviction-alert.bicep' = if (monitoring) {
   }
 }
 
+// Without it a configuration that was cut off on its way would pass for whole.
+var lastLine = '# end of worker.env'
+
 // Containers that handlers may store results in.
 var written = filter(dataContainers, c => c.access == 'ReadWrite')
 
 var sharedSettings = union(
   {
-    SPOTWORKER_ACCOUNT: storage.outputs.accountName
+    SPOTWORKER_ACCOUNT: accountName
     SPOTWORKER_PREFIX: prefix
     SPOTWORKER_LOG_FORMAT: 'json'
   },
@@ -282,11 +345,20 @@ var onDemandSettings = onDemand
     })
   : {}
 
-@description('Name of the storage account.')
-output accountName string = storage.outputs.accountName
+@description('Folder in the container of packages that the package and its configuration go into.')
+output packagesFolder string = packagesFolder
 
-@description('Resource id of the storage account.')
-output accountId string = storage.outputs.accountId
+@description('Containers with data that workers may only read. An earlier deployment may have let them write.')
+output readOnlyContainerIds string[] = map(
+  filter(dataContainers, c => c.access == 'Read'),
+  c => '${account.id}/blobServices/default/containers/${c.name}'
+)
+
+@description('Object ids of the workers\' identities.')
+output workerPrincipalIds string[] = concat(
+  [identities.outputs.worker.principalId],
+  onDemand ? [identities.outputs.onDemandWorker!.principalId] : []
+)
 
 @description('Names of queues and containers.')
 output names namesType = names
@@ -310,7 +382,9 @@ output onDemandPackageId string = stage == 'Foundation' || !onDemand ? '' : vers
 output collectsLogs bool = collects ? !empty(logAssociation!.outputs.assignmentId) : false
 
 @description('Lines of the workers\' configuration file.')
-output workerConfiguration string[] = map(items(spotSettings), s => '${s.key}=${s.value}')
+output workerConfiguration string[] = concat(map(items(spotSettings), s => '${s.key}=${s.value}'), [lastLine])
 
 @description('Lines of the on-demand workers\' configuration file; none where there are none.')
-output onDemandConfiguration string[] = map(items(onDemandSettings), s => '${s.key}=${s.value}')
+output onDemandConfiguration string[] = onDemand
+  ? concat(map(items(onDemandSettings), s => '${s.key}=${s.value}'), [lastLine])
+  : []

@@ -1,4 +1,7 @@
-// What the gallery may do: read packages.
+// What the gallery may do: read packages and their configuration. Microsoft asks
+// for Contributor, although reading is all that is described; it is given on the
+// packages' container alone.
+// https://learn.microsoft.com/azure/virtual-machines/vm-applications-publish-with-managed-identity
 
 import { roles } from 'types.bicep'
 
@@ -14,7 +17,7 @@ param principalId string
 @description('Resource id of the gallery\'s identity, handed through: who takes it from here takes it with its role.')
 param identityId string
 
-resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 
   resource blobService 'blobServices' existing = {
@@ -26,11 +29,11 @@ resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
 
 resource readsPackages 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: account::blobService::packages
-  name: guid(account::blobService::packages.id, principalId, roles.blobDataReader)
+  name: guid(account::blobService::packages.id, principalId, roles.blobDataContributor)
   properties: {
     principalId: principalId
     principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.blobDataReader)
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.blobDataContributor)
   }
 }
 

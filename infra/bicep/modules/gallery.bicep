@@ -16,7 +16,7 @@ param applicationNames string[]
 @description('Resource id of the identity that reads packages. It must have its role.')
 param identityId string
 
-resource gallery 'Microsoft.Compute/galleries@2025-12-03' = {
+resource gallery 'Microsoft.Compute/galleries@2025-03-03' = {
   name: galleryName
   location: location
   tags: tags
@@ -27,7 +27,7 @@ resource gallery 'Microsoft.Compute/galleries@2025-12-03' = {
   properties: { description: 'The spotworker package and its configuration.' }
 }
 
-resource applications 'Microsoft.Compute/galleries/applications@2025-12-03' = [
+resource applications 'Microsoft.Compute/galleries/applications@2025-03-03' = [
   for name in applicationNames: {
     parent: gallery
     name: name
@@ -39,9 +39,3 @@ resource applications 'Microsoft.Compute/galleries/applications@2025-12-03' = [
     }
   }
 ]
-
-@description('Name of the gallery.')
-output galleryName string = gallery.name
-
-@description('Names of the applications.')
-output applicationNames string[] = [for (name, i) in applicationNames: applications[i].name]

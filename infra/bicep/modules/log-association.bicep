@@ -38,7 +38,7 @@ module policyRoles 'policy-roles.bicep' = {
   }
 }
 
-resource assignment 'Microsoft.Authorization/policyAssignments@2026-06-01' = {
+resource assignment 'Microsoft.Authorization/policyAssignments@2025-03-01' = {
   name: '${prefix}-logs'
   location: location
   identity: {

@@ -50,7 +50,7 @@ var sources = [
 
 var stream = 'Custom-SpotworkerLog'
 
-resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
+resource workspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' = {
   name: '${prefix}-logs'
   location: location
   tags: tags
@@ -65,7 +65,7 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
   }
 }
 
-resource table 'Microsoft.OperationalInsights/workspaces/tables@2025-07-01' = {
+resource table 'Microsoft.OperationalInsights/workspaces/tables@2025-02-01' = {
   parent: workspace
   name: 'SpotworkerLog_CL'
   properties: {
@@ -144,8 +144,9 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
         destinations: ['workspace']
         outputStream: 'Custom-${table.name}'
         // A line counts from when it was written, not from when it arrived; and
-        // every table has a column Type of its own.
-        transformKql: 'source | extend TimeGenerated = coalesce([\'time\'], TimeGenerated), event_type = [\'type\'] | project-away [\'time\'], [\'type\']'
+        // every table has a column Type of its own. Transformations know only part
+        // of the query language, and not coalesce.
+        transformKql: 'source | extend TimeGenerated = iif(isnotnull([\'time\']), [\'time\'], TimeGenerated), event_type = [\'type\'] | project-away [\'time\'], [\'type\']'
       }
     ]
   }

@@ -18,7 +18,10 @@ param addressPrefix string
 @description('How VMs reach the internet.')
 param outbound outboundType
 
-resource securityGroup 'Microsoft.Network/networkSecurityGroups@2025-07-01' = {
+@description('Whether the storage account is in another region.')
+param remoteStorage bool
+
+resource securityGroup 'Microsoft.Network/networkSecurityGroups@2025-01-01' = {
   name: '${prefix}-workers'
   location: location
   tags: tags
@@ -42,7 +45,7 @@ resource securityGroup 'Microsoft.Network/networkSecurityGroups@2025-07-01' = {
   }
 }
 
-resource address 'Microsoft.Network/publicIPAddresses@2025-07-01' = if (outbound == 'NatGateway') {
+resource address 'Microsoft.Network/publicIPAddresses@2025-01-01' = if (outbound == 'NatGateway') {
   name: '${prefix}-outbound'
   location: location
   tags: tags
@@ -50,7 +53,7 @@ resource address 'Microsoft.Network/publicIPAddresses@2025-07-01' = if (outbound
   properties: { publicIPAllocationMethod: 'Static' }
 }
 
-resource gateway 'Microsoft.Network/natGateways@2025-07-01' = if (outbound == 'NatGateway') {
+resource gateway 'Microsoft.Network/natGateways@2025-01-01' = if (outbound == 'NatGateway') {
   name: '${prefix}-outbound'
   location: location
   tags: tags
@@ -61,7 +64,7 @@ resource gateway 'Microsoft.Network/natGateways@2025-07-01' = if (outbound == 'N
   }
 }
 
-resource network 'Microsoft.Network/virtualNetworks@2025-07-01' = {
+resource network 'Microsoft.Network/virtualNetworks@2025-01-01' = {
   name: '${prefix}-network'
   location: location
   tags: tags
@@ -76,7 +79,8 @@ resource network 'Microsoft.Network/virtualNetworks@2025-07-01' = {
           networkSecurityGroup: { id: securityGroup.id }
           natGateway: outbound == 'NatGateway' ? { id: gateway.id } : null
           // Traffic to storage stays off the gateway, which is paid by the gigabyte.
-          serviceEndpoints: [{ service: 'Microsoft.Storage' }]
+          // The account's firewall knows the subnet by it.
+          serviceEndpoints: [{ service: remoteStorage ? 'Microsoft.Storage.Global' : 'Microsoft.Storage' }]
         }
       }
     ]

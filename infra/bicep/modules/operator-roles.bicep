@@ -19,7 +19,7 @@ param principalId string
 @description('What kind of principal that is.')
 param principalType principalKindType
 
-resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 
   resource queueService 'queueServices' existing = {

@@ -26,6 +26,9 @@ param identityId string
 @description('Resource id of the VM application\'s version.')
 param packageId string
 
+@description('Whether a VM that cannot install the package fails the deployment.')
+param failOnInstall bool
+
 @description('Size of the VMs.')
 param vmSize string
 
@@ -55,7 +58,7 @@ param healthPort int
 @description('Whether the worker\'s log is sent off the VM.')
 param sendLogs bool
 
-resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
+resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' = {
   name: scaleSetName
   location: location
   tags: tags
@@ -87,7 +90,6 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
             pauseTimeBetweenBatches: 'PT30S'
           }
         : null
-      automaticOSUpgradePolicy: { enableAutomaticOSUpgrade: upgradeMode == 'Rolling' }
     }
     virtualMachineProfile: {
       priority: 'Regular'
@@ -95,20 +97,17 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
       storageProfile: vm.storageProfile(image, diskType)
       networkProfile: vm.networkProfile(subnetId)
       securityProfile: vm.securityProfile()
-      applicationProfile: vm.applicationProfile(packageId)
+      applicationProfile: vm.applicationProfile(packageId, failOnInstall)
       extensionProfile: {
         extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
       }
       diagnosticsProfile: {
         bootDiagnostics: { enabled: true }
       }
-      // Not to be had for Spot VMs.
+      // Spot VMs cannot have it. Flexible orchestration has no automatic OS
+      // upgrade either: a VM gets the newest image when it is made.
       scheduledEventsProfile: {
         terminateNotificationProfile: {
-          enable: true
-          notBeforeTimeout: 'PT15M'
-        }
-        osImageNotificationProfile: {
           enable: true
           notBeforeTimeout: 'PT15M'
         }
@@ -116,9 +115,6 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
     }
   }
 }
-
-@description('Name of the scale set.')
-output name string = scaleSet.name
 
 @description('Resource id of the scale set.')
 output scaleSetId string = scaleSet.id

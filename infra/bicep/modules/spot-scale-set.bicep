@@ -25,6 +25,9 @@ param identityId string
 @description('Resource id of the VM application\'s version.')
 param packageId string
 
+@description('Whether a VM that cannot install the package fails the deployment.')
+param failOnInstall bool
+
 @description('Sizes to choose from. They must have the same architecture, disk interface and kind of local disk.')
 @minLength(1)
 @maxLength(5)
@@ -42,7 +45,7 @@ param evictionPolicy 'Delete' | 'Deallocate'
 @description('Highest price in US dollars an hour; -1 is the price of a regular VM, and then only capacity evicts.')
 param maxPrice string
 
-@description('Whether Azure tries to bring back what it evicted. Only without autoscale.')
+@description('Whether Azure is asked to bring back what it evicted. Microsoft documents that for Flexible orchestration, and people report that it is refused there with InvalidParameter.')
 param restore bool
 
 @description('How long that is tried, as an ISO 8601 duration.')
@@ -88,7 +91,77 @@ param sendLogs bool
 
 var mixed = baseRegularCount > 0 || regularPercentage > 0
 
-resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
+// SpotPlus is known to the newest version of the interface alone, which reaches
+// regions late. All else stays with one that is everywhere.
+var model = {
+  orchestrationMode: 'Flexible'
+  platformFaultDomainCount: 1
+  singlePlacementGroup: false
+  skuProfile: length(vmSizes) > 1
+    ? {
+        allocationStrategy: allocationStrategy
+        vmSizes: map(vmSizes, size => { name: size })
+      }
+    : null
+  priorityMixPolicy: mixed
+    ? {
+        baseRegularPriorityCount: baseRegularCount
+        regularPriorityPercentageAboveBase: regularPercentage
+      }
+    : null
+  // https://github.com/Azure/azure-cli/issues/29461
+  spotRestorePolicy: restore
+    ? {
+        enabled: true
+        restoreTimeout: restoreTimeout
+      }
+    : null
+  automaticRepairsPolicy: {
+    enabled: true
+    gracePeriod: 'PT20M'
+    repairAction: 'Replace'
+  }
+  upgradePolicy: {
+    mode: upgradeMode
+    rollingUpgradePolicy: upgradeMode == 'Rolling'
+      ? {
+          maxBatchInstancePercent: 20
+          // An eviction in the middle of an update must not end it.
+          maxUnhealthyInstancePercent: 50
+          maxUnhealthyUpgradedInstancePercent: 50
+          pauseTimeBetweenBatches: 'PT30S'
+        }
+      : null
+  }
+  scheduledEventsPolicy: publishEvents
+    ? {
+        scheduledEventsAdditionalPublishingTargets: {
+          eventGridAndResourceGraph: {
+            enable: true
+            scheduledEventsApiVersion: '2020-07-01'
+          }
+        }
+      }
+    : null
+  virtualMachineProfile: {
+    priority: priority
+    evictionPolicy: evictionPolicy
+    billingProfile: { maxPrice: json(maxPrice) }
+    osProfile: vm.osProfile('spot', adminUsername, sshPublicKey)
+    storageProfile: vm.storageProfile(image, diskType)
+    networkProfile: vm.networkProfile(subnetId)
+    securityProfile: vm.securityProfile()
+    applicationProfile: vm.applicationProfile(packageId, failOnInstall)
+    extensionProfile: {
+      extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+    }
+    diagnosticsProfile: {
+      bootDiagnostics: { enabled: true }
+    }
+  }
+}
+
+resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' = if (priority == 'Spot') {
   name: scaleSetName
   location: location
   tags: tags
@@ -101,76 +174,24 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = {
     name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
     capacity: capacity
   }
-  properties: {
-    orchestrationMode: 'Flexible'
-    platformFaultDomainCount: 1
-    singlePlacementGroup: false
-    skuProfile: length(vmSizes) > 1
-      ? {
-          allocationStrategy: allocationStrategy
-          vmSizes: map(vmSizes, size => { name: size })
-        }
-      : null
-    priorityMixPolicy: mixed
-      ? {
-          baseRegularPriorityCount: baseRegularCount
-          regularPriorityPercentageAboveBase: regularPercentage
-        }
-      : null
-    spotRestorePolicy: restore
-      ? {
-          enabled: true
-          restoreTimeout: restoreTimeout
-        }
-      : null
-    automaticRepairsPolicy: {
-      enabled: true
-      gracePeriod: 'PT20M'
-      repairAction: 'Replace'
-    }
-    upgradePolicy: {
-      mode: upgradeMode
-      rollingUpgradePolicy: upgradeMode == 'Rolling'
-        ? {
-            maxBatchInstancePercent: 20
-            // An eviction in the middle of an update must not end it.
-            maxUnhealthyInstancePercent: 50
-            maxUnhealthyUpgradedInstancePercent: 50
-            pauseTimeBetweenBatches: 'PT30S'
-          }
-        : null
-    }
-    scheduledEventsPolicy: publishEvents
-      ? {
-          scheduledEventsAdditionalPublishingTargets: {
-            eventGridAndResourceGraph: {
-              enable: true
-              scheduledEventsApiVersion: '2020-07-01'
-            }
-          }
-        }
-      : null
-    virtualMachineProfile: {
-      priority: priority
-      evictionPolicy: evictionPolicy
-      billingProfile: { maxPrice: json(maxPrice) }
-      osProfile: vm.osProfile('spot', adminUsername, sshPublicKey)
-      storageProfile: vm.storageProfile(image, diskType)
-      networkProfile: vm.networkProfile(subnetId)
-      securityProfile: vm.securityProfile()
-      applicationProfile: vm.applicationProfile(packageId)
-      extensionProfile: {
-        extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
-      }
-      diagnosticsProfile: {
-        bootDiagnostics: { enabled: true }
-      }
-    }
-  }
+  properties: model
 }
 
-@description('Name of the scale set.')
-output name string = scaleSet.name
+resource plusScaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = if (priority == 'SpotPlus') {
+  name: scaleSetName
+  location: location
+  tags: tags
+  zones: empty(zones) ? null : zones
+  identity: {
+    type: 'UserAssigned'
+    userAssignedIdentities: { '${identityId}': {} }
+  }
+  sku: {
+    name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
+    capacity: capacity
+  }
+  properties: model
+}
 
 @description('Resource id of the scale set.')
-output scaleSetId string = scaleSet.id
+output scaleSetId string = priority == 'Spot' ? scaleSet.id : plusScaleSet.id

@@ -1,6 +1,7 @@
 // The storage account: queues, containers, and how long blobs are kept.
-// Nobody signs in with a key, nothing is public, and nothing keeps a second
-// copy of a record: a job is written many times.
+// Nobody signs in with a key, nothing is public, only networks that are named
+// get to it, and nothing keeps a second copy of a record: a job is written many
+// times.
 
 import { dataContainerType, namesType, retentionType } from 'types.bicep'
 
@@ -27,7 +28,16 @@ param dataContainers dataContainerType[]
 @description('How long blobs are kept.')
 param retention retentionType
 
-resource account 'Microsoft.Storage/storageAccounts@2025-08-01' = {
+@description('Whether only the networks below get to the account.')
+param firewall bool
+
+@description('Resource ids of the subnets that get to the account.')
+param subnetIds string[]
+
+@description('Public IPv4 addresses, or ranges of them, that get to the account.')
+param addresses string[]
+
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
   name: accountName
   location: location
   tags: tags
@@ -41,26 +51,34 @@ resource account 'Microsoft.Storage/storageAccounts@2025-08-01' = {
     defaultToOAuthAuthentication: true
     isLocalUserEnabled: false
     minimumTlsVersion: 'TLS1_2'
+    networkAcls: {
+      defaultAction: firewall ? 'Deny' : 'Allow'
+      // The gallery fetches packages as a trusted service, with its identity.
+      bypass: 'AzureServices'
+      virtualNetworkRules: [for id in subnetIds: { id: id }]
+      ipRules: [for address in addresses: { value: address }]
+    }
     publicNetworkAccess: 'Enabled'
     supportsHttpsTrafficOnly: true
   }
 }
 
-resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-08-01' = {
+resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-01' = {
   parent: account
   name: 'default'
 }
 
-resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-08-01' = [
+resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = [
   for name in [names.queue, names.onDemand, names.poison]: {
     parent: queueService
     name: name
   }
 ]
 
-// Versions, soft delete and the change feed would keep a copy or an event of
-// every save.
-resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01' = {
+// Versions, soft delete and the change feed are off, since they would keep a
+// copy or an event of every save. What is deleted is therefore gone: records by
+// their age, data by whoever may write it.
+resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' = {
   parent: account
   name: 'default'
   properties: {
@@ -71,7 +89,7 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01'
   }
 }
 
-resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-08-01' = [
+resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [
   for name in concat(
     [names.records, names.payloads, names.workers, names.packages],
     map(dataContainers, c => c.name)
@@ -88,7 +106,7 @@ var kept = [
   { name: 'workers', container: names.workers, days: retention.workers }
 ]
 
-resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-08-01' = {
+resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = {
   parent: account
   name: 'default'
   properties: {
@@ -116,11 +134,5 @@ resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-08
   dependsOn: [containers]
 }
 
-@description('Name of the account.')
-output accountName string = account.name
-
 @description('Resource id of the account.')
 output accountId string = account.id
-
-@description('Address of the packages, with a slash at the end.')
-output packagesUrl string = '${account.properties.primaryEndpoints.blob}${names.packages}/'

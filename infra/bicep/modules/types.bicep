@@ -76,6 +76,10 @@ type packageCommandsType = {
 type stageType = 'Foundation' | 'Application' | 'Workers'
 
 @export()
+@description('Where VMs get the worker\'s configuration from: a Blob beside the package, or the Package itself.')
+type configurationPlaceType = 'Blob' | 'Package'
+
+@export()
 @description('How VMs reach the internet: NatGateway, or StorageOnly, which reaches the region\'s storage and nothing else, and costs nothing.')
 type outboundType = 'NatGateway' | 'StorageOnly'
 

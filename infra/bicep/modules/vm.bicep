@@ -78,17 +78,21 @@ func securityProfile() resourceInput<'Microsoft.Compute/virtualMachineScaleSets@
   }
 }
 
+// A VM whose installation failed counts as made unless failOnInstall says
+// otherwise. True stops a deployment whose version does not install. But Azure
+// repairs no VM whose provisioning failed, so for the life of a scale set it is
+// false: the VM is made, nothing answers on its health port, and it is replaced.
 @export()
 @description('The worker\'s package.')
 func applicationProfile(
-  packageId string
+  packageId string,
+  failOnInstall bool
 ) resourceInput<'Microsoft.Compute/virtualMachineScaleSets@2024-07-01'>.properties.virtualMachineProfile.applicationProfile => {
   galleryApplications: [
     {
       packageReferenceId: packageId
       order: 1
-      // Otherwise a VM without a worker would count as made.
-      treatFailureAsDeploymentFailure: true
+      treatFailureAsDeploymentFailure: failOnInstall
     }
   ]
 }

@@ -20,7 +20,7 @@ param identityId string
 @description('Whether these workers take jobs from the on-demand queue, and from no other. Others only move jobs there.')
 param takesOnDemand bool
 
-resource account 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
+resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   name: accountName
 
   resource queueService 'queueServices' existing = {
