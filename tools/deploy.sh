@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Deploys to Azure, in the steps of docs/deploy.md: package, storage, upload,
-# application version, scale set. What is there already is left as it is, so it
-# may be run again at any time, and after any failure.
+# Deploys to Azure, in the steps of docs/deploy.md: checks, package, storage,
+# upload, application version, VMs, a look at the workers. What is there already
+# is left as it is, so it may be run again at any time, and after any failure.
 #
 #   tools/deploy.sh             what would change is shown before each step, and asked
 #   tools/deploy.sh --yes       shown, not asked
@@ -11,8 +11,11 @@
 # From the environment, with the defaults below: RESOURCE_GROUP, LOCATION,
 # PREFIX, PARAMETERS, APPLICATION_VERSION, PACKAGE, OPERATOR_ID (default: who is
 # signed in to az), OPERATOR_KIND (User, Group or ServicePrincipal),
-# SSH_PUBLIC_KEY (default: the first key in ~/.ssh), CAPACITY and
-# ONDEMAND_CAPACITY (default: the numbers of VMs there are).
+# OPERATOR_ADDRESSES (public IPv4 addresses that may reach the storage account,
+# with commas between them), SSH_PUBLIC_KEY (default: the first key in ~/.ssh),
+# CAPACITY and ONDEMAND_CAPACITY (default: the numbers of VMs there are),
+# CONFIGURATION_IN (Blob or Package), WORKERS_WITHIN (minutes to wait for the
+# workers). ACCOUNT_NAME and ACCOUNT_GROUP are for a further region.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +24,7 @@ location=${LOCATION:-westeurope}
 prefix=${PREFIX:-spotworker}
 parameters=${PARAMETERS:-infra/bicep/cheapest.bicepparam}
 package=${PACKAGE:-dist/spotworker-linux-amd64.tar.gz}
+place=${CONFIGURATION_IN:-Blob}
 export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
 blobs=(--auth-mode login --container-name "$prefix-packages")
 
@@ -52,20 +56,30 @@ look() {
   [ "$mode" = dry-run ] || "$@"
 }
 
-# confirm QUESTION: go on only if a person says so.
+# confirm QUESTION: continue only if a person agrees.
 confirm() {
   [ "$mode" = ask ] || return 0
   local answer
   read -r -p "$1 [y/N] " answer || answer=
-  [ "$answer" = y ] || fail "stopped; what was made so far stays, and the next run goes on from here"
+  [ "$answer" = y ] || fail "stopped; what was made so far stays, and the next run continues from here"
 }
 
-# stage NAME: deploy the parameters up to that stage.
-stage() {
-  local what=(--resource-group "$group" --name "$prefix-deploy" --parameters "$parameters"
+# target STAGE [PARAMETER...]: what a deployment up to that stage is called with.
+target() {
+  what=(--resource-group "$group" --name "$prefix-deploy" --parameters "$parameters"
     --parameters "stage=$1" "location=$location" "prefix=$prefix" "operatorKind=${OPERATOR_KIND:-User}")
+  [ "$place" = Blob ] || what+=("configurationIn=$place")
+  what+=("${@:2}")
+}
+
+# stage NAME [PARAMETER...]: deploy the parameters up to that stage. recheck, if
+# set, names a function that looks once more before anything changes.
+stage() {
+  local what
+  target "$@"
   look az deployment group what-if "${what[@]}"
   confirm "Deploy this?"
+  [ -z "${recheck:-}" ] || "$recheck"
   run az deployment group create --output none "${what[@]}"
 }
 
@@ -75,20 +89,50 @@ output() {
     --query "properties.outputs.$1.value"
 }
 
-# instances SCALE_SET: how many there are, so that a deployment does not take
-# any away; nothing if there is no such scale set yet.
+# instances SCALE_SET: how many VMs there are; nothing if there is no such scale
+# set. A list tells "none" from an error, which a look at the set does not.
 instances() {
-  [ "$mode" = dry-run ] || az vmss show --resource-group "$group" --name "$1" --query sku.capacity --output tsv 2>/dev/null || true
+  az vmss list --resource-group "$group" --query "[?name=='$1'].sku.capacity" --output tsv ||
+    fail "the number of VMs of $1 cannot be read, for the reason above. Nothing was deployed for it: with a wrong number Azure would delete VMs at work. Run this again"
+}
+
+# numbers: the numbers of VMs that there are, so that a deployment deletes none.
+# What the caller has set counts.
+numbers() {
+  local set name
+  for set in spot:CAPACITY ondemand:ONDEMAND_CAPACITY; do
+    name=${set#*:}
+    case " ${fixed:-} " in *" $name "*) continue ;; esac
+    found=$(instances "$prefix-${set%:*}") || exit
+    if [ -n "$found" ]; then export "$name=$found"; else unset "$name"; fi
+  done
+}
+
+# recount: fails if autoscale or an eviction has changed a number since it was
+# read. Between this and Azure's answer lies a second, and not a person's thought.
+recount() {
+  [ "$mode" = ask ] || [ "$mode" = yes ] || return 0
+  local before="${CAPACITY:-none} ${ONDEMAND_CAPACITY:-none}"
+  numbers
+  [ "$before" = "${CAPACITY:-none} ${ONDEMAND_CAPACITY:-none}" ] ||
+    fail "the numbers of VMs changed from $before to ${CAPACITY:-none} ${ONDEMAND_CAPACITY:-none} (Spot, on-demand) since they were read. Nothing was deployed; run this again"
+}
+
+# deployed: the application version that the scale set has now; nothing if none.
+deployed() {
+  az vmss list --resource-group "$group" --output tsv --query \
+    "[?name=='$prefix-spot'].virtualMachineProfile.applicationProfile.galleryApplications[0].packageReferenceId" |
+    sed 's|.*/versions/||'
 }
 
 # uploaded NAME: the digest of what is there under that name in this version.
-# Roles take some minutes until they count.
+# Roles and network rules take some minutes until they count.
 uploaded() {
   local tries=0
-  until az storage blob list "${blobs[@]}" --account-name "$account" --prefix "$APPLICATION_VERSION/$1" \
+  until az storage blob list "${blobs[@]}" --account-name "$account" --prefix "$folder/$1" \
     --include m --query '[].metadata.sha256' --output tsv; do
     tries=$((tries + 1))
-    [ "$tries" -lt 40 ] || fail "storage account $account lets nobody list packages, 10 minutes after the roles were assigned; does OPERATOR_ID name you?"
+    [ "$tries" -lt 40 ] || fail "storage account $account does not let you list packages, 10 minutes after the roles were assigned. Does OPERATOR_ID name you (AuthorizationPermissionMismatch)? Is your public address in OPERATOR_ADDRESSES (AuthorizationFailure)?"
     echo "not allowed yet; trying again in 15 s" >&2
     sleep "${DEPLOY_RETRY:-15}"
   done
@@ -104,7 +148,7 @@ upload() {
   elif [ -n "$there" ]; then
     fail "version $APPLICATION_VERSION was uploaded with another $2; set APPLICATION_VERSION to a higher one"
   else
-    run az storage blob upload "${blobs[@]}" --account-name "$account" --name "$APPLICATION_VERSION/$2" --file "$1" \
+    run az storage blob upload "${blobs[@]}" --account-name "$account" --name "$folder/$2" --file "$1" \
       --metadata "sha256=$sum" --overwrite false --output none
   fi
 }
@@ -113,11 +157,23 @@ digest() {
   if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -d ' ' -f 1
 }
 
-# uploads: the package and the configuration that the last deployment gives.
+# uploads: the package and the configuration that the last deployment gives. With
+# CONFIGURATION_IN=Package each configuration travels in a package of its own.
 uploads() {
+  local name
   account=$(output accountName)
+  folder=$(output packagesFolder)
   output workerConfiguration >"$work/worker.env"
-  output onDemandConfiguration >"$work/worker-ondemand.env" 2>/dev/null || true
+  output onDemandConfiguration >"$work/worker-ondemand.env"
+  [ -s "$work/worker.env" ] || fail "the deployment gives no configuration for the workers"
+  if [ "$place" = Package ]; then
+    for name in "" -ondemand; do
+      [ -s "$work/worker$name.env" ] || continue
+      run go run ./internal/vmpackage/pack -package "$package" -configuration "$work/worker$name.env" -out "$work/spotworker$name.tar.gz"
+      upload "$work/spotworker$name.tar.gz" "spotworker$name.tar.gz"
+    done
+    return
+  fi
   upload "$package" spotworker.tar.gz
   upload "$work/worker.env" worker.env
   if [ -s "$work/worker-ondemand.env" ]; then
@@ -128,68 +184,107 @@ uploads() {
 # showUploads: the commands that uploads would run, to be pasted.
 showUploads() {
   local name query
-  echo "\$ account=\$(az deployment group show --resource-group $group --name $prefix-deploy --output tsv --query properties.outputs.accountName.value)"
+  for name in account:accountName folder:packagesFolder; do
+    echo "\$ ${name%:*}=\$(az deployment group show --resource-group $group --name $prefix-deploy --output tsv --query properties.outputs.${name#*:}.value)"
+  done
   for name in worker:workerConfiguration worker-ondemand:onDemandConfiguration; do
     query=properties.outputs.${name#*:}.value
     echo "\$ az deployment group show --resource-group $group --name $prefix-deploy --output tsv --query $query >${name%:*}.env"
   done
   for name in spotworker.tar.gz:"$package" worker.env:worker.env worker-ondemand.env:worker-ondemand.env; do
-    echo "\$ az storage blob upload ${blobs[*]} --account-name \"\$account\" --name $APPLICATION_VERSION/${name%%:*} --file ${name#*:}"
+    echo "\$ az storage blob upload ${blobs[*]} --account-name \"\$account\" --name \"\$folder\"/${name%%:*} --file ${name#*:}"
   done
 }
 
-if [ "$mode" != dry-run ]; then
-  if ! command -v az >/dev/null || ! az account show --output none 2>/dev/null; then
-    tools/deploy.sh --dry-run
-    fail "nothing was deployed: az is missing or not signed in. These are the commands that would have run; install the Azure CLI and run az login first"
-  fi
-  OPERATOR_ID=${OPERATOR_ID:-$(az ad signed-in-user show --query id --output tsv)}
-  for key in ~/.ssh/id_ed25519.pub ~/.ssh/id_rsa.pub; do
-    [ -n "${SSH_PUBLIC_KEY:-}" ] || [ ! -f "$key" ] || SSH_PUBLIC_KEY=$(cat "$key")
+# takeBack: delete the role to write that an earlier deployment gave workers on
+# containers that they may only read now. A deployment adds roles and takes none.
+takeBack() {
+  local scope principal ids
+  for scope in $(output readOnlyContainerIds); do
+    for principal in $(output workerPrincipalIds); do
+      ids=$(az role assignment list --scope "$scope" --output tsv \
+        --query "[?principalId=='$principal' && ends_with(roleDefinitionId, '/ba92f5b4-2d11-453d-a403-e96b0029c9fe')].id")
+      # shellcheck disable=SC2086 # one word for each id
+      [ -z "$ids" ] || run az role assignment delete --ids $ids
+    done
   done
-  [ -n "${SSH_PUBLIC_KEY:-}" ] || fail "no public key in ~/.ssh: run ssh-keygen -t ed25519, or set SSH_PUBLIC_KEY"
-fi
-export OPERATOR_ID=${OPERATOR_ID:-} SSH_PUBLIC_KEY=${SSH_PUBLIC_KEY:-}
-if [ "$mode" = dry-run ]; then
-  echo "\$ export APPLICATION_VERSION=$APPLICATION_VERSION"
-  echo "\$ export OPERATOR_ID=\$(az ad signed-in-user show --query id --output tsv)"
-  echo "\$ export SSH_PUBLIC_KEY=\$(cat ~/.ssh/id_ed25519.pub)"
-fi
+}
 
+# shellcheck source=tools/deploy-checks.sh
+. tools/deploy-checks.sh
+# shellcheck source=tools/deploy-workers.sh
+. tools/deploy-workers.sh
+
+for name in CAPACITY ONDEMAND_CAPACITY; do
+  [ -z "${!name:-}" ] || fixed="${fixed:-} $name"
+done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-echo "== 1 of 5: package"
+if [ "$mode" = dry-run ]; then
+  echo "\$ export APPLICATION_VERSION=$APPLICATION_VERSION"
+  echo "\$ export OPERATOR_ID=\$(az ad signed-in-user show --query id --output tsv)"
+  echo "\$ export OPERATOR_ADDRESSES=\$(curl -s https://api.ipify.org)"
+  echo "\$ export SSH_PUBLIC_KEY=\$(cat ~/.ssh/id_ed25519.pub)"
+  export OPERATOR_ID=${OPERATOR_ID:-} SSH_PUBLIC_KEY=${SSH_PUBLIC_KEY:-} OPERATOR_ADDRESSES=${OPERATOR_ADDRESSES:-}
+else
+  echo "== checks: nothing is changed"
+  checkTools
+  checkSubscription
+  checkOperator
+  checkProviders
+fi
+
+echo "== 1 of 6: package"
 case $package in
   dist/*) run make package ;;
   *) echo "$package, made before" ;;
 esac
 [ "$mode" = dry-run ] || [ "$mode" = what-if ] || [ -f "$package" ] || fail "there is no $package"
+if [ "$mode" != dry-run ]; then
+  checkSizes
+  confirm "Deploy to this subscription?"
+fi
 
-echo "== 2 of 5: storage, identities and their roles, network, gallery"
-run az group create --name "$group" --location "$location" --output none
-[ "$mode" != what-if ] || az group show --name "$group" --output none 2>/dev/null ||
-  fail "there is no resource group $group yet, and without one Azure cannot say what would change: az group create costs nothing"
+echo "== 2 of 6: storage, identities and their roles, network, gallery"
+if [ "$mode" = dry-run ] || [ "$groupThere" = false ]; then
+  run az group create --name "$group" --location "$location" --output none
+  [ "$mode" != what-if ] ||
+    fail "there is no resource group $group yet, and without one Azure cannot say what would change: az group create costs nothing"
+fi
 stage Foundation
+case $mode in ask | yes) takeBack ;; esac
 
-echo "== 3 of 5: upload of version $APPLICATION_VERSION"
+echo "== 3 of 6: upload of version $APPLICATION_VERSION"
 case $mode in
   what-if) echo "$package and the configuration would be uploaded as version $APPLICATION_VERSION" ;;
   dry-run) showUploads ;;
   *) uploads ;;
 esac
 
-echo "== 4 of 5: application version"
+echo "== 4 of 6: application version"
 stage Application
 
-echo "== 5 of 5: scale set"
-for set in spot:CAPACITY ondemand:ONDEMAND_CAPACITY; do
-  name=${set#*:}
-  [ -n "${!name:-}" ] || export "$name=$(instances "$prefix-${set%:*}")"
-  [ -n "${!name}" ] || unset "$name"
-done
-stage Workers
+echo "== 5 of 6: VMs"
+first=true
+if [ "$mode" != dry-run ]; then
+  numbers
+  there=$(deployed)
+  [ "$there" != "$APPLICATION_VERSION" ] || first=false
+fi
+recheck=recount
+stage Workers "failOnInstall=$first"
+
+echo "== 6 of 6: workers"
 case $mode in
-  ask | yes) echo "done; docs/deploy.md goes on with the first job" ;;
-  *) echo "nothing was changed" ;;
+  ask | yes) ;;
+  *)
+    echo "the workers would be asked for their version and state"
+    [ "$first" = false ] || settle
+    echo "nothing was changed"
+    exit
+    ;;
 esac
+awaitWorkers
+[ "$first" = false ] || settle
+echo "done; docs/deploy.md continues with the first job"

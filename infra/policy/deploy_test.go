@@ -27,13 +27,27 @@ for word in "$@"; do
   last=$word
 done
 case "$*" in
+  "account show --output tsv"*) echo "subscription   Some ( 1234 )  tenant  5678  as  me@example.com" ;;
   "account show"*) test ! -f signed-out ;;
+  "version"*) cat version ;;
+  "bicep version"*) cat bicep ;;
+  "group exists"*) cat group ;;
+  "provider list"*) cat providers ;;
+  "vm list-skus"*) cat skus ;;
+  "vm list-usage"*) cat usage ;;
   "deployment group show"*accountName*) echo someaccount ;;
+  "deployment group show"*packagesFolder*) echo "$APPLICATION_VERSION" ;;
   "deployment group show"*workerConfiguration*) printf 'A=1\nB=2\n' ;;
+  "deployment group show"*readOnlyContainerIds*) echo /scope/archive ;;
+  "deployment group show"*workerPrincipalIds*) echo 0000-worker ;;
+  "deployment group what-if"*stage=Workers*) if [ -f later ]; then mv later capacity; fi ;;
+  "role assignment list"*) cat grants ;;
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
-  "vmss show"*spot*) cat capacity ;;
-  "vmss show"*) exit 3 ;;
-  "vm list"*) cat vm ;;
+  "vmss list"*-spot*sku.capacity*) if [ -f throttled ]; then echo "(TooManyRequests)" >&2; exit 1; fi; cat capacity ;;
+  "vmss list"*packageReferenceId*) cat deployed ;;
+  "vm list --resource-group"*-show-details*) cat vm ;;
+  "storage blob list"*-workers*)
+    if [ ! -f silent ]; then echo "vm-0	$(cat program)	$(cat state)	$(date +%s%N)"; fi ;;
   "storage blob list"*)
     if [ -f refuse ]; then rm refuse; exit 1; fi
     if [ -f "blob_$prefix" ]; then cat "blob_$prefix"; fi ;;
@@ -45,6 +59,7 @@ esac
 type subscription struct {
 	t           *testing.T
 	folder, pkg string
+	env         []string
 }
 
 func newSubscription(t *testing.T) *subscription {
@@ -56,9 +71,30 @@ func newSubscription(t *testing.T) *subscription {
 	a.pkg = filepath.Join(a.folder, "package.tar.gz")
 	a.write("az", azStub, 0o700)
 	a.write("make", "#!/bin/sh\nexit 2\n", 0o700)
-	a.write("package.tar.gz", "a package", 0o600)
-	a.write("capacity", "", 0o600)
+	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
+	for name, content := range map[string]string{
+		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
+		"group": "false", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
+		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
+			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
+	} {
+		a.write(name, content, 0o600)
+	}
 	return a
+}
+
+// pack makes a package that says this of itself.
+func (a *subscription) pack(name, release string) {
+	a.t.Helper()
+	folder := a.t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "release"), []byte(release), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	out, err := exec.CommandContext(a.t.Context(), "tar", "-czf", filepath.Join(a.folder, name), "-C", folder, "release").CombinedOutput()
+	if err != nil {
+		a.t.Fatalf("tar: %v\n%s", err, out)
+	}
 }
 
 func (a *subscription) write(name, content string, mode os.FileMode) {
@@ -80,8 +116,9 @@ func (a *subscription) run(script string, arguments ...string) (said string, cal
 	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", script), arguments...)
 	command.Env = []string{
 		"PATH=" + a.folder + ":/usr/bin:/bin", "HOME=" + a.folder,
-		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "DEPLOY_RETRY=0",
+		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1",
 	}
+	command.Env = append(command.Env, a.env...)
 	if a.pkg != "" {
 		command.Env = append(command.Env, "PACKAGE="+a.pkg)
 	}
@@ -98,12 +135,15 @@ func changing(calls []string) []string {
 	var made []string
 	for _, call := range calls {
 		_, call, _ = strings.Cut(call, " ")
-		for _, verb := range []string{"group create", "deployment group create", "storage blob upload"} {
+		for _, verb := range []string{"group create", "deployment group create", "storage blob upload", "role assignment delete"} {
 			if !strings.HasPrefix(call, verb+" ") {
 				continue
 			}
 			if _, stage, found := strings.Cut(call, "stage="); found {
 				verb += " " + strings.Fields(stage)[0]
+				if _, fails, found := strings.Cut(call, "failOnInstall="); found {
+					verb += " " + fails
+				}
 			}
 			made = append(made, verb)
 		}
@@ -114,7 +154,8 @@ func changing(calls []string) []string {
 var everyStep = []string{
 	"group create", "deployment group create Foundation",
 	"storage blob upload", "storage blob upload",
-	"deployment group create Application", "deployment group create Workers",
+	"deployment group create Application",
+	"deployment group create Workers true", "deployment group create Workers false",
 }
 
 func TestDeploySteps(t *testing.T) {
@@ -146,27 +187,202 @@ func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
 	if said, _, err := a.deploy("--yes"); err != nil {
 		t.Fatalf("deploy: %v\n%s", err, said)
 	}
-	a.write("package.tar.gz", "another package", 0o600)
+	a.pack("package.tar.gz", "RELEASE=1.2.4-0123456789ab\nARCHITECTURE=amd64\n")
 	said, calls, err := a.deploy("--yes")
 	if err == nil || !strings.Contains(said, "set APPLICATION_VERSION to a higher one") {
 		t.Errorf("deploy of another package = %v, want a refusal; it said:\n%s", err, said)
 	}
-	if got := changing(calls); slices.Contains(got, "deployment group create Workers") {
+	if got := changing(calls); slices.Contains(got, "deployment group create Workers true") {
 		t.Errorf("the scale set was deployed all the same: %q", got)
 	}
 }
 
 func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 	a := newSubscription(t)
-	a.write("capacity", "17\n", 0o600)
+	a.write("group", "true", 0o600)
+	a.write("capacity", "1\n", 0o600)
 	said, calls, err := a.deploy("--yes")
 	if err != nil {
 		t.Fatalf("deploy: %v\n%s", err, said)
 	}
-	last := calls[len(calls)-1]
-	if !strings.HasPrefix(last, "CAPACITY=17 deployment group create") {
-		t.Errorf("scale set of 17 VMs was deployed by %q, want CAPACITY=17", last)
+	for _, call := range calls {
+		if strings.Contains(call, "deployment group create") && strings.Contains(call, "stage=Workers") && !strings.HasPrefix(call, "CAPACITY=1 ") {
+			t.Errorf("a scale set of 1 VM was deployed by %q, want CAPACITY=1", call)
+		}
 	}
+	if got := changing(calls); slices.Contains(got, "group create") {
+		t.Errorf("the resource group was made again, which takes its tags: %q", got)
+	}
+}
+
+// TestDeployThrottled: no answer is no number, so nothing is deployed for it.
+func TestDeployThrottled(t *testing.T) {
+	a := newSubscription(t)
+	a.write("throttled", "", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "cannot be read") || !strings.Contains(said, "TooManyRequests") {
+		t.Errorf("deploy while calls are throttled = %v, want a failure that says why; it said:\n%s", err, said)
+	}
+	if got := strings.Join(changing(calls), ", "); strings.Contains(got, "Workers") {
+		t.Errorf("VMs were deployed without knowing how many there are: %s", got)
+	}
+}
+
+// TestDeployWhileScaling: a number that changes between the question and the
+// answer stops the deployment.
+func TestDeployWhileScaling(t *testing.T) {
+	a := newSubscription(t)
+	a.write("group", "true", 0o600)
+	a.write("capacity", "1\n", 0o600)
+	a.write("later", "4\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "changed from 1 none to 4 none") {
+		t.Errorf("deploy while the set grows = %v, want a stop; it said:\n%s", err, said)
+	}
+	if got := strings.Join(changing(calls), ", "); strings.Contains(got, "Workers") {
+		t.Errorf("VMs were deployed with an old number: %s", got)
+	}
+}
+
+// TestDeployChecksFirst: what would fail later is found before anything is made.
+func TestDeployChecksFirst(t *testing.T) {
+	for _, c := range []struct{ name, file, content, env, want string }{
+		{"old az", "version", "2.45.0", "", "az is version 2.45.0, and 2.60 is the oldest"},
+		{"no Bicep", "bicep", "", "", "run az bicep install"},
+		{"old Bicep", "bicep", "Bicep CLI version 0.9.1 (x)", "", "run az bicep upgrade"},
+		{"provider", "providers", "Microsoft.Compute", "", "for p in Microsoft.Storage Microsoft.Network"},
+		{"no such size", "skus", "Standard_D2as_v55\tTrue\tx64\t2\t0", "", "westeurope has no VMs of size Standard_D2as_v5"},
+		{"size restricted", "skus", "Standard_D2as_v5\tTrue\tx64\t2\t1", "", "NotAvailableForSubscription"},
+		{"no Spot", "skus", "Standard_D2as_v5\tNone\tx64\t2\t0", "", "is not offered as Spot"},
+		{"another processor", "skus", "Standard_D2as_v5\tTrue\tArm64\t2\t0", "", "has an Arm64 processor and"},
+		{"quota", "usage", "9\t10", "", "need a quota of 2 more Spot cores in westeurope, and 1 are left"},
+		{"quota for many", "usage", "0\t10", "CAPACITY=30", "need a quota of 60 more Spot cores"},
+		{"no address", "capacity", "", "OPERATOR_ADDRESSES=", "OPERATOR_ADDRESSES, which is empty"},
+		{"private address", "capacity", "", "OPERATOR_ADDRESSES=192.168.1.2", "private address"},
+		{"no address at all", "capacity", "", "OPERATOR_ADDRESSES=any", "give IPv4 addresses or ranges"},
+		{"place", "capacity", "", "CONFIGURATION_IN=Nowhere", "give Blob or Package"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write(c.file, c.content, 0o600)
+			if c.env != "" {
+				a.env = []string{c.env}
+			}
+			said, calls, err := a.deploy("--yes")
+			if err == nil || !strings.Contains(said, c.want) {
+				t.Errorf("deploy = %v, want a failure with %q; it said:\n%s", err, c.want, said)
+			}
+			if got := changing(calls); len(got) > 0 {
+				t.Errorf("it made %q before it failed", got)
+			}
+		})
+	}
+}
+
+// TestDeployImage: package, sizes and image are for one processor.
+func TestDeployImage(t *testing.T) {
+	a := newSubscription(t)
+	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=arm64\n")
+	a.write("skus", "Standard_D2as_v5\tTrue\tArm64\t2\t0", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err == nil || !strings.Contains(said, "sku server-arm64") || len(changing(calls)) > 0 {
+		t.Errorf("deploy of an arm64 package on an x64 image = %v after %q, want a failure first; it said:\n%s", err, changing(calls), said)
+	}
+}
+
+// TestDeploySaysWhere: a person is asked for the subscription before anything is
+// made, and told which it is.
+func TestDeploySaysWhere(t *testing.T) {
+	a := newSubscription(t)
+	said, calls, err := a.deploy() // nobody there to answer
+	if err == nil || !strings.Contains(said, "subscription   Some ( 1234 )  tenant  5678") || len(changing(calls)) > 0 {
+		t.Errorf("deploy = %v after %q, want a question with the subscription first; it said:\n%s", err, changing(calls), said)
+	}
+}
+
+// TestDeployAsksTheWorkers: Azure's success is not believed.
+func TestDeployAsksTheWorkers(t *testing.T) {
+	for _, c := range []struct{ name, file, content string }{
+		{"silent", "silent", ""},
+		{"another version", "program", "1.2.2"},
+		{"not ready", "state", "start"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write(c.file, c.content, 0o600)
+			said, calls, err := a.deploy("--yes")
+			if err == nil || !strings.Contains(said, "0 of 1 workers run version 1.2.3") {
+				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
+			}
+			if got := changing(calls); slices.Contains(got, "deployment group create Workers false") {
+				t.Errorf("it went on: %q", got)
+			}
+		})
+	}
+}
+
+// TestDeployTheSameVersion: one that the set has is deployed once, for life.
+func TestDeployTheSameVersion(t *testing.T) {
+	a := newSubscription(t)
+	a.write("deployed", "/subscriptions/1234/galleries/g/applications/a/versions/1.0.0\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	got := changing(calls)
+	if slices.Contains(got, "deployment group create Workers true") || !slices.Contains(got, "deployment group create Workers false") {
+		t.Errorf("it made %q, want VMs that fail no deployment", got)
+	}
+}
+
+// TestDeployTakesBack: a role to write is taken from workers that may only read.
+func TestDeployTakesBack(t *testing.T) {
+	a := newSubscription(t)
+	a.write("grants", "/scope/archive/roleAssignments/1\n", 0o600)
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	if !slices.ContainsFunc(calls, func(c string) bool {
+		return strings.HasSuffix(c, "role assignment delete --ids /scope/archive/roleAssignments/1")
+	}) {
+		t.Errorf("the old role was kept: %q", calls)
+	}
+}
+
+// TestDeployConfigurationInPackage: the fallback for where the gallery cannot read
+// a configuration.
+func TestDeployConfigurationInPackage(t *testing.T) {
+	a := newSubscription(t)
+	a.env = []string{"CONFIGURATION_IN=Package", "GOFLAGS=-mod=mod", "GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE")}
+	a.env = append(a.env, "PATH="+a.folder+":"+os.Getenv("PATH"))
+	said, calls, err := a.deploy("--yes")
+	if err != nil {
+		t.Fatalf("deploy: %v\n%s", err, said)
+	}
+	uploads := 0
+	for _, call := range calls {
+		if strings.Contains(call, "storage blob upload") {
+			uploads++
+		}
+		if strings.Contains(call, "deployment group create") && !strings.Contains(call, "configurationIn=Package") {
+			t.Errorf("%q does not say where the configuration is", call)
+		}
+	}
+	if uploads != 1 {
+		t.Errorf("%d files were uploaded, want the package alone:\n%s", uploads, said)
+	}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func TestDeployWaitsForRoles(t *testing.T) {
@@ -187,8 +403,8 @@ func TestDeployAsksFirst(t *testing.T) {
 	if err == nil || !strings.Contains(said, "stopped") {
 		t.Errorf("deploy without an answer = %v, want a stop; it said:\n%s", err, said)
 	}
-	if got := changing(calls); !slices.Equal(got, []string{"group create"}) {
-		t.Errorf("without an answer it made %q, want the resource group alone", got)
+	if got := changing(calls); len(got) > 0 {
+		t.Errorf("without an answer it made %q, want nothing", got)
 	}
 }
 
@@ -209,6 +425,7 @@ func TestDeployWithoutASubscription(t *testing.T) {
 
 func TestWhatIfChangesNothing(t *testing.T) {
 	a := newSubscription(t)
+	a.write("group", "true", 0o600)
 	said, calls, err := a.deploy("--what-if")
 	if err != nil {
 		t.Fatalf("deploy --what-if: %v\n%s", err, said)
@@ -272,8 +489,9 @@ func TestEvict(t *testing.T) {
 				}
 				return
 			}
-			if c.argument == "" && !strings.Contains(strings.Join(calls, "\n"), "priority=='Spot' || priority=='SpotPlus'") {
-				t.Errorf("evict asked %q, want VMs of either Spot priority", calls)
+			asked := strings.Join(calls, "\n")
+			if c.argument == "" && !(strings.Contains(asked, "priority=='Spot' || priority=='SpotPlus'") && strings.Contains(asked, "powerState=='VM running'")) {
+				t.Errorf("evict asked %q, want VMs of either Spot priority that run", calls)
 			}
 			if err != nil || !evicted {
 				t.Errorf("evict = %v after %q, want %s evicted; it said:\n%s", err, calls, c.want, said)

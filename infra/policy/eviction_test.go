@@ -14,6 +14,8 @@ func checkEviction(d deployment, tell report) {
 				checkScaleSet(path, r, tell)
 			case "Microsoft.AzureFleet/fleets":
 				checkFleet(path, r, tell)
+			case "Microsoft.Compute/virtualMachines":
+				checkMachine(path, r, tell)
 			}
 		}
 	}
@@ -68,6 +70,17 @@ func checkFleet(path string, r resource, tell report) {
 	}
 }
 
+func checkMachine(path string, r resource, tell report) {
+	for key, want := range map[string]string{"priority": "'Spot'", "evictionPolicy": "evictionPolicy", "applicationProfile": "vm.applicationProfile(packageId, failOnInstall)"} {
+		if got := text(at(r.Body, "properties", key)); got != want {
+			tell(path, r.Line, "%s of the VM is %q, want %s", key, got, want)
+		}
+	}
+	if got := text(at(r.Body, "properties", "billingProfile", "maxPrice")); got != "json(maxPrice)" {
+		tell(path, r.Line, "maximum price is %q, want json(maxPrice)", got)
+	}
+}
+
 // typeOf returns the type of a parameter.
 func typeOf(d deployment, path, name string) string {
 	for _, p := range d[path].Params {
@@ -99,7 +112,7 @@ func checkHealth(d deployment, tell report) {
 			}
 		}
 	}
-	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+	for _, entry := range entries {
 		for _, p := range d[entry].Params {
 			if p.Name == "failOnInstall" && p.Default != false {
 				tell(entry, p.Line, "failOnInstall is %s, want false: Azure repairs no VM that failed so", text(p.Default))

@@ -9,7 +9,7 @@ var wantRetention = value(map[string]any{"records": 30.0, "payloads": 180.0, "wo
 // checkRetention: records, payloads and presences go at their age and nothing
 // else does; each age is a parameter.
 func checkRetention(d deployment, tell report) {
-	for _, path := range []string{"main.bicep", "fleet.bicep"} {
+	for _, path := range entries {
 		for _, p := range d[path].Params {
 			if p.Name != "retention" {
 				continue

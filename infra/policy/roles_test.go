@@ -127,6 +127,7 @@ func checkRolesFirst(d deployment, tell report) {
 		"main.bicep spot":                  "foundation.outputs.workerIdentityId",
 		"main.bicep regular":               "foundation.outputs.onDemandIdentityId",
 		"fleet.bicep fleet":                "foundation.outputs.workerIdentityId",
+		"single.bicep machine":             "foundation.outputs.workerIdentityId",
 		"modules/foundation.bicep gallery": "galleryRoles.outputs.identityId",
 	}
 	for path, f := range d {

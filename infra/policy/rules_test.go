@@ -26,6 +26,7 @@ var rules = []struct {
 }{
 	{"eviction", checkEviction},
 	{"storage", checkStorage},
+	{"storage access", checkStorageAccess},
 	{"secrets", checkSecrets},
 	{"roles", checkRoles},
 	{"roles first", checkRolesFirst},

@@ -3,6 +3,8 @@ package policy
 import (
 	"regexp"
 	"strings"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // wantStorage is what the storage account must say.
@@ -14,6 +16,69 @@ var wantStorage = map[string]value{
 	"isLocalUserEnabled":           false,
 	"supportsHttpsTrafficOnly":     true,
 	"minimumTlsVersion":            "TLS1_2",
+}
+
+// wantNetworkRules is who gets to the account: the VMs, who is named, and the
+// gallery.
+var wantNetworkRules = map[string]string{
+	"defaultAction":       "firewall ? 'Deny' : 'Allow'",
+	"bypass":              "'AzureServices'",
+	"virtualNetworkRules": "[for id in subnetIds: { id: id }]",
+	"ipRules":             "[for address in addresses: { value: address }]",
+}
+
+// checkStorageAccess: the firewall is on unless somebody switches it off, the
+// subnet has the endpoint that the firewall knows it by, and writes are logged.
+func checkStorageAccess(d deployment, tell report) {
+	for _, entry := range entries {
+		for _, p := range d[entry].Params {
+			if (p.Name == "storageFirewall" || p.Name == "logStorage") && p.Default != true {
+				tell(entry, p.Line, "%s is %s, want true", p.Name, text(p.Default))
+			}
+		}
+		for _, m := range d[entry].Modules {
+			for _, name := range []string{"storageFirewall", "operatorAddresses", "otherSubnets", "logStorage"} {
+				if got := text(at(m.Body, "params", name)); m.Symbol == "foundation" && got != name {
+					tell(entry, m.Line, "%s of the foundation is %q, want the parameter", name, got)
+				}
+			}
+		}
+	}
+	for _, m := range d["modules/foundation.bicep"].Modules {
+		want := map[string]map[string]string{
+			"storage": {
+				"firewall": "storageFirewall", "addresses": "operatorAddresses",
+				"subnetIds": "concat([network.outputs.subnetId], otherSubnets)",
+			},
+			"storageLog": {"accountName": "accountName", "workspaceId": "log!.outputs.workspaceId"},
+			"network":    {"remoteStorage": "!ownsAccount"},
+		}[m.Symbol]
+		for name, w := range want {
+			if got := text(at(m.Body, "params", name)); got != w {
+				tell("modules/foundation.bicep", m.Line, "%s of %s is %q, want %s", name, m.Symbol, got, w)
+			}
+		}
+		if m.Symbol == "storageLog" && m.Condition != "collects && logStorage && ownsAccount" {
+			tell("modules/foundation.bicep", m.Line, "writes to storage are logged if %s", m.Condition)
+		}
+	}
+	needWords(d, "modules/network.bicep", tell, "serviceEndpoints: [{ service: remoteStorage ? 'Microsoft.Storage.Global' : 'Microsoft.Storage' }]")
+	logged := 0
+	for _, r := range d["modules/storage-log.bicep"].Resources {
+		if r.Existing {
+			continue
+		}
+		logged++
+		want := []any{
+			map[string]any{"category": "StorageWrite", "enabled": true}, map[string]any{"category": "StorageDelete", "enabled": true},
+		}
+		if diff := cmp.Diff(want, at(r.Body, "properties", "logs")); diff != "" || text(at(r.Body, "properties", "workspaceId")) != "workspaceId" {
+			tell("modules/storage-log.bicep", r.Line, "what is logged (-want +got):\n%s", diff)
+		}
+	}
+	if logged != 2 {
+		tell("modules/storage-log.bicep", 0, "%d services are logged, want blobs and queues", logged)
+	}
 }
 
 // checkStorage: no keys, nothing public, and no second copy of what is written
@@ -30,6 +95,11 @@ func checkStorage(d deployment, tell report) {
 				for key, want := range wantStorage {
 					if got := at(properties, key); got != want {
 						tell(path, r.Line, "%s is %s, want %v", key, text(got), want)
+					}
+				}
+				for key, want := range wantNetworkRules {
+					if got := text(at(properties, "networkAcls", key)); got != want {
+						tell(path, r.Line, "%s of the firewall is %s, want %s", key, got, want)
 					}
 				}
 			case "Microsoft.Storage/storageAccounts/blobServices":

@@ -7,6 +7,9 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 )
 
+// entries are the files that a person deploys.
+var entries = []string{"main.bicep", "fleet.bicep", "single.bicep"}
+
 // checkNames: queues and containers are called what the code calls them.
 func checkNames(d deployment, tell report) {
 	const prefix = "some-prefix"
@@ -25,7 +28,7 @@ func checkNames(d deployment, tell report) {
 			tell("modules/foundation.bicep", 0, "name of %s is %s, want %s", key, got, want)
 		}
 	}
-	for _, f := range []string{"main.bicep", "fleet.bicep"} {
+	for _, f := range entries {
 		for _, p := range d[f].Params {
 			if p.Name == "prefix" && p.Default != azure.DefaultPrefix {
 				tell(f, p.Line, "prefix is %s, want %s", text(p.Default), azure.DefaultPrefix)
@@ -82,7 +85,7 @@ func checkWired(d deployment, tell report) {
 		}
 	}
 	checkDeploymentNames(d, tell)
-	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+	for _, entry := range entries {
 		if !strings.Contains(d[entry].source, "module foundation 'modules/foundation.bicep'") {
 			tell(entry, 0, "the foundation is not deployed")
 		}
@@ -99,7 +102,7 @@ const (
 // checkDeploymentNames: two modules under one name would be one deployment to
 // Azure, and overwrite each other; a name that is too long is refused.
 func checkDeploymentNames(d deployment, tell report) {
-	for _, entry := range []string{"main.bicep", "fleet.bicep"} {
+	for _, entry := range entries {
 		first := map[string]string{}
 		for _, name := range []string{entry, "modules/foundation.bicep", "modules/log-association.bicep"} {
 			for _, m := range d[name].Modules {

@@ -273,3 +273,49 @@ func TestRefuses(t *testing.T) {
 		})
 	}
 }
+
+// TestConfigure: a configuration is added and nothing else changes; twice the
+// same files give the same bytes; a second configuration is refused.
+func TestConfigure(t *testing.T) {
+	made, err := Make(t.Context(), tiny(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(t.TempDir(), "some.env")
+	const content = "A=1\n# end of worker.env\n"
+	if err := os.WriteFile(settings, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var bytesOf [2][]byte
+	out := filepath.Join(t.TempDir(), "out.tar.gz")
+	for i := range bytesOf {
+		if err := Configure(made[0].Path, settings, out); err != nil {
+			t.Fatal(err)
+		}
+		if bytesOf[i], err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(bytesOf[0], bytesOf[1]) {
+		t.Error("the same package and configuration gave other bytes the second time")
+	}
+	before, after := unpack(t, made[0].Path), unpack(t, out)
+	if got := string(after["worker.env"].data); got != content {
+		t.Errorf("worker.env in the package = %q, want %q", got, content)
+	}
+	delete(after, "worker.env")
+	for name, f := range before {
+		if g, ok := after[name]; !ok || !bytes.Equal(g.data, f.data) || g.header.Mode != f.header.Mode {
+			t.Errorf("%s changed when a configuration was added", name)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("package has %d other files after a configuration was added, want %d", len(after), len(before))
+	}
+	if err := Configure(out, settings, out); err == nil {
+		t.Error("a second configuration was added to a package")
+	}
+	if err := Configure(settings, settings, out); err == nil {
+		t.Error("a configuration was added to something that is no package")
+	}
+}

@@ -1,4 +1,5 @@
-// Command pack makes the packages for VMs; make package calls it.
+// Command pack makes the packages for VMs; make package calls it. With -package it
+// adds a configuration to one that there is, into the file that -out names.
 package main
 
 import (
@@ -33,7 +34,12 @@ func run(ctx context.Context) error {
 	flag.StringVar(&c.Out, "out", "dist", "`folder` that the packages go into")
 	architectures := flag.String("architectures", "", "such as amd64,arm64; empty for all there are")
 	at := flag.String("time", "0", "time of all files, in `seconds` since 1970")
+	archive := flag.String("package", "", "`file` of a package to add -configuration to, in place of making any")
+	configuration := flag.String("configuration", "", "`file` with settings, which becomes worker.env")
 	flag.Parse()
+	if *archive != "" {
+		return vmpackage.Configure(*archive, *configuration, c.Out)
+	}
 	seconds, err := strconv.ParseInt(*at, 10, 64)
 	if err != nil {
 		return fmt.Errorf("-time %q is no number of seconds", *at)

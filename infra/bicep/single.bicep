@@ -1,0 +1,235 @@
+// One Spot VM with the worker on it, and no scale set: the guide's own example.
+// Nothing replaces the VM when it is evicted. The rest is what main.bicep deploys.
+
+targetScope = 'resourceGroup'
+
+import {
+  configurationPlaceType
+  dataContainerType
+  imageType
+  outboundType
+  packageCommandsType
+  principalKindType
+  retentionType
+  stageType
+} from 'modules/types.bicep'
+
+// Where and under what name.
+
+@description('Region.')
+param location string = resourceGroup().location
+
+@description('Start of the names of all resources, and of queues and containers. A storage account that two deployments share needs two of them. 3 to 30 of a-z, 0-9 and single dashes.')
+@minLength(3)
+@maxLength(30)
+param prefix string = 'spotworker'
+
+@description('Tags of every resource.')
+param tags { *: string } = {}
+
+@description('How much is made: Foundation, Application or Workers. What an earlier deployment made beyond that stays.')
+param stage stageType = 'Workers'
+
+// Storage.
+
+@description('Name of the storage account: 3 to 24 of a-z and 0-9, the only one of that name in all of Azure.')
+@minLength(3)
+@maxLength(24)
+param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'
+
+@description('Resource group of the storage account, for a region that shares the account of another one: docs/regions.md.')
+param accountGroup string = resourceGroup().name
+
+@description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')
+param storageFirewall bool = true
+
+@description('Public IPv4 addresses, or ranges of them such as 203.0.113.0/28, from which packages are uploaded, jobs put and results read.')
+param operatorAddresses string[] = []
+
+@description('Resource ids of subnets of other deployments that get to the account.')
+param otherSubnets string[] = []
+
+@description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
+param redundancy 'Standard_LRS' | 'Standard_ZRS' = 'Standard_LRS'
+
+@description('Days after the last write until blobs are deleted. As long as a record is there, its job id has one outcome.')
+param retention retentionType = {
+  records: 30
+  payloads: 180
+  workers: 7
+}
+
+@description('Containers with the data that jobs work on, and what jobs may do there. With none of them the package must bring handlers of its own, or the workers have nothing to do and do not start.')
+param dataContainers dataContainerType[] = []
+
+@description('Object id of the person, group or service principal that puts jobs, reads results, handles poison messages and uploads packages. Empty for nobody; then nobody but the workers gets at the data.')
+param operatorId string = ''
+
+@description('What kind of principal operatorId is.')
+param operatorKind principalKindType = 'User'
+
+// Network.
+
+@description('Address range of the network. It needs an address for each VM and five more.')
+param addressPrefix string = '10.42.0.0/22'
+
+@description('How VMs reach the internet: NatGateway, which is paid by the hour and the gigabyte; or StorageOnly, which is free, and leaves VMs without updates of their packages and without log collection.')
+param outbound outboundType = 'StorageOnly'
+
+// Package and settings.
+
+@description('Version of the VM application: three numbers with dots between them. A version never changes; another package or another configuration is another version.')
+@minLength(5)
+param applicationVersion string = '1.0.0'
+
+@description('Commands of the package.')
+param packageCommands packageCommandsType = {
+  install: 'tar -xzf spotworker.tar.gz && sh ./install.sh'
+  update: 'tar -xzf spotworker.tar.gz && sh ./update.sh'
+  remove: 'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'
+}
+
+@description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/first-run.md has the command.')
+param configurationIn configurationPlaceType = 'Blob'
+
+@description('Whether a VM that cannot install the package fails the deployment. True for the first deployment of a version, as tools/deploy.sh has it. False otherwise, since Azure does not repair a VM that failed so.')
+param failOnInstall bool = false
+
+@description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
+param workerSettings { *: string } = {}
+
+// The VM.
+
+@description('Size of the VM. Not of the B series, which is not offered as Spot.')
+param vmSize string = 'Standard_D2as_v5'
+
+@description('What an eviction does to the VM: Deallocate it, so that az vm start brings it back, with its disk paid for meanwhile; or Delete it.')
+param evictionPolicy 'Delete' | 'Deallocate' = 'Deallocate'
+
+@description('Highest price in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM.')
+param maxPrice string = '-1'
+
+@description('Image of the VM: Linux with systemd, of generation 2.')
+param image imageType = {
+  publisher: 'Canonical'
+  offer: 'ubuntu-24_04-lts'
+  sku: 'server'
+  version: 'latest'
+}
+
+@description('Kind of the VM\'s disk. Nothing of worth is on them.')
+param diskType 'Standard_LRS' | 'StandardSSD_LRS' | 'Premium_LRS' = 'StandardSSD_LRS'
+
+@description('Name of the account on the VMs.')
+param adminUsername string = 'azureuser'
+
+@description('Public key that this account signs in with. Azure wants one, though no port is open for it.')
+param sshPublicKey string
+
+// Log and alerts.
+
+@description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
+param monitoring bool = true
+
+@description('Whether writes and deletions in the storage account are logged too, with the address they came from. A line for each call, so it counts towards logDailyQuotaGb.')
+param logStorage bool = true
+
+@description('Files on the VMs that hold the worker\'s log, one JSON object a line.')
+param logFiles string[] = ['/var/log/spotworker/*.log']
+
+@description('Days until log lines are deleted. The first 30 cost nothing.')
+@minValue(4)
+@maxValue(730)
+param logRetentionDays int = 30
+
+@description('Gigabytes of log a day after which lines are dropped until the next day; -1 for no end. It bounds what logs cost.')
+param logDailyQuotaGb int = 1
+
+@description('Resource ids of the action groups that alerts are sent to. Without one they are seen in the portal only.')
+param actionGroupIds string[] = []
+
+@description('Messages that go to the poison queue within an hour before that is told.')
+@minValue(1)
+param poisonPerHour int = 5
+
+@description('Hours after it was put until a job that was started and has not ended is told of.')
+@minValue(1)
+@maxValue(48)
+param oldestJobHours int = 12
+
+module foundation 'modules/foundation.bicep' = {
+  name: '${prefix}-foundation'
+  params: {
+    location: location
+    tags: tags
+    prefix: prefix
+    stage: stage
+    accountName: accountName
+    accountGroup: accountGroup
+    storageFirewall: storageFirewall
+    operatorAddresses: operatorAddresses
+    otherSubnets: otherSubnets
+    redundancy: redundancy
+    retention: retention
+    dataContainers: dataContainers
+    operatorId: operatorId
+    operatorKind: operatorKind
+    addressPrefix: addressPrefix
+    outbound: outbound
+    applicationVersion: applicationVersion
+    packageCommands: packageCommands
+    configurationIn: configurationIn
+    onDemand: false
+    workerSettings: workerSettings
+    monitoring: monitoring
+    logStorage: logStorage
+    logFiles: logFiles
+    logRetentionDays: logRetentionDays
+    logDailyQuotaGb: logDailyQuotaGb
+    actionGroupIds: actionGroupIds
+    poisonPerHour: poisonPerHour
+    oldestJobHours: oldestJobHours
+  }
+}
+
+module machine 'modules/single-vm.bicep' = if (stage == 'Workers') {
+  name: '${prefix}-vm'
+  params: {
+    location: location
+    tags: tags
+    vmName: '${prefix}-vm'
+    subnetId: foundation.outputs.subnetId
+    identityId: foundation.outputs.workerIdentityId
+    packageId: foundation.outputs.packageId
+    failOnInstall: failOnInstall
+    vmSize: vmSize
+    evictionPolicy: evictionPolicy
+    maxPrice: maxPrice
+    image: image
+    diskType: diskType
+    adminUsername: adminUsername
+    sshPublicKey: sshPublicKey
+    sendLogs: foundation.outputs.collectsLogs
+  }
+}
+
+@description('Name of the storage account, for --account.')
+output accountName string = accountName
+
+@description('Folder in that container.')
+output packagesFolder string = foundation.outputs.packagesFolder
+
+@description('Containers that workers may only read, and their identities: what an earlier deployment gave them beyond that is taken back by tools/deploy.sh.')
+output readOnlyContainerIds string[] = foundation.outputs.readOnlyContainerIds
+
+@description('Object ids of the workers\' identities.')
+output workerPrincipalIds string[] = foundation.outputs.workerPrincipalIds
+
+@description('Container to upload packages to.')
+output packagesContainer string = foundation.outputs.names.packages
+
+@description('Name of the VM.')
+output vmName string = '${prefix}-vm'
+
+@description('Lines of the workers\' configuration file, to be uploaded as worker.env beside the package.')
+output workerConfiguration string[] = foundation.outputs.workerConfiguration

@@ -1,0 +1,149 @@
+# shellcheck shell=bash
+# What tools/deploy.sh looks at before it changes anything. Each failure ends
+# with what to do.
+#
+# shellcheck disable=SC2154 # the variables are those of tools/deploy.sh
+
+# atLeast HAVE WANT: compare two versions of two numbers.
+atLeast() {
+  awk -v have="$1" -v want="$2" 'BEGIN {
+    split(have, h, "."); split(want, w, ".")
+    exit !(h[1] + 0 > w[1] + 0 || h[1] + 0 == w[1] + 0 && h[2] + 0 >= w[2] + 0)
+  }'
+}
+
+checkTools() {
+  local version
+  if ! command -v az >/dev/null || ! az account show --output none 2>/dev/null; then
+    tools/deploy.sh --dry-run
+    fail "nothing was deployed: az is missing or not signed in. These are the commands that would have run; install the Azure CLI and run az login first"
+  fi
+  version=$(az version --query '"azure-cli"' --output tsv)
+  atLeast "$version" 2.60 ||
+    fail "az is version $version, and 2.60 is the oldest that knows what is asked of it. Distributions often have older ones: https://learn.microsoft.com/cli/azure/install-azure-cli, or az upgrade"
+  version=$(az bicep version 2>/dev/null | sed -n 's/^Bicep CLI version \([0-9.]*\).*/\1/p') || true
+  [ -n "$version" ] || fail "az has no Bicep: run az bicep install"
+  atLeast "$version" 0.34 || fail "Bicep is version $version, and 0.34 is the oldest that reads these files: run az bicep upgrade"
+  case $place in
+    Blob) ;;
+    Package) command -v go >/dev/null || fail "CONFIGURATION_IN=Package needs Go, to put the configuration into the package" ;;
+    *) fail "CONFIGURATION_IN is $place: give Blob or Package" ;;
+  esac
+}
+
+checkSubscription() {
+  az account show --output tsv \
+    --query "['subscription  ' , name, '(', id, ')', ' tenant ', tenantId, ' as ', user.name] | join(' ', @)"
+  groupThere=$(az group exists --name "$group") || fail "it cannot be read whether there is a resource group $group, for the reason above"
+  if [ "$groupThere" = true ]; then
+    echo "resource group $group is there, and keeps its tags"
+  else
+    echo "resource group $group would be made in $location"
+  fi
+}
+
+checkOperator() {
+  local key
+  [ -n "${OPERATOR_ID:-}" ] || OPERATOR_ID=$(az ad signed-in-user show --query id --output tsv) ||
+    fail "it cannot be read who you are, for the reason above: set OPERATOR_ID to your object id, and OPERATOR_KIND to ServicePrincipal if that is what you are"
+  for key in ~/.ssh/id_ed25519.pub ~/.ssh/id_rsa.pub; do
+    [ -n "${SSH_PUBLIC_KEY:-}" ] || [ ! -f "$key" ] || SSH_PUBLIC_KEY=$(cat "$key")
+  done
+  [ -n "${SSH_PUBLIC_KEY:-}" ] || fail "no public key in ~/.ssh: run ssh-keygen -t ed25519, or set SSH_PUBLIC_KEY"
+  [ -n "${OPERATOR_ADDRESSES:-}" ] ||
+    fail "the storage account lets in the VMs and the addresses in OPERATOR_ADDRESSES, which is empty: packages could not be uploaded. Set it to your public IPv4 address, which 'curl -s https://api.ipify.org' prints, or to those of your network, with commas between them"
+  case $OPERATOR_ADDRESSES in
+    *[!0-9./,]*) fail "OPERATOR_ADDRESSES is '$OPERATOR_ADDRESSES': give IPv4 addresses or ranges with commas between them, as in 203.0.113.7,198.51.100.0/28" ;;
+    10.* | 192.168.* | 127.* | *,10.* | *,192.168.*) fail "OPERATOR_ADDRESSES has a private address: give the public one that your network shows to the internet" ;;
+  esac
+  export OPERATOR_ID SSH_PUBLIC_KEY OPERATOR_ADDRESSES
+}
+
+checkProviders() {
+  local needed=(Compute Storage Network ManagedIdentity Insights OperationalInsights PolicyInsights) there provider missing=()
+  ! grep -q "^using 'fleet.bicep'" "$parameters" || needed+=(AzureFleet)
+  there=$(az provider list --query "[?registrationState=='Registered'].namespace" --output tsv)
+  for provider in "${needed[@]}"; do
+    grep -qix "Microsoft.$provider" <<<"$there" || missing+=("Microsoft.$provider")
+  done
+  [ ${#missing[@]} -eq 0 ] ||
+    fail "the subscription does not have these providers registered, which takes some minutes: for p in ${missing[*]}; do az provider register --wait --namespace \$p; done"
+}
+
+# settingOf NAME...: the first number in the parameter file's line of one of
+# these parameters, which may read it from the environment.
+settingOf() {
+  local name found
+  for name in "$@"; do
+    found=$(sed -n "s/^param $name = [^0-9]*\([0-9][0-9]*\).*/\1/p" "$parameters")
+    [ -z "$found" ] || { echo "$found"; return; }
+  done
+}
+
+# sizesOf FILE: the sizes of Spot VMs that a file names outside of comments.
+sizesOf() {
+  sed 's|//.*||;/onDemandVmSize/d' "$1" | grep -oE "'Standard_[A-Z][A-Za-z0-9-]*(_[A-Za-z0-9]+)?_v[0-9]+'|'Standard_[A-Z]+[0-9]+[a-z]*'" | tr -d "'" | sort -u
+}
+
+# checkSizes: is each size there as Spot, for the package's processor, and is
+# there quota for the VMs of a first deployment?
+checkSizes() {
+  local architecture sizes list size found spot processor cores restrictions most=0 left want have
+  sizes=$(sizesOf "$parameters") || true
+  [ -n "$sizes" ] || sizes=$(sizesOf "infra/bicep/$(sed -n "s/^using '\(.*\)'/\1/p" "$parameters")")
+  architecture=$(packageProcessor)
+  list=$(az vm list-skus --location "$location" --resource-type virtualMachines --output tsv --query \
+    "[?contains('$(tr '\n' ' ' <<<"$sizes")', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location'])]")
+  for size in $sizes; do
+    found=$(awk -v size="$size" '$1 == size { print; exit }' <<<"$list")
+    [ -n "$found" ] || fail "$location has no VMs of size $size: choose another size (vmSizes in $parameters) or another LOCATION"
+    read -r _ spot processor cores restrictions <<<"$found"
+    [ "$restrictions" = 0 ] || fail "your subscription may not have $size in $location (NotAvailableForSubscription): choose another size or LOCATION, or ask Azure's support"
+    [ "$spot" = True ] || fail "$size is not offered as Spot: choose another size (vmSizes in $parameters)"
+    case $architecture/$processor in
+      amd64/x64 | arm64/Arm64 | unknown/*) ;;
+      *) fail "$size has an $processor processor and $package is for $architecture: set PACKAGE to dist/spotworker-linux-$([ "$processor" = x64 ] && echo amd64 || echo arm64).tar.gz, or choose another size. All of PACKAGE, vmSizes and image must be for one processor" ;;
+    esac
+    [ "$cores" -le "$most" ] || most=$cores
+  done
+  checkImage "$architecture"
+  left=$(az vm list-usage --location "$location" --output tsv --query "[?name.value=='lowPriorityCores'].[currentValue, limit]" |
+    awk '{ print $2 - $1; exit }')
+  [ -n "$left" ] || fail "the quota of Spot cores in $location cannot be read"
+  have=0
+  if [ "$groupThere" = true ]; then
+    have=$(instances "$prefix-spot") || exit
+    have=${have:-0}
+  fi
+  want=${CAPACITY:-$(settingOf capacity spotCapacity minInstances)}
+  want=${want:-1}
+  [ $(((want - have) * most)) -le "$left" ] ||
+    fail "$want VMs of $most cores need a quota of $(((want - have) * most)) more Spot cores in $location, and $left are left: ask for more in the portal under Quotas (Total Regional Spot vCPUs), or set CAPACITY lower"
+  echo "sizes $(tr '\n' ' ' <<<"$sizes")are offered as Spot in $location; $left cores of quota are left, $(((want - have) * most)) are needed now"
+  want=$(settingOf maxInstances)
+  if [ -n "$want" ] && [ $(((want - have) * most)) -gt "$left" ]; then
+    echo "note: maxInstances $want would need $(((want - have) * most)) cores; autoscale stops at the quota"
+  fi
+}
+
+# packageProcessor: what the package was made for, as it says itself, or as its
+# name says before it is made.
+packageProcessor() {
+  local said=
+  [ ! -f "$package" ] || said=$(tar -xzOf "$package" release 2>/dev/null | sed -n 's/^ARCHITECTURE=//p') || true
+  case ${said:-$package} in
+    *arm64*) echo arm64 ;;
+    *amd64*) echo amd64 ;;
+    *) echo unknown ;;
+  esac
+}
+
+# checkImage PROCESSOR: images for Arm processors are called so.
+checkImage() {
+  local arm=no
+  ! sed 's|//.*||' "$parameters" | grep -qiE "sku: '[^']*arm64" || arm=yes
+  case $1/$arm in
+    arm64/no) fail "$package is for arm64, and the image is not: give image in $parameters the sku server-arm64" ;;
+    amd64/yes) fail "$package is for amd64, and the image in $parameters is for arm64: set PACKAGE to dist/spotworker-linux-arm64.tar.gz, or take another image" ;;
+  esac
+}
