@@ -151,6 +151,18 @@ func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, er
 	return data, err
 }
 
+// getAtMost reads a blob of which only the largest size is known, and at most one
+// byte more than that.
+func (p *Payloads) getAtMost(ctx context.Context, name string, limit int64) ([]byte, error) {
+	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	body := reply.NewRetryReader(ctx, nil)
+	defer func() { _ = body.Close() }()
+	return io.ReadAll(io.LimitReader(body, limit+1))
+}
+
 // Discard deletes the envelope's payload blob, if it has one.
 func (p *Payloads) Discard(ctx context.Context, e Envelope) error {
 	ref := e.Payload.Ref()

@@ -23,7 +23,7 @@ func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	text, err := payloads.get(ctx, p.BodyBlob, MaxText)
+	text, err := payloads.getAtMost(ctx, p.BodyBlob, MaxText)
 	switch {
 	case bloberror.HasCode(err, bloberror.BlobNotFound):
 		return "", fmt.Errorf("%w: the blob %s with the message's text is missing", ErrPayload, p.BodyBlob)
