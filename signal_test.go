@@ -3,6 +3,7 @@ package spotworker
 import (
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,21 +67,27 @@ func TestTerminate(t *testing.T) {
 	c.demandReleased(t)
 }
 
-// TestSecondTerminate: who asks twice does not want to wait for a drain.
-func TestSecondTerminate(t *testing.T) {
+// TestInterruptDuringADrain: a further SIGTERM changes nothing; an interrupt, which
+// a person sends from a terminal, ends the process at once.
+func TestInterruptDuringADrain(t *testing.T) {
 	c := newCloud(t, true)
 	w := c.working(t, "stubborn", "--drain-budget=1m")
 	w.terminate(t)
 	w.until(t, "work stopped")
-	w.demandHealth(t, "in a drain")
-	begun := time.Now()
-	w.terminate(t)
-	end := w.end(t)
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("worker ended %s after the second SIGTERM, want at once", took)
+	for range 2 {
+		w.terminate(t)
+		w.demandHealth(t, "in a drain")
 	}
-	if status := end.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
-		t.Errorf("worker ended with %s, want by SIGTERM: the drain was not done", end)
+	begun := time.Now()
+	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	end := w.end(t)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("worker ended %s after the interrupt, want at once", took)
+	}
+	if status := end.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
+		t.Errorf("worker ended with %s, want by SIGINT: the drain was not done", end)
 	}
 	demandStates(t, w, "recover", "resume", "process", "shutdown")
 }

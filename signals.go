@@ -8,28 +8,30 @@ import (
 	"time"
 )
 
-// untilAsked returns a context that ends with the first SIGTERM or interrupt. A
-// second one ends the process at once, as if nobody listened: whoever sends it
-// does not want to wait for the drain. Stop makes signals mean what they did.
+// untilAsked returns a context that ends with the first SIGTERM or interrupt. An
+// interrupt after that ends the process at once, as if nobody listened: the person
+// at the terminal does not want to wait for the drain. A further SIGTERM changes
+// nothing, since service managers and scripts repeat it while jobs are handed over.
+// Stop makes signals mean what they did.
 //
-// To stop listening after the first signal would do the same, but for a second
-// one that arrives just before that, which would be lost.
+// To stop listening after the first signal would lose an interrupt that arrives
+// just before that.
 func untilAsked() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 2)
 	signal.Notify(asked, syscall.SIGTERM, os.Interrupt)
 	over := make(chan struct{})
 	go func() {
-		select {
-		case <-asked:
-			cancel()
-		case <-over:
-			return
-		}
-		select {
-		case s := <-asked:
-			endBy(s)
-		case <-over:
+		for {
+			select {
+			case s := <-asked:
+				if ctx.Err() != nil && s == os.Interrupt {
+					endBy(s)
+				}
+				cancel()
+			case <-over:
+				return
+			}
 		}
 	}()
 	return ctx, func() {

@@ -3,10 +3,13 @@ package preempt
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 )
@@ -25,6 +28,32 @@ func TestAcknowledgeStartsTheEvent(t *testing.T) {
 	}
 	if e, _ := s.Event(other); e.Status != StatusScheduled {
 		t.Errorf("status of another event = %s, want Scheduled", e.Status)
+	}
+}
+
+// sentBodies keeps the bodies of requests, and answers each with 200.
+type sentBodies []string
+
+func (s *sentBodies) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	*s = append(*s, string(body))
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, err
+}
+
+// The service compares names of fields with their case; encoding/json, which reads
+// what other tests send, does not.
+func TestAcknowledgementOnTheWire(t *testing.T) {
+	var sent sentBodies
+	c, err := NewClient("http://127.0.0.1:1", WithTransport(&sent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Acknowledge(t.Context(), "602D9444-D2CD-49C7-8624-8643E7171297"); err != nil {
+		t.Fatal(err)
+	}
+	want := sentBodies{`{"StartRequests":[{"EventId":"602D9444-D2CD-49C7-8624-8643E7171297"}]}`}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("bodies sent (-want +got):\n%s", diff)
 	}
 }
 

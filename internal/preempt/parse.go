@@ -19,7 +19,8 @@ var ErrMalformed = errors.New("not a metadata document")
 //
 // It is strict about the whole and tolerant about the parts. A body without an
 // Events list is refused, since to read an error as "no events" would hide an
-// eviction. Within the list no oddity of one event, or of one field, hides
+// eviction; a null in its place counts as an empty list where the body has a
+// numeric incarnation, which no error has. Within the list no oddity of one event, or of one field, hides
 // another: fields of an unexpected kind read as unknown, unknown fields are
 // ignored, and the event still counts.
 func parseDocument(body []byte) (Document, error) {
@@ -30,13 +31,25 @@ func parseDocument(body []byte) (Document, error) {
 	if err := json.Unmarshal(trimBOM(body), &raw); err != nil {
 		return Document{}, fmt.Errorf("%w: %s", ErrMalformed, jsonProblem(err))
 	}
-	if raw.Events == nil {
+	if raw.Events == nil && !(isNumber(raw.DocumentIncarnation) && hasNullEvents(body)) {
 		return Document{}, fmt.Errorf("%w: it has no list of Events", ErrMalformed)
 	}
 	return Document{
 		Incarnation: string(raw.DocumentIncarnation),
 		Events:      parseEvents(raw.Events),
 	}, nil
+}
+
+func isNumber(t looseText) bool {
+	_, err := strconv.ParseUint(string(t), 10, 64)
+	return err == nil
+}
+
+// hasNullEvents reports whether a body says null for its list of events, which is
+// not the same as to leave it out.
+func hasNullEvents(body []byte) bool {
+	var raw struct{ Events json.RawMessage }
+	return json.Unmarshal(trimBOM(body), &raw) == nil && string(raw.Events) == "null"
 }
 
 // parseEvents keeps every entry that is an object. Anything else says nothing

@@ -31,19 +31,18 @@ func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
 // startRequests obeys {"StartRequests":[{"EventId":"…"}]}: each event becomes
 // Started for all its Resources, not just for the VM that asked. An event that
 // has started already is fine, and an advice stays as it is. If any id is not one of an event that this VM
-// sees, or the body is malformed, the answer is 400 and nothing starts.
+// sees, or the body is malformed, the answer is 400 and nothing starts. Names of
+// fields count with their case.
 func (g *Guest) startRequests(body []byte) reply {
-	var approval struct {
-		StartRequests []struct{ EventID string }
-	}
-	if len(body) > maxBody || json.Unmarshal(body, &approval) != nil || len(approval.StartRequests) == 0 {
+	ids, ok := readStartRequests(body)
+	if !ok {
 		return *refuse(http.StatusBadRequest, "the body is no list of StartRequests")
 	}
 	g.server.mu.Lock()
 	defer g.server.mu.Unlock()
 	var events []*listed
-	for _, request := range approval.StartRequests {
-		e := g.visible(request.EventID)
+	for _, id := range ids {
+		e := g.visible(id)
 		if e == nil {
 			return *refuse(http.StatusBadRequest, "EventId is not that of a scheduled event")
 		}
@@ -55,6 +54,24 @@ func (g *Guest) startRequests(body []byte) reply {
 		approved.approves = append(approved.approves, e.ID)
 	}
 	return approved
+}
+
+// readStartRequests returns the ids in the body of an approval. Maps keep
+// encoding/json from matching names without case.
+func readStartRequests(body []byte) (ids []string, ok bool) {
+	var approval map[string]json.RawMessage
+	var requests []map[string]json.RawMessage
+	if len(body) > maxBody || json.Unmarshal(body, &approval) != nil || json.Unmarshal(approval["StartRequests"], &requests) != nil {
+		return nil, false
+	}
+	for _, request := range requests {
+		var id string
+		if json.Unmarshal(request["EventId"], &id) != nil {
+			return nil, false
+		}
+		ids = append(ids, id)
+	}
+	return ids, len(ids) > 0
 }
 
 // visible returns the event if this VM sees it.
