@@ -27,6 +27,7 @@ import (
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
 )
@@ -67,6 +68,9 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	defer stop()
 	log, closeLog := f.OpenLog(stderr)
 	defer closeLog()
+	if err := sandbox.HideProcess(); err != nil {
+		log.Warn("programs of this user can read this process's memory and environment", "error", err)
+	}
 	reports := f.reports(log)
 	w, closeKinds, err := f.worker(kinds, log, reports)
 	if err != nil {

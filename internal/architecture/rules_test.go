@@ -51,6 +51,13 @@ var importRules = []importRule{
 		reason:  "every package that prints or records untrusted text needs it, so it may depend on none of them",
 	},
 	{
+		name:    "sandbox stands alone",
+		in:      []string{"./internal/sandbox/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/sandbox/..."},
+		reason:  "it changes the user that files are read as; what it is used for must not run in there by accident",
+	},
+	{
 		name:    "lifecycle stands alone",
 		in:      []string{"./internal/lifecycle/..."},
 		forbids: []string{"./...", sdk},
@@ -117,7 +124,7 @@ var importRules = []importRule{
 		name:    "process knows the contract only",
 		in:      []string{"./internal/process/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./job"},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./internal/sandbox", "./job"},
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{

@@ -1,0 +1,256 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// needed are the capabilities without which nothing here works.
+var needed = []struct {
+	number int
+	name   string
+}{
+	{unix.CAP_SETUID, "CAP_SETUID"},
+	{unix.CAP_SETGID, "CAP_SETGID"},
+	{unix.CAP_KILL, "CAP_KILL"},
+}
+
+// checkRights returns an error that names the capabilities that are missing.
+func checkRights() error {
+	_, data, err := capabilities()
+	if err != nil {
+		return fmt.Errorf("read this process's capabilities: %w", err)
+	}
+	var missing []string
+	for _, c := range needed {
+		if data[c.number/32].Effective&(1<<(c.number%32)) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("programs cannot run as users of their own: this process lacks %s. Grant them (AmbientCapabilities= in a unit, "+
+			"as the VM package does), or set --program-users none, so that all programs share this worker's user", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// capabilities returns those of this thread.
+func capabilities() (header unix.CapUserHeader, data [2]unix.CapUserData, err error) {
+	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	err = unix.Capget(&header, &data[0])
+	return header, data, err
+}
+
+// Apply has a command run as the user. It belongs into the goroutine that starts
+// the command, locked to its thread: it drops the thread's ambient and inheritable
+// capabilities, which the command would get.
+func (u *User) Apply(cmd *exec.Cmd) error {
+	if u == nil {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("drop ambient capabilities: %w", err)
+	}
+	header, data, err := capabilities()
+	if err == nil {
+		data[0].Inheritable, data[1].Inheritable = 0, 0
+		err = unix.Capset(&header, &data[0])
+	}
+	if err != nil {
+		return fmt.Errorf("drop inheritable capabilities: %w", err)
+	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.id, Gid: u.id}
+	return nil
+}
+
+// Do calls f with the user's rights to files. What f creates belongs to the user.
+func (u *User) Do(f func() error) error {
+	if u == nil {
+		return f()
+	}
+	return u.as(true, f)
+}
+
+// MkdirTemp is [os.MkdirTemp] for a folder of the user, mode 0700, in a folder
+// that the worker's group may write and the user may not.
+func (u *User) MkdirTemp(parent, pattern string) (dir string, err error) {
+	if u == nil {
+		return os.MkdirTemp(parent, pattern)
+	}
+	err = u.as(false, func() error {
+		dir, err = os.MkdirTemp(parent, pattern)
+		return err
+	})
+	return dir, err
+}
+
+// as calls f while the thread's file accesses are those of the user, and with
+// group also those of its group.
+func (u *User) as(group bool, f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if group {
+		if err := setFSGroup(int(u.id)); err != nil {
+			return err
+		}
+		defer func() { mustRestore(setFSGroup(os.Getegid())) }()
+	}
+	if err := setFSUser(int(u.id)); err != nil {
+		return err
+	}
+	defer func() { mustRestore(setFSUser(os.Geteuid())) }()
+	return f()
+}
+
+// mustRestore panics: the thread would go on with a program's rights. The kernel
+// always lets a thread return to its effective ids.
+func mustRestore(err error) {
+	if err != nil {
+		panic("sandbox: " + err.Error())
+	}
+}
+
+// setFSUser sets the file system user id of this thread. The call does not fail;
+// asking for an invalid id returns the one that is set.
+func setFSUser(id int) error {
+	_, _ = unix.SetfsuidRetUid(id)
+	if now, err := unix.SetfsuidRetUid(-1); err != nil || now != id {
+		return fmt.Errorf("file accesses as user %d: not permitted (CAP_SETUID)", id)
+	}
+	return nil
+}
+
+func setFSGroup(id int) error {
+	_, _ = unix.SetfsgidRetGid(id)
+	if now, err := unix.SetfsgidRetGid(-1); err != nil || now != id {
+		return fmt.Errorf("file accesses as group %d: not permitted (CAP_SETGID)", id)
+	}
+	return nil
+}
+
+// killAllScript signals every process that its user may signal, which without
+// capabilities are the user's own, the shell itself excepted. The kernel does that
+// while no process can be created, so none escapes. kill fails where there is none.
+const killAllScript = "kill -KILL -1 2>/dev/null; exit 0"
+
+// KillAll ends every process of the user, in whatever process group or session.
+func (u *User) KillAll() error {
+	if u == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // not unlocked: the thread has lost its ambient capabilities
+		cmd := exec.Command("/bin/sh", "-c", killAllScript) //nolint:noctx // it ends itself
+		cmd.Env = []string{}
+		cmd.Dir = "/"
+		err := u.Apply(cmd)
+		if err == nil {
+			err = cmd.Run()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("end the processes of user %d: %w", u.id, err)
+	}
+	return nil
+}
+
+// sharedFolders are writable by every user. What a program leaves there would be
+// the next one's with the same id.
+var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// Clean removes what the user left in folders that all users may write. It is
+// for the end of a job, after [User.KillAll].
+func (u *User) Clean() error {
+	if u == nil {
+		return nil
+	}
+	var errs []error
+	for _, shared := range sharedFolders {
+		entries, err := os.ReadDir(shared)
+		if err != nil {
+			continue // not there, or not readable for the worker: then not for programs either
+		}
+		for _, entry := range entries {
+			name := filepath.Join(shared, entry.Name())
+			info, err := os.Lstat(name)
+			if err != nil {
+				continue
+			}
+			if status, ok := info.Sys().(*syscall.Stat_t); ok && status.Uid == u.id {
+				remove := RemoveTree
+				if !info.IsDir() {
+					remove = os.Remove
+				}
+				errs = append(errs, u.Do(func() error { return remove(name) }))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reachTimeout bounds the attempt to connect.
+const reachTimeout = 2 * time.Second
+
+// CanReach reports whether a program of the user can open a TCP connection to
+// that address. A firewall rule on the user is checked against the socket's
+// owner, which is the thread's file system user.
+func (u *User) CanReach(address netip.AddrPort) (bool, error) {
+	var reached bool
+	err := u.Do(func() (err error) {
+		reached, err = canConnect(address)
+		return err
+	})
+	return reached, err
+}
+
+// canConnect must not leave the thread, as package net would.
+func canConnect(address netip.AddrPort) (bool, error) {
+	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(address.Port()), Addr: address.Addr().As16()})
+	if address.Addr().Unmap().Is4() {
+		family, to = unix.AF_INET, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().Unmap().As4()}
+	}
+	socket, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("make a socket: %w", err)
+	}
+	defer func() { _ = unix.Close(socket) }()
+	switch err := unix.Connect(socket, to); {
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, unix.EINPROGRESS):
+		return false, nil // refused at once
+	}
+	poll := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
+	for deadline := time.Now().Add(reachTimeout); ; {
+		n, err := unix.Poll(poll, int(max(time.Until(deadline).Milliseconds(), 0)))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n == 0 || err != nil {
+			return false, err
+		}
+		code, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_ERROR)
+		return err == nil && code == 0, err
+	}
+}
+
+// HideProcess keeps processes of the same user from reading this one: its memory
+// with tokens and payloads (/proc/PID/mem), and its environment with a connection
+// string (/proc/PID/environ). It also ends core dumps, which would hold the same.
+// Programs that this process starts are not affected.
+func HideProcess() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }

@@ -1,0 +1,319 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// workerVariable marks the process that stands for a worker: not root, with the
+// capabilities that the unit grants. Its value names the check to run.
+const workerVariable = "SPOTWORKER_TEST_SANDBOX"
+
+// workerID is that process's user and group.
+const workerID = 60500
+
+var testRange = Range{60578, 60583}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(workerVariable); name != "" {
+		if err := checks[name](); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// asWorker runs a check in a process like a deployed worker's, in a folder of its
+// own.
+func asWorker(t *testing.T, check string, capabilities ...uintptr) error {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
+	}
+	folder, err := os.MkdirTemp("", "sandbox-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	program := filepath.Join(folder, "worker") // where that user may run it
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, workerID, workerID), os.Chmod(folder, 0o711))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), workerVariable+"="+check)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: workerID, Gid: workerID},
+		AmbientCaps: capabilities,
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+var granted = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
+
+// checks run in the worker's process.
+var checks = map[string]func() error{
+	"rights":    func() error { _, err := Open(Config{Range: testRange, Slots: 1}); return err },
+	"identity":  checkIdentity,
+	"files":     checkFiles,
+	"processes": checkProcesses,
+	"shared":    checkShared,
+	"network":   checkNetwork,
+	"hidden":    checkHidden,
+}
+
+func TestAsUser(t *testing.T) {
+	for name := range checks {
+		t.Run(name, func(t *testing.T) {
+			if err := asWorker(t, name, granted...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenWithoutRights(t *testing.T) {
+	err := asWorker(t, "rights", unix.CAP_SETUID)
+	if err == nil || !strings.Contains(err.Error(), "lacks CAP_SETGID, CAP_KILL") || !strings.Contains(err.Error(), "--program-users none") {
+		t.Errorf("Open without rights = %v, want an error that names what is missing and what to do", err)
+	}
+}
+
+// users opens the range and takes a user of it.
+func users() (*Users, *User, error) {
+	all, err := Open(Config{Range: testRange, Slots: 2})
+	if err != nil {
+		return nil, nil, err
+	}
+	user, err := all.Take()
+	return all, user, err
+}
+
+// shell runs a script as a user, as package process does.
+func shell(user *User, dir, script string) (string, error) {
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Dir = dir
+	var out []byte
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := user.Apply(cmd)
+		if err == nil {
+			out, err = cmd.CombinedOutput()
+		}
+		done <- err
+	}()
+	err := <-done
+	return strings.TrimSpace(string(out)), err
+}
+
+// checkIdentity: a program is the user, in its group alone, with no capability
+// left; the worker keeps its own.
+func checkIdentity() error {
+	_, user, err := users()
+	if err != nil {
+		return err
+	}
+	got, err := shell(user, "/", "id -u; id -G; grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u")
+	if want := fmt.Sprintf("%[1]d\n%[1]d\n0000000000000000", user.ID()); err != nil || got != want {
+		return fmt.Errorf("program is %q, %v, want %q", got, err, want)
+	}
+	if os.Geteuid() != workerID {
+		return fmt.Errorf("worker has become user %d", os.Geteuid())
+	}
+	return checkRights()
+}
+
+// checkFiles: what Do makes belongs to the user, another user cannot read it, the
+// worker itself cannot, and a link in it leads nowhere that the user may not go.
+func checkFiles() error {
+	all, user, err := users()
+	if err != nil {
+		return err
+	}
+	other, err := all.Take()
+	if err != nil {
+		return err
+	}
+	home, err := filepath.Abs("home")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o731), os.WriteFile("secret", []byte("the worker's"), 0o600)); err != nil { //nolint:gosec // as package process does
+		return err
+	}
+	dir, err := user.MkdirTemp(home, "job-*")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "state")
+	err = user.Do(func() error { return os.WriteFile(file, []byte("the job's"), 0o600) })
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != user.ID() || info.Mode().Perm() != 0o700 {
+		return fmt.Errorf("job's folder: %v, %v, want one of user %d, mode 0700", info, err, user.ID())
+	}
+	read := func(u *User, name string) (content []byte, err error) {
+		err = u.Do(func() error { content, err = os.ReadFile(name); return err })
+		return content, err
+	}
+	if got, err := read(user, file); string(got) != "the job's" || err != nil {
+		return fmt.Errorf("the user reads %q, %v", got, err)
+	}
+	for who, u := range map[string]*User{"another user": other, "the worker": nil} {
+		if got, err := read(u, file); !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%s reads %q, %v, want that it is not permitted", who, got, err)
+		}
+	}
+	secret, _ := filepath.Abs("secret")
+	if out, err := shell(user, dir, "ln -s "+secret+" link && ls "+home+" || cat "+secret); err == nil {
+		return fmt.Errorf("the program lists the jobs, or reads a file of the worker: %q", out)
+	}
+	if got, err := read(user, filepath.Join(dir, "link")); !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("a link of the program leads the worker to %q, %v, want that it is not permitted", got, err)
+	}
+	if out, err := shell(user, dir, "mkdir -p a/b && chmod 0 a/b a"); err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	if err := errors.Join(user.Do(func() error { return RemoveContent(dir) }), os.Remove(dir)); err != nil {
+		return err
+	}
+	return os.RemoveAll(home)
+}
+
+// checkProcesses: a program that leaves its group and its session ends with the
+// rest, and another user's goes on.
+func checkProcesses() error {
+	all, user, err := users()
+	if err != nil {
+		return err
+	}
+	other, err := all.Take()
+	if err != nil {
+		return err
+	}
+	pids := map[*User]int{}
+	for _, u := range []*User{user, other} {
+		out, err := shell(u, "/", "setsid sleep 300 >/dev/null 2>&1 & echo $!")
+		if err != nil {
+			return err
+		}
+		if pids[u], err = strconv.Atoi(out); err != nil {
+			return err
+		}
+	}
+	alive := func(u *User) bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pids[u]))
+		return err == nil && !strings.Contains(string(status), ") Z ")
+	}
+	for begun := time.Now(); !alive(user) || !alive(other); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			return errors.New("the programs did not start")
+		}
+	}
+	if err := all.Put(user); err != nil {
+		return err
+	}
+	for begun := time.Now(); alive(user); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			return errors.New("a process that left its session lives on")
+		}
+	}
+	if !alive(other) {
+		return errors.New("another user's process was ended too")
+	}
+	return all.Put(other)
+}
+
+// checkShared: what a program left in /tmp does not wait for the next one with its
+// id, and other files stay.
+func checkShared() error {
+	_, user, err := users()
+	if err != nil {
+		return err
+	}
+	own, err := os.CreateTemp("/tmp", "worker-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(own.Name()) }()
+	left, err := shell(user, "/", "dir=$(mktemp -d /tmp/job-XXXXXX) && umask 777 && mkdir $dir/locked && echo $dir")
+	if err != nil {
+		return fmt.Errorf("%s: %w", left, err)
+	}
+	if err := user.Clean(); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is still there: %w", left, err)
+	}
+	_, err = os.Lstat(own.Name())
+	return err
+}
+
+// checkNetwork: CanReach tells an address that is served from one that is not.
+func checkNetwork() error {
+	_, user, err := users()
+	if err != nil {
+		return err
+	}
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // no IPv6 here
+		}
+		at := netip.MustParseAddrPort(listener.Addr().String())
+		if reached, err := user.CanReach(at); !reached || err != nil {
+			return fmt.Errorf("CanReach(%s) = %t, %v, want true", at, reached, err)
+		}
+		_ = listener.Close()
+		if reached, err := user.CanReach(at); reached || err != nil {
+			return fmt.Errorf("CanReach(%s) after its end = %t, %v, want false", at, reached, err)
+		}
+	}
+	return nil
+}
+
+// checkHidden: a program of the same user cannot read the worker's environment and
+// memory once the worker hides itself, and could before.
+func checkHidden() error {
+	read := fmt.Sprintf("cat /proc/%d/environ", os.Getpid())
+	if out, err := shell(nil, "/", read); err != nil || !strings.Contains(out, workerVariable) {
+		return fmt.Errorf("before, a program reads %d bytes of the environment, %v: the check shows nothing", len(out), err)
+	}
+	if err := HideProcess(); err != nil {
+		return err
+	}
+	for _, file := range []string{"environ", "mem", "maps"} {
+		if out, err := shell(nil, "/", fmt.Sprintf("head -c 1 /proc/%d/%s", os.Getpid(), file)); err == nil {
+			return fmt.Errorf("a program opens the worker's %s: %q", file, out)
+		}
+	}
+	return nil
+}
