@@ -153,7 +153,7 @@ func (u *User) KillAll() error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // not unlocked: the thread has lost its ambient capabilities
+		runtime.LockOSThread()                              // not unlocked: the thread has lost its ambient capabilities
 		cmd := exec.Command("/bin/sh", "-c", killAllScript) //nolint:noctx // it ends itself
 		cmd.Env = []string{}
 		cmd.Dir = "/"
