@@ -111,6 +111,11 @@ type Record struct {
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 
+// InProgress reports whether a handler has worked on a job that is not over.
+func (r Record) InProgress() bool {
+	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.Paid > 0)
+}
+
 // clearState says that the body holds no state.
 func (r *Record) clearState() {
 	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion = "", 0, 0, 0

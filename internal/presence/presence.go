@@ -2,7 +2,9 @@
 // doing, so that one List call shows the whole fleet, and so that a worker that
 // starts can learn how its last run ended.
 //
-// Nothing depends on it: a worker whose presence cannot be written works on.
+// A worker whose presence cannot be written works on. Two things depend on
+// presences: acknowledging for several VMs, and that a job whose kind one worker
+// lacks is left to another that has it.
 package presence
 
 import (
@@ -61,6 +63,11 @@ type Presence struct {
 
 	// TakesFrom are the names of the queues that the worker takes jobs from.
 	TakesFrom []string
+
+	// Kinds are the kinds that the worker has handlers for; none if it does not say,
+	// as older versions. Written sorted, and cut where they take more than maxKinds:
+	// a last one of [MoreKinds] then stands for those left out.
+	Kinds []string
 
 	// Jobs are the ids of the jobs in hand, at most 1,024 of them. A listing
 	// gives their number only.
@@ -129,6 +136,7 @@ func (p Presence) metadata() map[string]*string {
 		"at":        p.At.UTC().Format(time.RFC3339),
 		"program":   url.PathEscape(p.Program),
 		"takesfrom": strings.Join(p.TakesFrom, ","),
+		"kinds":     formatKinds(p.Kinds),
 		"jobs":      strconv.Itoa(p.Count),
 		"vm":        url.PathEscape(p.VM),
 		"ready":     formatReady(p.Ready),
@@ -159,6 +167,9 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p := Presence{Worker: worker, State: values["state"], BootID: values["bootid"], Program: values["program"]}
 	if taken := values["takesfrom"]; taken != "" {
 		p.TakesFrom = strings.Split(taken, ",")
+	}
+	if kinds := values["kinds"]; kinds != "" {
+		p.Kinds = strings.Split(kinds, ",")
 	}
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])

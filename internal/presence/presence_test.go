@@ -3,6 +3,7 @@ package presence
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func full() Presence {
 	return Presence{
 		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
-		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Jobs: []string{"a", "b"}, Count: 2,
+		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Jobs: []string{"a", "b"}, Count: 2,
 		VM: "vmss_000001", Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
 	}
 }
@@ -84,7 +85,7 @@ func TestMetadata(t *testing.T) {
 		want := map[string]string{
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
-			"takesfrom": "test-jobs,test-jobs-ondemand", "jobs": "2", "vm": "vmss_000001",
+			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
 			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
@@ -157,4 +158,37 @@ func TestIdleWorker(t *testing.T) {
 			t.Errorf("a presence that was read cannot be shown as JSON: %v", err)
 		}
 	})
+}
+
+// TestHasKind: a list that was cut, and one that is missing, leave a kind open.
+func TestHasKind(t *testing.T) {
+	var many []string
+	for i := range 400 {
+		many = append(many, fmt.Sprintf("kind-%03d", i))
+	}
+	for _, row := range []struct {
+		name  string
+		kinds []string
+		kind  string
+		want  Has
+	}{
+		{"listed", []string{"b", "a"}, "a", HasIt},
+		{"not listed", []string{"b", "a"}, "ab", HasNot},
+		{"no list, as of an older version", nil, "a", MayHave},
+		{"in a cut list", many, "kind-000", HasIt},
+		{"cut off", many, "kind-399", MayHave},
+		{"names of the greatest length", slices.Repeat([]string{strings.Repeat("k", 64)}, 1000), "a", MayHave},
+	} {
+		text := formatKinds(row.kinds)
+		if len(text) > maxKinds {
+			t.Errorf("%s: %d bytes, want at most %d", row.name, len(text), maxKinds)
+		}
+		metadata := map[string]*string{"kinds": &text}
+		if got := parse("w", metadata).HasKind(row.kind); got != row.want {
+			t.Errorf("%s: HasKind(%s) = %d, want %d", row.name, row.kind, got, row.want)
+		}
+	}
+	if full := formatKinds(many); len(full) < maxKinds-10 || !strings.HasSuffix(full, ",*") {
+		t.Errorf("a long list has %d bytes and ends %q, want it full and open", len(full), full[len(full)-10:])
+	}
 }

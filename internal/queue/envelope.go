@@ -57,6 +57,11 @@ type Envelope struct {
 	// Trace is a W3C traceparent, or empty.
 	Trace string
 
+	// ChosenID says that the producer's caller chose the id, so that it may have
+	// been used before: even a first delivery creates the record before its handler
+	// starts, and so finds one that is there.
+	ChosenID bool
+
 	// Resume says that the job has a record already (it was moved here or
 	// replayed), so that even a first delivery must read it.
 	Resume bool
@@ -82,6 +87,7 @@ type envelopeJSON struct {
 	MaxRun        wireSeconds     `json:"max_run,omitempty"`
 	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
+	ChosenID      bool            `json:"chosen_id,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
 }
@@ -150,7 +156,7 @@ func (e Envelope) validate() error {
 
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, Resume: e.Resume,
+		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Resume: e.Resume,
 		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence),

@@ -32,6 +32,7 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Resume: true, PutBackSince: noon.Add(time.Hour),
 		},
 		"limits": {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
+		"chosen": {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
 		"newer": {
 			ID: "from-a-newer-version", Kind: "k", EnqueuedAt: noon,
 			unknown: map[string]json.RawMessage{"priority": []byte("7"), "labels": []byte(`{"a":"<b>"}`)},

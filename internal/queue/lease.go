@@ -48,6 +48,10 @@ type Lease struct {
 	doubtful time.Time // end of the longest hiding that a renewal without an answer may have bought
 	void     bool      // the service refused the receipt
 	gone     bool
+
+	// rewritten replaces text from the next update on; empty for no change. A later
+	// claim that is adopted keeps it.
+	rewritten string
 }
 
 // hiding is a time for which a message is hidden from others. It begins when the
@@ -207,7 +211,7 @@ func (l *Lease) Adopt(later *Lease) {
 // the message otherwise.
 func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Duration) error {
 	return l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
-		text := l.Text()
+		text := l.next()
 		if rewrite != nil {
 			text = *rewrite
 		}
@@ -259,6 +263,16 @@ func (l *Lease) current() (text, receipt string, adopted int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text, l.receipt, l.adopted
+}
+
+// next returns the text that the next update of the message carries.
+func (l *Lease) next() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rewritten != "" {
+		return l.rewritten
+	}
+	return l.text
 }
 
 func (l *Lease) setText(text string) {

@@ -152,3 +152,50 @@ func TestPutBackInTrouble(t *testing.T) {
 		}
 	}
 }
+
+// TestClearPutBack: once a job is worked on, the next update of its message takes
+// put_back_since out, also after a later claim was adopted, and costs no call more.
+func TestClearPutBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k", PutBackSince: noon, Resume: true}))
+		e := l.ClearPutBack(decode(t, l.Text()))
+		if !e.PutBackSince.IsZero() || !e.Resume {
+			t.Errorf("ClearPutBack = %+v, want the envelope without put_back_since", e)
+		}
+		if got := decode(t, b.only(t, jobsName).Text); !got.PutBackSince.Equal(noon) {
+			t.Errorf("before an update put_back_since = %s, want %s", got.PutBackSince, noon)
+		}
+		time.Sleep(31 * time.Second)
+		l.Adopt(b.claimNext(t))
+		before := b.Counts()
+		if err := l.Renew(t.Context(), 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if got := decode(t, b.only(t, jobsName).Text); !got.PutBackSince.IsZero() || got.ID != "a" || !got.Resume {
+			t.Errorf("after an update the message is %+v, want it without put_back_since", got)
+		}
+		if calls := b.Counts()[storage.OpUpdateMessage] - before[storage.OpUpdateMessage]; calls != 1 {
+			t.Errorf("updates = %d, want 1", calls)
+		}
+	})
+}
+
+// TestPutBackFor: the caller's delay counts, and the time of the first put-back is
+// written all the same.
+func TestPutBackFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k"}))
+		since := l.ClaimedAt
+		for range 2 {
+			if err := l.PutBackFor(t.Context(), decode(t, l.Text()), b.payloads, 50*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			m := b.only(t, jobsName)
+			if e := decode(t, m.Text); time.Until(m.NextVisible) != 50*time.Second || !e.PutBackSince.Equal(since) {
+				t.Errorf("hidden for %s, put back since %s, want 50s and %s", time.Until(m.NextVisible), e.PutBackSince, since)
+			}
+			time.Sleep(50 * time.Second)
+			l = b.claimNext(t)
+		}
+	})
+}

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -95,7 +97,7 @@ func (b *beat) write(ctx context.Context) error {
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: b.started, At: time.Now(), Program: w.Program,
-		TakesFrom: names(w.TakeFrom), Jobs: w.engine.inHand.list(),
+		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.engine.inHand.list(),
 		VM: w.watch.vm(), Ready: w.watch.tell(),
 	})
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,9 +63,10 @@ func (c *claimer) start(ctx context.Context) {
 		lease := c.buffer[0]
 		c.buffer = c.buffer[1:]
 		c.free--
+		d := c.open(lease)
 		c.running.Go(func() {
 			begun, took := time.Now(), notRun
-			if c.deliver(ctx, lease) {
+			if d.deliver(ctx) {
 				took = time.Since(begun)
 			}
 			c.ended <- took
@@ -88,7 +90,7 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 	}
 	wanted = source.atMost(wanted, time.Now())
 	leases, err := source.Claim(grace, wanted, visibility)
-	c.turns.note(source, len(leases) > 0, time.Now())
+	c.turns.note(source, c.yieldOf(leases, wanted), time.Now())
 	source.judge(err, time.Now(), visibility)
 	if err != nil && ctx.Err() == nil {
 		c.pace.observe(queue.Throttled(err))
@@ -99,6 +101,23 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 		if !c.held.adopt(lease) {
 			c.buffer = append(c.buffer, lease)
 		}
+	}
+}
+
+// yieldOf returns what a claim of wanted messages brought. Kinds that this worker
+// lacks are no work for it.
+func (e *engine) yieldOf(leases []*queue.Lease, wanted int) yield {
+	mine := func(lease *queue.Lease) bool {
+		envelope, err := queue.Decode(lease.Text())
+		return err != nil || e.Kinds[envelope.Kind] != nil
+	}
+	switch {
+	case slices.ContainsFunc(leases, mine):
+		return someWork
+	case len(leases) >= wanted:
+		return maybeBehind
+	default:
+		return noWork
 	}
 }
 

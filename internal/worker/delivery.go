@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
@@ -18,8 +19,10 @@ type delivery struct {
 	lease    *queue.Lease
 	renewer  *renewer
 	envelope queue.Envelope
+	unusable *outcome // what to do with a message that is no job of ours
 	log      *slog.Logger
 	letGo    func() // takes the job off the worker's list
+	hold     *hold  // to start the id's handler; nil for a message that is no job of ours
 
 	// last outlives a stop by what the drain's budget allows.
 	last context.Context
@@ -45,25 +48,39 @@ type delivery struct {
 	replaced bool            // a new message on the same queue does
 }
 
-// deliver takes one message through to its end. ctx ends when work has to stop.
+// open makes the delivery of a message that was claimed. It belongs to the claim
+// loop, so that of two messages with one id the first one claimed gets to run.
+func (e *engine) open(lease *queue.Lease) *delivery {
+	d := &delivery{
+		engine: e, lease: lease,
+		log: e.Log.With("message_id", lease.ID), letGo: func() {}, performed: make(chan struct{}),
+	}
+	e.Observer.Delivered()
+	d.unusable = d.read()
+	if d.unusable == nil {
+		d.hold = d.inHand.start(d.envelope.ID)
+	}
+	e.held.add(lease)
+	return d
+}
+
+// deliver takes the message through to its end. ctx ends when work has to stop.
 // It reports whether that says something about how long jobs take.
-func (e *engine) deliver(ctx context.Context, lease *queue.Lease) (telling bool) {
+func (d *delivery) deliver(ctx context.Context) (telling bool) {
 	last, cancelLast := outlive(ctx, drainEnd)
 	defer cancelLast()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &delivery{
-		engine: e, lease: lease, last: last, cancel: cancel,
-		log: e.Log.With("message_id", lease.ID), letGo: func() {}, performed: make(chan struct{}),
-	}
-	e.Observer.Delivered()
-	out, ok := d.read()
-	defer func() { d.letGo() }()
-	e.held.add(lease)
-	d.renewer = renewWhile(last, lease, e.pace, d.log, d.lost)
+	d.last, d.cancel = last, cancel
+	defer d.letGo()
+	defer d.leaveID()
+	d.renewer = renewWhile(last, d.lease, d.pace, d.log, d.lost)
 	defer d.keepNoMore()
 	defer d.leaveSuspect()
-	if ok {
+	var out outcome
+	if d.unusable != nil {
+		out = *d.unusable
+	} else {
 		out = d.run(ctx)
 	}
 	d.perform(ctx, out)
@@ -74,7 +91,20 @@ func (e *engine) deliver(ctx context.Context, lease *queue.Lease) (telling bool)
 		case <-last.Done():
 		}
 	}
-	return out.action != giveWay
+	return out.action != giveWay && out.action != putBack
+}
+
+// leaveID ends this delivery's hold on its id. A handler that was abandoned keeps
+// it until it returns, abandonedFor at most: one that hangs must not keep a worker
+// that is alone from trying again.
+func (d *delivery) leaveID() {
+	switch {
+	case d.hold == nil:
+	case d.abandoned:
+		time.AfterFunc(abandonedFor, d.hold.leave)
+	default:
+		d.hold.leave()
+	}
 }
 
 // run is a job's way from the message that was read to what is to be done with it.
@@ -82,6 +112,9 @@ func (d *delivery) run(ctx context.Context) outcome {
 	handler, out, ok := d.handler(ctx)
 	if !ok {
 		return out
+	}
+	if !d.hold.wait(ctx, turnPatience) {
+		return d.duplicate(ctx)
 	}
 	leave, out, ok := d.places.enter(ctx, d.envelope.Kind)
 	if !ok {
@@ -94,6 +127,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	if out, ok := d.load(ctx); !ok {
 		return out
 	}
+	d.envelope = d.lease.ClearPutBack(d.envelope) // it is worked on
 	end := d.process(ctx, handler)
 	d.claim.CloseReaders() // the handler is done, or given up
 	if end.failed() {
@@ -102,41 +136,90 @@ func (d *delivery) run(ctx context.Context) outcome {
 	return decide(end, d.claim.FailuresAfter(d.snapshot()))
 }
 
-// read decodes the message.
-func (d *delivery) read() (outcome, bool) {
+// read decodes the message. It returns what is to be done with one that is no job
+// of ours, and nil otherwise.
+func (d *delivery) read() (unusable *outcome) {
 	envelope, err := queue.Decode(d.lease.Text())
 	var invalid *queue.InvalidError
 	switch {
 	case errors.Is(err, queue.ErrForeign) && d.DefaultKind != "":
 		envelope = queue.Foreign(d.lease.Text(), d.lease.ID, d.DefaultKind, d.lease.InsertedAt)
 	case errors.Is(err, queue.ErrForeign):
-		return outcome{action: reject, reason: "message is neither an envelope nor plain work for a default kind (--default-kind is not set)"}, false
+		return &outcome{action: reject, reason: "message is neither an envelope nor plain work for a default kind (--default-kind is not set)"}
 	case errors.As(err, &invalid):
 		d.envelope.ID = invalid.ID
-		return outcome{action: reject, reason: invalid.Reason}, false
+		return &outcome{action: reject, reason: invalid.Reason}
 	}
 	d.envelope = envelope
 	d.letGo = d.inHand.add(envelope.ID)
 	d.log = d.log.With("job_id", envelope.ID, "kind", envelope.Kind)
-	return outcome{}, true
+	return nil
 }
 
-// handler finds who does this kind of work. An unknown kind may be known to
-// another worker, for instance during an update, but not for ever.
+// handler returns the handler of this kind of work. A kind that this worker lacks
+// may be another worker's: fleets may differ in kinds.
 func (d *delivery) handler(ctx context.Context) (job.Handler, outcome, bool) {
 	if handler := d.Kinds[d.envelope.Kind]; handler != nil {
 		return handler, outcome{}, true
 	}
-	reason := fmt.Sprintf("no worker here has a handler for kind %q", d.envelope.Kind)
-	since := d.envelope.PutBackSince
-	if since.IsZero() || d.lease.ClaimedAt.Sub(since) < unknownKindFor {
-		return nil, outcome{action: putBack, reason: reason}, false
+	kind := d.envelope.Kind
+	seen, err := d.fleet.sample(ctx, sampleEvery)
+	if err != nil {
+		d.log.WarnContext(ctx, "heartbeats not listed; another worker may have the kind", "error", err)
+		return nil, d.deferKind(presence.MayHave, 1), false
 	}
-	// Only a record that this message may claim is poisoned.
-	if out, ok := d.look(ctx); !ok {
-		return nil, out, false
+	if has, lacking := whoHas(seen, kind, d.lease.Queue().Name()); has != presence.HasNot {
+		return nil, d.deferKind(has, lacking), false
 	}
-	return nil, outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()}, false
+	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
+	if !unknownForLong(d.envelope.PutBackSince, d.lease.ClaimedAt) {
+		return nil, outcome{action: putBack, reason: reason, delay: putBackDelay(d.envelope.PutBackSince, d.lease.ClaimedAt)}, false
+	}
+	return nil, d.giveUpKind(ctx, reason), false
+}
+
+// deferKind leaves a message to the worker that has, or may have, its kind. The
+// hour after which an unknown kind is poison begins when no worker has it. lacking
+// is how many workers do as this one does.
+func (d *delivery) deferKind(has presence.Has, lacking int) outcome {
+	delay, reason := d.deferred.next(time.Now(), lacking), "another worker has a handler for kind %q"
+	if has == presence.MayHave {
+		delay, reason = max(delay, jittered(leastPutBack)), "another worker may have a handler for kind %q"
+	}
+	d.envelope = d.lease.ClearPutBack(d.envelope)
+	return outcome{action: giveWay, reason: fmt.Sprintf(reason, d.envelope.Kind), delay: delay}
+}
+
+// giveUpKind poisons a job whose kind no worker has had for an hour, if its record
+// is this message's to claim and nobody has worked on it. One in progress waits for
+// a worker that has its kind, however long that takes.
+func (d *delivery) giveUpKind(ctx context.Context, reason string) outcome {
+	record, ruling, err := d.find(ctx)
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	if ruling == checkpoint.Take && record.InProgress() {
+		d.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction", record.Fraction)
+		return outcome{action: putBack, reason: reason + "; the job is in progress", delay: jittered(mostPutBack)}
+	}
+	if out, ok := d.acquire(ctx, record, ruling); !ok {
+		return out
+	}
+	return outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()}
+}
+
+// unknownForLong reports whether a message that is put back since then because no
+// worker has its kind was given its time. now is the service's.
+func unknownForLong(since, now time.Time) bool {
+	return !since.IsZero() && now.Sub(since) >= unknownKindFor
+}
+
+// putBackDelay returns how long to hide a message whose kind no worker has.
+func putBackDelay(since, now time.Time) time.Duration {
+	if since.IsZero() {
+		since = now
+	}
+	return jittered(min(max(now.Sub(since)/4, leastPutBack), mostPutBack))
 }
 
 // ref is what the record's rules need to know of this delivery.

@@ -31,6 +31,8 @@ type engine struct {
 	drains   *drains
 	mover    mover
 	forecast *forecast
+	fleet    *fleet
+	deferred spacing
 	inHand   inHand
 	held     held
 	tally    tally
@@ -47,7 +49,7 @@ func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		places: newPlaces(w.Kinds),
-		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, loops: w.loops,
+		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, fleet: w.fleet, loops: w.loops,
 	}
 }
 

@@ -73,7 +73,7 @@ func (f *forecast) recall(last presence.Presence, now time.Time) {
 // run surveys the fleet from time to time until ctx ends.
 func (f *forecast) run(ctx context.Context, w *Worker) {
 	for sleepFor(ctx, jittered(surveyEvery)) {
-		all, err := w.Workers.List(ctx)
+		all, err := w.fleet.sample(ctx, 0)
 		if err != nil {
 			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
 			continue
@@ -88,11 +88,11 @@ func (f *forecast) run(ctx context.Context, w *Worker) {
 }
 
 // survey sums up what a listing of presences says at now.
-func survey(all []presence.Presence, now time.Time) checkpoint.Losses {
+func survey(all []presence.Listed, now time.Time) checkpoint.Losses {
 	var sum checkpoint.Losses
 	for _, p := range all {
 		if age := now.Sub(p.At); age <= surveyOf {
-			sum = plus(sum, lossOf(p, age > deadAfter))
+			sum = plus(sum, lossOf(p.Presence, age > deadAfter))
 		}
 	}
 	return sum

@@ -13,24 +13,25 @@ import (
 
 func TestSurvey(t *testing.T) {
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
-	ran := func(state string, hours int, ago time.Duration) presence.Presence {
-		return presence.Presence{State: state, StartedAt: now.Add(-ago - time.Duration(hours)*time.Hour), At: now.Add(-ago)}
+	listed := func(p presence.Presence) presence.Listed { return presence.Listed{Presence: p} }
+	ran := func(state string, hours int, ago time.Duration) presence.Listed {
+		return listed(presence.Presence{State: state, StartedAt: now.Add(-ago - time.Duration(hours)*time.Hour), At: now.Add(-ago)})
 	}
 	for _, row := range []struct {
 		name string
-		all  []presence.Presence
+		all  []presence.Listed
 		want checkpoint.Losses
 	}{
 		{"nobody", nil, checkpoint.Losses{}},
-		{"at work", []presence.Presence{ran("process", 3, 14*time.Second)}, checkpoint.Losses{Watched: 3 * time.Hour}},
-		{"in a drain", []presence.Presence{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
-		{"silent since", []presence.Presence{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
-		{"drained and gone", []presence.Presence{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
-		{"told to end", []presence.Presence{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
-		{"too long ago", []presence.Presence{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
-		{"unreadable times", []presence.Presence{{State: "process"}}, checkpoint.Losses{}},
-		{"clock set back", []presence.Presence{{State: "process", StartedAt: now.Add(time.Hour), At: now}}, checkpoint.Losses{}},
-		{"a fleet", []presence.Presence{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour), ran("stopped", 8, time.Hour)},
+		{"at work", []presence.Listed{ran("process", 3, 14*time.Second)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"in a drain", []presence.Listed{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"silent since", []presence.Listed{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
+		{"drained and gone", []presence.Listed{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
+		{"told to end", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"too long ago", []presence.Listed{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
+		{"unreadable times", []presence.Listed{listed(presence.Presence{State: "process"})}, checkpoint.Losses{}},
+		{"clock set back", []presence.Listed{listed(presence.Presence{State: "process", StartedAt: now.Add(time.Hour), At: now})}, checkpoint.Losses{}},
+		{"a fleet", []presence.Listed{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour), ran("stopped", 8, time.Hour)},
 			checkpoint.Losses{Watched: 15 * time.Hour, Warned: 1, Sudden: 1}},
 	} {
 		if got := survey(row.all, now); got != row.want {

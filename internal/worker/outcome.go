@@ -21,9 +21,17 @@ const (
 	// maxSilentEnds in a row end a job in the poison queue.
 	maxSilentEnds = 10
 
-	// unknownKindFor is how long a message of an unknown kind is put back
-	// before it is poison: another worker may know it, as during an update.
+	// unknownKindFor is how long a message whose kind no worker has is put back
+	// before it is poison: a worker that has it may come, as during an update.
 	unknownKindFor = time.Hour
+
+	// turnPatience is how long a duplicate waits for the delivery of the same id on
+	// this worker to end, before it is put back.
+	turnPatience = 2 * time.Second
+
+	// abandonedFor is how long a handler that did not return in time keeps its id
+	// from being started once more on this worker.
+	abandonedFor = time.Minute
 
 	firstBackoff   = 10 * time.Second
 	longestBackoff = 10 * time.Minute
@@ -53,7 +61,7 @@ type outcome struct {
 	action action
 	reason string
 	result []byte            // of commit
-	delay  time.Duration     // of retry, giveWay, and an interruption that nobody asked for
+	delay  time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
 	record checkpoint.Record // of finish
 }
 

@@ -168,7 +168,13 @@ func (d *delivery) finish(out outcome) error {
 // putBack leaves the job to others, or to later.
 func (d *delivery) putBack(out outcome) error {
 	d.keepNoMore()
-	if err := d.lease.PutBack(d.last, d.envelope, d.Payloads); err != nil {
+	back := d.lease.PutBack
+	if out.delay > 0 {
+		back = func(ctx context.Context, e queue.Envelope, p *queue.Payloads) error {
+			return d.lease.PutBackFor(ctx, e, p, out.delay)
+		}
+	}
+	if err := back(d.last, d.envelope, d.Payloads); err != nil {
 		return err
 	}
 	since := d.envelope.PutBackSince

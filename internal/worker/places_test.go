@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -116,6 +117,29 @@ func TestConcurrencyOfAKind(t *testing.T) {
 		}
 		if len(p.log.find("job gave way")) == 0 {
 			t.Error("no job gave way: the test shows nothing")
+		}
+	})
+}
+
+// TestWaitersAreCountedDown: a job that waited for a place and got it, or gave up,
+// leaves room for the next to wait.
+func TestWaitersAreCountedDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &place{taken: make(chan struct{}, 1)}
+		for i := range 4 {
+			k.taken <- struct{}{}
+			free := i%2 == 0
+			if free {
+				time.AfterFunc(placePatience/2, func() { <-k.taken })
+			}
+			begun := time.Now()
+			if got, took := k.wait(t.Context()), time.Since(begun); got != free || took < placePatience/2 {
+				t.Fatalf("job %d got a place: %t, after %s, want %t after waiting", i, got, took, free)
+			}
+			<-k.taken
+		}
+		if k.waiting != 0 {
+			t.Errorf("%d are waiting in the end, want none", k.waiting)
 		}
 	})
 }

@@ -25,6 +25,7 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	defer d.keepLimits(ctx, d.limits(handler), watch)()
 	go func() {
 		defer close(d.closed)
+		defer d.hold.leave()
 		end := d.call(ctx, handler)
 		watch.stop()
 		done <- end

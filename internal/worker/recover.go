@@ -8,26 +8,56 @@ import (
 )
 
 // recover makes the job's record this delivery's to write. A first delivery
-// reads nothing: its first write finds out whether someone was before it.
+// reads nothing: its first write finds out whether someone was before it. For an
+// id that was chosen, and so may have been used, that write comes before the
+// handler starts; a new id needs none.
 func (d *delivery) recover(ctx context.Context) (outcome, bool) {
-	if d.lease.Deliveries == 1 && !d.envelope.Resume {
+	switch {
+	case d.lease.Deliveries > 1, d.envelope.Resume, !d.hold.first():
+		return d.look(ctx)
+	case d.envelope.ChosenID:
+		return d.acquire(ctx, checkpoint.Record{}, checkpoint.Create)
+	default:
 		d.claim = d.Records.Fresh(d.ref(), d.owner)
 		return outcome{}, true
 	}
-	return d.look(ctx)
 }
 
 // look reads the record, and claims or creates it if the rules say so.
 func (d *delivery) look(ctx context.Context) (outcome, bool) {
-	var record checkpoint.Record
-	var ruling checkpoint.Ruling
-	err := d.insist(ctx, "read the job's record", func() (err error) {
-		record, ruling, err = d.Records.Look(ctx, d.ref())
-		return err
-	})
+	record, ruling, err := d.find(ctx)
 	if err != nil {
 		return stopped(ctx, err), false
 	}
+	return d.acquire(ctx, record, ruling)
+}
+
+// find reads the record and what the rules say of it.
+func (d *delivery) find(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
+	err = d.insist(ctx, "read the job's record", func() (err error) {
+		record, ruling, err = d.Records.Look(ctx, d.ref())
+		return err
+	})
+	return record, ruling, err
+}
+
+// duplicate is the outcome of a delivery whose id this worker is running for
+// another message: its handler is never started beside the other. If the job is
+// over by now, the message is finished.
+func (d *delivery) duplicate(ctx context.Context) outcome {
+	record, ruling, err := d.find(ctx)
+	switch {
+	case err != nil:
+		return stopped(ctx, err)
+	case ruling == checkpoint.Create, ruling == checkpoint.Take:
+		return outcome{action: putBack, reason: "this worker is running the job already: a duplicate"}
+	default:
+		return ruled(ruling, record)
+	}
+}
+
+// acquire claims or creates the record that was found if the rules say so.
+func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
 	switch ruling {
 	case checkpoint.Create:
 		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })

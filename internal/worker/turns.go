@@ -17,10 +17,19 @@ type turns struct {
 	next    int // of sources: where the search for one to ask begins
 }
 
+// yield is what a claim brought.
+type yield int
+
+const (
+	noWork      yield = iota // and the queue has no more messages
+	maybeBehind              // as many messages as were asked for, none of them work for this worker
+	someWork
+)
+
 // source is one queue, and how its last claims went.
 type source struct {
 	*queue.Queue
-	empty int       // claims in a row that gave nothing
+	empty int       // claims in a row that gave no work
 	due   time.Time // not to be asked before
 	alone time.Time // until then one message is asked for at a time
 }
@@ -46,16 +55,20 @@ func (t *turns) take(now time.Time) *source {
 	return nil
 }
 
-// note takes note of a claim from s that ended at now. One that gave nothing puts
-// s off by [pollDelay] times the number of queues, so that a worker without work
-// asks no more often in all than with one queue.
-func (t *turns) note(s *source, gave bool, now time.Time) {
-	if gave {
+// note records a claim from s that ended at now. One that gave no work puts s off
+// by [pollDelay] times the number of queues, so that a worker without work asks no
+// more often in all than with one queue. Where there may be work behind messages
+// of others, s is asked again at once, and the pause after that is no shorter.
+func (t *turns) note(s *source, gave yield, now time.Time) {
+	switch gave {
+	case someWork:
 		s.empty, s.due = 0, time.Time{}
-		return
+	case maybeBehind:
+		s.due = time.Time{}
+	case noWork:
+		s.empty++
+		s.due = now.Add(pollDelay(s.empty) * time.Duration(len(t.sources)))
 	}
-	s.empty++
-	s.due = now.Add(pollDelay(s.empty) * time.Duration(len(t.sources)))
 }
 
 // judge takes the outcome of a claim that ended at now and hid its messages for

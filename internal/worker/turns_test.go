@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 			for _, q := range gives {
 				gave = gave || s.Queue == q
 			}
-			turns.note(s, gave, now)
+			turns.note(s, map[bool]yield{true: someWork}[gave], now)
 			asked = append(asked, s.Queue)
 		}
 		return asked

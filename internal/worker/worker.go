@@ -21,6 +21,7 @@ type Worker struct {
 	atWork     *atWork
 	beat       *beat
 	forecast   *forecast
+	fleet      *fleet
 	loops      loops
 	engine     *engine // made when warm-up knows the worker's name
 	drains     drains
@@ -36,7 +37,7 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c, atWork: &atWork{}, forecast: &forecast{}, loops: newLoops(c.Loops, time.Now())}
+	w := &Worker{Config: c, atWork: &atWork{}, forecast: &forecast{}, fleet: newFleet(c.Workers), loops: newLoops(c.Loops, time.Now())}
 	w.beat = newBeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.watch = newWatch(w)

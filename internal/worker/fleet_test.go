@@ -1,0 +1,394 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestWhoHas(t *testing.T) {
+	worker := func(age time.Duration, state string, kinds, takes []string) presence.Listed {
+		return presence.Listed{Presence: presence.Presence{State: state, Kinds: kinds, TakesFrom: takes}, Age: age}
+	}
+	render, digest, jobs := []string{"render"}, []string{"digest"}, []string{"jobs"}
+	for _, row := range []struct {
+		name string
+		seen []presence.Listed
+		want presence.Has
+	}{
+		{"nobody", nil, presence.HasNot},
+		{"one that lacks it", []presence.Listed{worker(0, "process", digest, jobs)}, presence.HasNot},
+		{"one that has it", []presence.Listed{worker(0, "process", digest, jobs), worker(hasKindFor, "process", render, jobs)}, presence.HasIt},
+		{"one that has it and starts", []presence.Listed{worker(0, "start", render, jobs)}, presence.HasIt},
+		{"silent for too long", []presence.Listed{worker(hasKindFor+1, "process", render, jobs)}, presence.HasNot},
+		{"stopped", []presence.Listed{worker(0, "stopped", render, jobs)}, presence.HasNot},
+		{"takes from another queue", []presence.Listed{worker(0, "process", render, []string{"jobs-ondemand"})}, presence.HasNot},
+		{"takes from both queues", []presence.Listed{worker(0, "process", render, []string{"jobs-ondemand", "jobs"})}, presence.HasIt},
+		{"an older version", []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", nil, jobs)}, presence.MayHave},
+		{"an older version long gone", []presence.Listed{worker(hasKindFor+1, "process", nil, nil)}, presence.HasNot},
+		{"too many kinds to list", []presence.Listed{worker(0, "process", []string{"a", presence.MoreKinds}, jobs)}, presence.MayHave},
+		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)}, presence.HasIt},
+	} {
+		if got, _ := whoHas(row.seen, "render", "jobs"); got != row.want {
+			t.Errorf("%s: whoHas = %d, want %d", row.name, got, row.want)
+		}
+	}
+	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs)}
+	if has, lacking := whoHas(mixed, "render", "jobs"); has != presence.HasIt || lacking != 2 {
+		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 2", has, lacking, presence.HasIt)
+	}
+}
+
+func TestUnknownForLong(t *testing.T) {
+	noon := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	for _, row := range []struct {
+		since time.Time
+		want  bool
+	}{
+		{time.Time{}, false}, {noon, false}, {noon.Add(-unknownKindFor + time.Nanosecond), false}, {noon.Add(-unknownKindFor), true}, {noon.Add(time.Hour), false},
+	} {
+		if got := unknownForLong(row.since, noon); got != row.want {
+			t.Errorf("unknownForLong since %s = %t, want %t", row.since, got, row.want)
+		}
+	}
+}
+
+// TestSpacing: one message waits seconds; of thousands, each waits longer, so that
+// they come back spaced out, and none longer than mostDefer.
+func TestSpacing(t *testing.T) {
+	evenWaits(t)
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	var s spacing
+	if got := s.next(now, 1); got < leastDefer*3/4 || got > leastDefer*5/4 {
+		t.Errorf("wait of the first = %s, want %s give or take a quarter", got, leastDefer)
+	}
+	for range 999 {
+		s.next(now, 1)
+	}
+	if got, want := s.free.Sub(now), leastDefer+1000*deferEvery; got != want {
+		t.Errorf("1,000 messages are spaced out over %s, want %s", got, want)
+	}
+	for range 100_000 {
+		if got := s.next(now, 3); got > mostDefer*5/4 {
+			t.Fatalf("wait = %s, want at most %s and a quarter", got, mostDefer)
+		}
+	}
+	if got := s.next(now.Add(time.Hour), 1); got > leastDefer*5/4 {
+		t.Errorf("wait an hour later = %s, want %s again", got, leastDefer)
+	}
+}
+
+// TestUnknownKindWaitsAnHour: a job of a kind that no worker has is poison, but not
+// before an hour, in which a worker that has it may come.
+func TestUnknownKindWaitsAnHour(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put("a", "render", "")
+		b.put("b", "render", "")
+		b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(59 * time.Minute)
+		if n := len(b.poisoned()); n != 0 || b.left() != 2 {
+			t.Fatalf("after 59 min %d messages are poison and %d on the queue, want 0 and 2", n, b.left())
+		}
+		b.waitFor("both poisoned", 5*time.Minute, func() bool { return len(b.poisoned()) == 2 && b.left() == 0 })
+		for _, id := range []string{"a", "b"} {
+			if r := b.record(id); r.Status != checkpoint.Poison {
+				t.Errorf("record of %s is %s, want poison", id, r.Status)
+			}
+		}
+	})
+}
+
+// TestKindOfABusyWorker: a kind that one worker has and others lack. The jobs wait
+// for hours while the one is busy, are never poisoned, and start within seconds of
+// a free slot.
+func TestKindOfABusyWorker(t *testing.T) {
+	evenWaits(t)
+	for _, row := range []struct {
+		lacking int
+		long    time.Duration
+		within  time.Duration // of each job's start after the one before
+	}{{1, 2 * time.Hour, 20 * time.Second}, {8, 5 * time.Minute, 40 * time.Second}} {
+		t.Run(fmt.Sprint(row.lacking), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				const jobs = 10
+				b.put("long", "render", "")
+				work := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					took := 20 * time.Second
+					if j.ID == "long" {
+						took = row.long
+					}
+					sleepFor(ctx, took)
+					return nil, context.Cause(ctx)
+				})
+				b.start("vm_0", job.Kinds{"render": work}, func(c *Config) { c.Concurrency = 1 })
+				b.waitFor("the long one", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
+				for i := range row.lacking {
+					b.start(fmt.Sprintf("other_%d", i), job.Kinds{"echo": echo})
+				}
+				for i := range jobs {
+					b.put(fmt.Sprintf("job-%d", i), "render", "")
+				}
+				b.waitDone("long", row.long+time.Minute)
+				b.waitFor("all done", jobs*time.Minute, func() bool { return b.left() == 0 })
+				var ends []time.Time
+				for i := range jobs {
+					ends = append(ends, b.record(fmt.Sprintf("job-%d", i)).EndedAt)
+				}
+				slices.SortFunc(ends, time.Time.Compare)
+				before, most, sum := b.record("long").EndedAt, time.Duration(0), time.Duration(0)
+				for _, end := range ends {
+					idle := end.Sub(before) - 20*time.Second
+					before, most, sum = end, max(most, idle), sum+idle
+				}
+				t.Logf("%d workers lack the kind: a free slot waited %s for a job, at most %s", row.lacking, (sum / jobs).Round(time.Millisecond), most.Round(time.Millisecond))
+				if most > row.within {
+					t.Errorf("a job waited %s for a free slot, want at most %s", most, row.within)
+				}
+				if n := len(b.poisoned()); n != 0 {
+					t.Errorf("%d jobs are poison, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
+// make another one spin, and it does its own jobs meanwhile.
+func TestManyOfABusyWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const jobs, minutes = 1000, 10
+		b.put("long", "render", "")
+		b.start("vm_1", job.Kinds{"render": newForever()}, func(c *Config) { c.Concurrency = 1 })
+		b.waitFor("the long one", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
+		for i := range jobs {
+			b.put(fmt.Sprintf("job-%d", i), "render", "")
+		}
+		b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(time.Minute)
+		b.server.ResetCounts()
+		time.Sleep(minutes * time.Minute)
+		counts := b.server.Counts()
+		perSecond := float64(counts["GetMessages"]+counts["UpdateMessage"]) / (minutes * 60)
+		t.Logf("%d messages of another worker's kind cost %.1f calls a second, %.2f a message and minute; heartbeats were listed %d times in %d min",
+			jobs, perSecond, perSecond*60/jobs, counts["ListBlobs"], minutes)
+		if perSecond > 2.2*float64(time.Second/deferEvery) {
+			t.Errorf("calls per second = %.1f, want at most a claim and an update each %s", perSecond, deferEvery)
+		}
+		if n := counts["ListBlobs"]; n > minutes*2+2 {
+			t.Errorf("heartbeats listed %d times in %d min, want once in %s", n, minutes, sampleEvery)
+		}
+		for i := range 20 {
+			b.put(fmt.Sprintf("own-%d", i), "echo", "1")
+		}
+		for i := range 20 {
+			b.waitDone(fmt.Sprintf("own-%d", i), 10*time.Second)
+		}
+	})
+}
+
+// TestKindInProgress: a job that was worked on is never poison because its kind is
+// not there any more; it goes on when a worker with the kind comes.
+func TestKindInProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 3 * 3600, each: time.Second}
+		b.putText(put64(`{"v":1,"id":"a","kind":"render","put_back_since":"%s"}`, time.Now().UTC().Format(time.RFC3339)))
+		first := b.start("vm_1", job.Kinds{"render": work})
+		time.Sleep(2 * time.Hour)
+		e, err := queue.Decode(b.server.Messages(b.names.Queue)[0].Text)
+		if err != nil || !e.PutBackSince.IsZero() {
+			t.Errorf("after two hours of work the message is %+v, %v, want put_back_since cleared", e, err)
+		}
+		first.kill()
+		last := b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(5 * time.Hour)
+		if r := b.record("a"); r.Status.Final() || r.Fraction < 0.6 {
+			t.Fatalf("record after five hours without its kind = %s with %.2f done, want it waiting", r.Status, r.Fraction)
+		}
+		if got := len(last.log.find("job in progress waits for a worker with its kind: start one, or purge the job's message")); got == 0 {
+			t.Error("the log does not say that a job in progress lacks a worker")
+		}
+		b.start("vm_2", job.Kinds{"render": work})
+		b.waitFor("it goes on", 2*time.Minute, func() bool { return b.record("a").Generation == 2 })
+		b.waitDone("a", 2*time.Hour)
+	})
+}
+
+// TestKindOfAnOlderVersion: a heartbeat that does not list kinds keeps a message of
+// an unknown kind from the poison queue, and once it is gone the hour begins.
+func TestKindOfAnOlderVersion(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		ctx, older := context.WithCancel(t.Context())
+		var beats sync.WaitGroup
+		beats.Go(func() {
+			for ok := true; ok; ok = sleepFor(ctx, beatEvery) {
+				if err := b.workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(), At: time.Now()}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		b.put("a", "render", "")
+		b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(6 * time.Hour)
+		older()
+		beats.Wait()
+		time.Sleep(58 * time.Minute)
+		if r := b.record("a"); r.Status.Final() {
+			t.Fatalf("record = %s: %s; want the message put back for an hour once nobody may have its kind", r.Status, r.Reason)
+		}
+		b.waitFor("poison", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison })
+	})
+}
+
+// counted is a handler that counts how often it is started for each id, and how
+// many of one id run at once.
+type counted struct {
+	each time.Duration
+	deaf bool // it does not stop before its time
+
+	mu           sync.Mutex
+	starts, runs map[string]int
+	most         int
+}
+
+func (c *counted) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	c.mu.Lock()
+	if c.starts == nil {
+		c.starts, c.runs = map[string]int{}, map[string]int{}
+	}
+	c.starts[j.ID]++
+	c.runs[j.ID]++
+	c.most = max(c.most, c.runs[j.ID])
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.runs[j.ID]--
+	}()
+	stopped := ctx.Done()
+	if c.deaf {
+		stopped = nil
+	}
+	select {
+	case <-stopped:
+		return nil, context.Cause(ctx)
+	case <-time.After(c.each):
+		return []byte("done"), nil
+	}
+}
+
+func (c *counted) of(id string) (starts, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.starts[id], c.most
+}
+
+// TestOneIDOnOneWorker: however often an id is put while this worker runs it, its
+// handler is started once, and all messages go when it is done.
+func TestOneIDOnOneWorker(t *testing.T) {
+	for _, each := range []time.Duration{time.Second, time.Minute} {
+		t.Run(each.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				h := &counted{each: each}
+				for range 3 {
+					b.put("a", "h", "1")
+				}
+				b.start("vm_0", job.Kinds{"h": h})
+				time.Sleep(each / 2)
+				b.put("a", "h", "1")
+				b.waitDone("a", 5*time.Minute)
+				b.waitFor("no message", 10*time.Minute, func() bool { return b.left() == 0 })
+				if starts, most := h.of("a"); starts != 1 || most != 1 {
+					t.Errorf("starts = %d, at once = %d, want 1 and 1", starts, most)
+				}
+				if r := b.record("a"); r.Generation != 1 || len(b.poisoned()) != 0 {
+					t.Errorf("generation = %d, %d poison messages, want 1 and 0", r.Generation, len(b.poisoned()))
+				}
+			})
+		})
+	}
+}
+
+// TestOneIDThatIsAbandoned: a handler that does not return in time keeps its id from
+// being started beside it, for a while.
+func TestOneIDThatIsAbandoned(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		h := &counted{each: 45 * time.Second, deaf: true}
+		b.put("a", "h", "")
+		b.start("vm_0", job.Kinds{"h": job.WithLimits(h, job.Limits{MaxSilence: time.Second})})
+		b.waitFor("poison", time.Hour, func() bool { return b.record("a").Status == checkpoint.Poison })
+		time.Sleep(time.Minute)
+		if starts, most := h.of("a"); starts != maxFailures || most != 1 {
+			t.Errorf("starts = %d, at once = %d, want %d and 1", starts, most, maxFailures)
+		}
+	})
+}
+
+// TestChosenID: the first delivery of an id that was chosen finds out what became of
+// it before its handler starts, on any worker.
+func TestChosenID(t *testing.T) {
+	chosen := func(b *bench, id string) {
+		if err := b.queue.Put(b.t.Context(), queue.Envelope{ID: id, Kind: "h", ChosenID: true}, 0); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	t.Run("done before", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			h := &counted{each: time.Second}
+			b.start("vm_0", job.Kinds{"h": h})
+			for range 5 {
+				chosen(b, "a")
+				b.waitFor("no message", time.Minute, func() bool { return b.left() == 0 })
+				synctest.Wait()
+			}
+			if starts, _ := h.of("a"); starts != 1 {
+				t.Errorf("starts = %d, want 1", starts)
+			}
+		})
+	})
+	t.Run("on many workers at once", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			h := &counted{each: time.Second}
+			for range 4 {
+				chosen(b, "a")
+			}
+			for i := range 4 {
+				b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"h": h}, func(c *Config) { c.Concurrency = 1 })
+			}
+			b.waitFor("no message", 10*time.Minute, func() bool { return b.left() == 0 })
+			if starts, most := h.of("a"); starts != 1 || most != 1 {
+				t.Errorf("starts = %d, at once = %d, want 1 and 1", starts, most)
+			}
+		})
+	})
+	t.Run("costs one call", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, b *bench) {
+			const jobs = 32
+			for i := range jobs {
+				chosen(b, fmt.Sprintf("job-%d", i))
+			}
+			records := int64(0)
+			b.server.OnResult(func(r storage.Result) {
+				if r.Service == storage.BlobService && r.Container == b.names.Records && r.Blob != "" {
+					records++
+				}
+			})
+			b.server.ResetCounts()
+			b.start("vm_0", job.Kinds{"h": &counted{each: time.Millisecond}}, func(c *Config) { c.Concurrency = 32 })
+			b.waitFor("no message", time.Minute, func() bool { return b.left() == 0 })
+			counts := b.server.Counts()
+			if records != 2*jobs || counts["DeleteMessage"] != jobs || counts["UpdateMessage"] != 0 {
+				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records, counts["DeleteMessage"], counts["UpdateMessage"])
+			}
+		})
+	})
+}
