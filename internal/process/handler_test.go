@@ -187,6 +187,7 @@ func TestStops(t *testing.T) {
 		{"unaware", 5 * time.Second, 0, 2 * time.Second, "!signal SIGTERM", ""},
 		{"late result", 5 * time.Second, 0, 2 * time.Second, "whole", ""},
 		{"saves", 5 * time.Second, 0, 2 * time.Second, "!exited with code 75", `{"reason":"evicted","seconds_left":4.3`},
+		{"leaves the stop to its child", 5 * time.Second, 0, 2 * time.Second, "!exited with code 75", "the child was told"},
 		{"saves a folder", 5 * time.Second, 0, 2 * time.Second, "!exited with code 75", "at the stop"},
 		{"stubborn", 2 * time.Second, 1700 * time.Millisecond, 2 * time.Second, "!did not stop in time and was killed", "first"},
 		{"stubborn", 0, 0, time.Second, "!killed", "first"},

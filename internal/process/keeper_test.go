@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/job"
 )
 
 func newKeeper(t *testing.T) *keeper {
@@ -120,5 +123,103 @@ func TestTakeFolder(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(back, "large")); !bytes.Equal(got, large) {
 		t.Errorf("a file came back with %d bytes, %v, want %d", len(got), err, len(large))
+	}
+}
+
+// TestTakeFails: a checkpoint that cannot be taken is an error that says whether
+// another run could do better, and leaves the one before as it was.
+func TestTakeFails(t *testing.T) {
+	for _, row := range []struct {
+		name, says string
+		spoil      func(t *testing.T, k *keeper)
+		permanent  bool
+	}{
+		{"in the way", "take the checkpoint: rename", func(t *testing.T, k *keeper) {
+			k.save(t, "new")
+			if err := os.MkdirAll(filepath.Join(k.dir, "2", "full"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"too large", "the checkpoint cannot be kept: too large: it has 200001 bytes, of 200000 allowed", func(t *testing.T, k *keeper) {
+			k.save(t, strings.Repeat("x", 200_001))
+		}, true},
+		{"a link", "the checkpoint cannot be kept: cannot be kept: it is neither", func(t *testing.T, k *keeper) {
+			if err := os.Symlink("/etc/hostname", k.from); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"a folder that is too large", "the checkpoint cannot be kept: too large", func(t *testing.T, k *keeper) {
+			if err := errors.Join(os.Mkdir(k.from, 0o700), os.WriteFile(filepath.Join(k.from, "a"), make([]byte, 200_001), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			k := newKeeper(t)
+			k.limits.Bytes = 200_000
+			first := strings.Repeat("1", 100_000)
+			k.save(t, first)
+			before, err := k.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			row.spoil(t, k)
+			p, err := k.take()
+			if p != nil || err == nil || !strings.Contains(err.Error(), row.says) || job.IsPermanent(err) != row.permanent {
+				t.Errorf("take = %+v, %v, want an error with %q, permanent: %t", p, err, row.says, row.permanent)
+			}
+			if got := stateOf(t, before); got != first {
+				t.Errorf("the checkpoint before has %d bytes, want its %d", len(got), len(first))
+			}
+		})
+	}
+}
+
+// TestTakenCannotBeRead: a disk that fails after a checkpoint was taken is an
+// error, never a state that is empty or cut off.
+func TestTakenCannotBeRead(t *testing.T) {
+	k := newKeeper(t)
+	if state, next, err := k.state(filepath.Join(k.dir, "gone")); state != nil || next != nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("state of nothing = %+v, %+v, %v, want that there is none", state, next, err)
+	}
+	broken := errors.New("input/output error")
+	if err := explainCheckpoint(broken); job.IsPermanent(err) || !errors.Is(err, broken) || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("explainCheckpoint = %v, want a failure that another run may not have", err)
+	}
+	cut := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
+	for name, open := range map[string]func() (io.ReadCloser, error){
+		"opened":              func() (io.ReadCloser, error) { return nil, broken },
+		"read to its end":     func() (io.ReadCloser, error) { return io.NopCloser(cut), nil },
+		"closed after a read": func() (io.ReadCloser, error) { return closeFails{strings.NewReader("all"), broken}, nil },
+	} {
+		if _, err := readAll(open); !errors.Is(err, broken) {
+			t.Errorf("readAll of what cannot be %s = %v, want %v", name, err, broken)
+		}
+	}
+}
+
+// closeFails is a reader whose Close fails.
+type closeFails struct {
+	io.Reader
+	err error
+}
+
+func (c closeFails) Close() error { return c.err }
+
+// TestOpenFails: a reader that did not get the checkpoint open does not keep it
+// from being removed.
+func TestOpenFails(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "1")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("too many open files")
+	k := &kept{name: name, open: func() (io.ReadCloser, error) { return nil, broken }}
+	if stream, err := k.Open(); stream != nil || !errors.Is(err, broken) {
+		t.Errorf("Open = %v, %v, want %v", stream, err, broken)
+	}
+	k.retire()
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the checkpoint is still there: %v", err)
 	}
 }

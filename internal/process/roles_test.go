@@ -135,6 +135,15 @@ var roles = map[string]func() int{
 		code, _ := strconv.Atoi(os.Getenv("CODE"))
 		return max(worked(err, putFile(envCheckpoint, []byte(strconv.Itoa(child.Process.Pid)))), code)
 	},
+	"leaves the stop to its child": func() int { // and saves what that makes of it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+		child := exec.Command("/bin/sh", "-c", "trap 'exit 3' TERM; : >ready; while :; do sleep 0.02; done")
+		err := child.Run()
+		if child.ProcessState == nil || child.ProcessState.ExitCode() != 3 {
+			return worked(err)
+		}
+		return max(worked(putFile(envCheckpoint, []byte("the child was told"))), exitLater)
+	},
 	"half": func() int { // writes a checkpoint that it never renames
 		_ = os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), "checkpoint"), []byte("ha"), 0o600)
 		return 3

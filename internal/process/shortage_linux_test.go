@@ -78,6 +78,25 @@ func TestShortOfDescriptors(t *testing.T) {
 	})
 }
 
+// TestTakenShortOfDescriptors: a small checkpoint that cannot be opened once it
+// was taken is an error that is not counted, and no state.
+func TestTakenShortOfDescriptors(t *testing.T) {
+	inChild(t, nil, func(t *testing.T) {
+		k := newKeeper(t)
+		k.save(t, "small")
+		var before unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+			t.Fatal(err)
+		}
+		limitFiles(t, lowestFree(t), before.Max)
+		p, err := k.take()
+		limitFiles(t, before.Cur, before.Max)
+		if p != nil || !errors.Is(err, unix.EMFILE) || !job.IsInterrupted(excuse(err)) {
+			t.Errorf("take = %+v, %v, want no state, and an error that is not counted", p, err)
+		}
+	})
+}
+
 // TestLimitsCannotBeSet: where the system allows a worker less than a kind's
 // limits, its programs do not start, which is not counted against the jobs.
 func TestLimitsCannotBeSet(t *testing.T) {
