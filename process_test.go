@@ -63,6 +63,7 @@ type cloud struct {
 	endpoint   string // of the VM's metadata
 	names      azure.Names
 	stores     *cli.Stores
+	coverage   string // folder for what covered workers count, which print a warning without one
 }
 
 const testVM = "vm_0"
@@ -70,7 +71,7 @@ const testVM = "vm_0"
 // newCloud starts one. Without stores it has no queues and containers yet.
 func newCloud(t *testing.T, withStores bool) *cloud {
 	t.Helper()
-	c := &cloud{storage: storage.New(storage.Options{}), metadata: imds.New(imds.Options{})}
+	c := &cloud{storage: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), coverage: t.TempDir()}
 	var err error
 	if c.connection, err = c.storage.Listen(storage.Addresses{}); err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func (c *cloud) startWith(t *testing.T, variables []string, args ...string) *wor
 
 // environment is all that a worker sees of ours, and what leads it to the cloud.
 func (c *cloud) environment(variables []string) []string {
-	return append(variables, "PATH="+os.Getenv("PATH"), "AZURE_STORAGE_CONNECTION_STRING="+c.connection)
+	return append(variables, "PATH="+os.Getenv("PATH"), "AZURE_STORAGE_CONNECTION_STRING="+c.connection, "GOCOVERDIR="+c.coverage)
 }
 
 func (w *workerProcess) read(from io.Reader) {

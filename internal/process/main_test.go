@@ -68,7 +68,10 @@ func (b *bench) kind(role string, variables ...string) Kind {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	environment := map[string]string{roleVariable: role, "GORACE": "atexit_sleep_ms=0"}
+	environment := map[string]string{
+		roleVariable: role, "GORACE": "atexit_sleep_ms=0",
+		"GOCOVERDIR": b.t.TempDir(), // a covered program prints a warning without one
+	}
 	for _, variable := range variables {
 		name, text, _ := strings.Cut(variable, "=")
 		environment[name] = text
