@@ -33,6 +33,7 @@ type flags struct {
 	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. What the workers see themselves weighs in." default:"5" group:"Checkpoints"`
 	DrainBudget           time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
 	MetadataEndpoint      string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction"`
+	VMName                string           `help:"Name of this VM as scheduled events have it, in place of what the metadata service says." group:"Eviction" placeholder:"NAME"`
 	EventsAPIVersion      string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction"`
 	Acknowledge           string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; leader, also those that name several VMs, by the first of them when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that." enum:"self,leader,never" default:"self" group:"Eviction"`
 	Instance              string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`

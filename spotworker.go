@@ -126,7 +126,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
 		PayloadMemory: f.payloadMemory(),
-		Instance:      f.Instance, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
+		Instance:      f.Instance, VMName: f.VMName, Program: Version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()
 	if err != nil {

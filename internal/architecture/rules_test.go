@@ -162,7 +162,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
 			"./internal/checkpoint", "./internal/health", "./internal/lifecycle", "./internal/preempt",
-			"./internal/presence", "./internal/queue", "./internal/runtimedir",
+			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

@@ -10,6 +10,7 @@ import (
 // worker makes of it.
 type Platform struct {
 	events           *prometheus.CounterVec
+	unrecognised     prometheus.Counter
 	acknowledgements *prometheus.CounterVec
 	drains           *prometheus.HistogramVec
 	polls            *prometheus.CounterVec
@@ -23,6 +24,8 @@ func newPlatform(w Words) Platform {
 	p := Platform{
 		events: counterVec("scheduled_events_total",
 			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type", "action"),
+		unrecognised: counter("evictions_unrecognised_total",
+			"Evictions announced in this VM's group while the VM's name was not known. Each made every job save; none can be drained for. Set --vm-name."),
 		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker let go ahead, or tried to.", "result"),
 		drains: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "drain_duration_seconds", Buckets: drainBuckets,
@@ -38,11 +41,14 @@ func newPlatform(w Words) Platform {
 }
 
 func (p *Platform) collectors() []prometheus.Collector {
-	return append(p.sight.collectors(), p.events, p.acknowledgements, p.drains, p.polls)
+	return append(p.sight.collectors(), p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls)
 }
 
 // Announced takes note of an event that names this VM.
 func (p *Platform) Announced(kind, action string) { p.events.WithLabelValues(kind, action).Inc() }
+
+// Unrecognised counts an eviction that may have been this VM's.
+func (p *Platform) Unrecognised() { p.unrecognised.Inc() }
 
 // Acknowledged takes note of what came of letting an event go ahead.
 func (p *Platform) Acknowledged(result string) { p.acknowledgements.WithLabelValues(result).Inc() }

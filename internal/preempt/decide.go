@@ -80,14 +80,16 @@ type Decision struct {
 // Decide says what doc means for the VM self at now, a time of the service's
 // clock ([Document.Now]).
 //
-// Only events that name self count, and all of them are judged together.
+// Only events that name self count, and all of them are judged together. Where the
+// name of self is not known, an eviction of any VM of the group calls for a
+// checkpoint: it may be that of this VM.
 // A decision holds for this document only: a drain whose event is missing from
 // a later document has been withdrawn, and shows as a later decision to do
 // something less urgent. Each row of the table in docs/DESIGN.md, section 7, is
 // a case of judge.
 func Decide(doc Document, self Identity, now time.Time) Decision {
 	if self.Name == "" {
-		return Decision{Verdict: Verdict{Reason: "the name of this VM is not known yet"}}
+		return decideWithoutName(doc)
 	}
 	var verdicts []Verdict
 	for _, e := range doc.Events {
@@ -105,6 +107,26 @@ func Decide(doc Document, self Identity, now time.Time) Decision {
 			d.Budget = min(d.Budget, v.Budget)
 		}
 	}
+	return d
+}
+
+// decideWithoutName is for a VM that does not know its name. To drain for each
+// eviction of a neighbour would stop a whole scale set; to save costs little.
+func decideWithoutName(doc Document) Decision {
+	var d Decision
+	for _, e := range doc.Events {
+		if e.Type != TypePreempt {
+			continue
+		}
+		d.Verdicts = append(d.Verdicts, Verdict{
+			Action: CheckpointNow, Event: e, Reason: "an eviction is announced, which may be that of this VM: its name is not known",
+		})
+	}
+	if len(d.Verdicts) == 0 {
+		d.Reason = "the name of this VM is not known yet"
+		return d
+	}
+	d.Verdict = d.Verdicts[0]
 	return d
 }
 

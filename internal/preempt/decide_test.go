@@ -99,12 +99,22 @@ func TestNothingForThisVM(t *testing.T) {
 		{"no events", Document{}, self, "no event names this VM"},
 		{"withdrawn: the document that follows has none", Document{Incarnation: "9", Events: []Event{}}, self, "no event names this VM"},
 		{"other VMs only", Document{Events: []Event{foreign}}, self, "no event names this VM"},
-		{"name not known", Document{Events: []Event{preemptIn(0)}}, Identity{}, "the name of this VM is not known yet"},
+		{"name not known", Document{Events: []Event{{Type: TypeReboot, Resources: []string{"set_1"}}}}, Identity{}, "the name of this VM is not known yet"},
 	} {
 		d := Decide(tt.doc, tt.self, noon)
 		if d.Action != CarryOn || d.Budget != 0 || len(d.Verdicts) != 0 || d.Reason != tt.reason {
 			t.Errorf("%s: %+v, want to carry on because %q", tt.name, d, tt.reason)
 		}
+	}
+}
+
+// An eviction that may be this VM's makes every job save, and nothing else.
+func TestNameNotKnown(t *testing.T) {
+	foreign, started := preemptIn(time.Second), preemptIn(2*time.Second)
+	foreign.Resources, started.Status = []string{"set_2"}, StatusStarted
+	d := Decide(Document{Events: []Event{{Type: TypeReboot}, foreign, started}}, Identity{}, noon)
+	if d.Action != CheckpointNow || d.Budget != 0 || len(d.Verdicts) != 2 || d.Event.ID != foreign.ID || len(d.Acknowledgements()) != 0 {
+		t.Errorf("decision without a name = %+v, want a checkpoint for each of two evictions", d)
 	}
 }
 

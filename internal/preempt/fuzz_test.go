@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,8 +53,10 @@ func checkDocument(t *testing.T, doc Document) {
 			checkDecision(t, e, Decide(doc, Identity{Name: resource}, noon))
 		}
 	}
-	if d := Decide(doc, Identity{}, noon); d.Action != CarryOn || len(d.Verdicts) != 0 {
-		t.Errorf("decision without a name = %+v, want to carry on", d)
+	announced := slices.ContainsFunc(doc.Events, func(e Event) bool { return e.Type == TypePreempt })
+	d := Decide(doc, Identity{}, noon)
+	if want := map[bool]Action{false: CarryOn, true: CheckpointNow}[announced]; d.Action != want || len(d.Acknowledgements()) != 0 {
+		t.Errorf("decision without a name = %+v, want to %s and to acknowledge nothing", d, want)
 	}
 }
 

@@ -61,6 +61,12 @@ type Presence struct {
 	// Program is the worker's version.
 	Program string
 
+	// LastEvent is the scheduled event that was acted on last, and LastDrain how
+	// the last drain ended; zero if there was none. They outlive a VM that is
+	// deleted together with its log.
+	LastEvent Event
+	LastDrain Drain
+
 	// TakesFrom are the names of the queues that the worker takes jobs from.
 	TakesFrom []string
 
@@ -140,6 +146,8 @@ func (p Presence) metadata() map[string]*string {
 		"jobs":      strconv.Itoa(p.Count),
 		"vm":        url.PathEscape(p.VM),
 		"ready":     formatReady(p.Ready),
+		"lastevent": p.LastEvent.format(),
+		"lastdrain": p.LastDrain.format(),
 	}
 	out := make(map[string]*string, len(values))
 	for key, value := range values {
@@ -154,12 +162,16 @@ func (p Presence) metadata() map[string]*string {
 // still has a name and perhaps a state.
 func parse(worker string, metadata map[string]*string) Presence {
 	values := map[string]string{}
-	var ready string // a list, unescaped part by part
+	var ready, event, drain string // unescaped part by part
 	for key, value := range metadata {
 		switch key = strings.ToLower(key); {
 		case value == nil:
 		case key == "ready":
 			ready = *value
+		case key == "lastevent":
+			event = *value
+		case key == "lastdrain":
+			drain = *value
 		default:
 			values[key], _ = url.PathUnescape(*value)
 		}
@@ -175,5 +187,6 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
 	p.VM, p.Ready = values["vm"], parseReady(ready)
+	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	return p
 }

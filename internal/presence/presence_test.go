@@ -47,6 +47,14 @@ func full() Presence {
 		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
 		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Jobs: []string{"a", "b"}, Count: 2,
 		VM: "vmss_000001", Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
+		LastEvent: Event{
+			ID: "602d9444", Type: "Terminate", Status: "Scheduled", Source: "User", NotBefore: noon, Duration: "unknown",
+			Description: "Wartung & Ümzug = 100%;\n+x", Action: "drain", SeenAt: noon.Add(-time.Minute),
+		},
+		LastDrain: Drain{
+			Reason: "evicted", EndedAt: noon, Took: 412 * time.Millisecond, Budget: 10 * time.Second,
+			Jobs: 5, Released: 3, Done: 1, LeftOut: 2, Left: 1,
+		},
 	}
 }
 
@@ -86,7 +94,9 @@ func TestMetadata(t *testing.T) {
 			"v": "1", "state": "process", "bootid": "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 			"startedat": "2026-03-09T12:00:00Z", "at": "2026-03-09T13:00:00Z", "program": "1.2.3%20%28caf%C3%A9%29",
 			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
-			"ready": "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
+			"ready":     "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
+			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
+			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
 			t.Errorf("metadata (-want +got)\n%s", diff)
@@ -190,5 +200,22 @@ func TestHasKind(t *testing.T) {
 	}
 	if full := formatKinds(many); len(full) < maxKinds-10 || !strings.HasSuffix(full, ",*") {
 		t.Errorf("a long list has %d bytes and ends %q, want it full and open", len(full), full[len(full)-10:])
+	}
+}
+
+// Whatever the service says of an event, what is written of it is ASCII and short.
+func TestLongEvent(t *testing.T) {
+	long := strings.Repeat("é\xff\x00 \u202e", 400)
+	e := Event{
+		ID: long, Type: long, Status: long, Source: long, NotBefore: noon, Duration: long, Description: long, Action: long, SeenAt: noon,
+	}
+	d := Drain{Reason: long, EndedAt: noon, Took: time.Hour, Budget: time.Hour, Jobs: 1 << 30, Released: 1 << 30, Done: 1 << 30, LeftOut: 1 << 30, Left: 1 << 30}
+	for name, text := range map[string]string{"event": e.format(), "drain": d.format()} {
+		if len(text) > 1024 || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			t.Errorf("%s has %d bytes, want at most 1024 of printable ASCII: %q", name, len(text), text)
+		}
+	}
+	if got := parseEvent(e.format()).Description; !strings.HasPrefix(long, got[:2]) || len(got) < 20 {
+		t.Errorf("description read again = %q, want the beginning of what was written", got)
 	}
 }

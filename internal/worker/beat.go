@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -29,6 +30,10 @@ type beat struct {
 	changed chan struct{} // holds one: a transition that was not written yet
 	begun   chan struct{} // closed when there is a presence to keep
 	turn    chan struct{} // holds one: whoever writes, so that the newest comes last
+
+	mu        sync.Mutex // guards what follows
+	lastEvent presence.Event
+	lastDrain presence.Drain
 }
 
 func newBeat(w *Worker) *beat {
@@ -94,12 +99,44 @@ func (b *beat) write(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	w := b.worker
+	event, drain := b.last()
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: b.started, At: time.Now(), Program: w.Program,
 		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.engine.inHand.list(),
-		VM: w.watch.vm(), Ready: w.watch.tell(),
+		VM: w.watch.vm(), Ready: w.watch.tell(), LastEvent: event, LastDrain: drain,
 	})
+}
+
+// last returns the last event and how the last drain ended.
+func (b *beat) last() (presence.Event, presence.Drain) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastEvent, b.lastDrain
+}
+
+func (b *beat) keepEvent(e presence.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastEvent = e
+}
+
+func (b *beat) keepDrain(d presence.Drain) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastDrain = d
+}
+
+// carryOver keeps what the last run wrote, as long as there is nothing newer.
+func (b *beat) carryOver(p presence.Presence) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lastEvent == (presence.Event{}) {
+		b.lastEvent = p.LastEvent
+	}
+	if b.lastDrain == (presence.Drain{}) {
+		b.lastDrain = p.LastDrain
+	}
 }
 
 // recall is Recover: it learns from the worker's own presence how its last run
@@ -113,6 +150,7 @@ func (w *Worker) recall(ctx, aside context.Context) string {
 	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
 	if err == nil && ok {
 		w.forecast.recall(last, time.Now())
+		w.beat.carryOver(last)
 	}
 	w.watch.remember(last.Ready)
 	close(w.beat.begun)

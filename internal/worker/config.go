@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -88,6 +89,10 @@ type Config struct {
 	// Instance tells several workers on one VM apart. Default "0".
 	Instance string
 
+	// VMName is the VM's name as scheduled events have it, in place of what the
+	// metadata service says. Empty asks the service.
+	VMName string
+
 	// Host is the worker's name where the metadata service does not give one.
 	Host string
 
@@ -155,6 +160,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
 	case c.Visibility != 0 && (c.Visibility < leastVisibility || c.Visibility > maxVisibility):
 		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, leastVisibility, maxVisibility)
+	case c.VMName != "" && !isVMName(c.VMName):
+		return errors.New("VM name is not one that Azure gives: use letters, digits, dots, dashes and underscores, 80 at most")
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
@@ -205,4 +212,14 @@ func (c *Config) validateQueues() error {
 
 func (c *Config) hasStores() bool {
 	return !slices.Contains(c.TakeFrom, nil) && c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil
+}
+
+// maxVMName is the longest name of a VM, in bytes; that of a scale set's VM has a
+// number or an id behind the set's.
+const maxVMName = 80
+
+func isVMName(name string) bool {
+	return len(name) <= maxVMName && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
 }

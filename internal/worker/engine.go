@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -37,6 +38,7 @@ type engine struct {
 	held     held
 	tally    tally
 	loops    loops
+	report   func(presence.Drain) // keeps how a drain ended for the heartbeat
 }
 
 // tally counts how deliveries ended, for the log of a drain.
@@ -50,6 +52,7 @@ func newEngine(w *Worker, owner string) *engine {
 		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, fleet: w.fleet, loops: w.loops,
+		report: w.beat.keepDrain,
 	}
 }
 
@@ -87,6 +90,11 @@ func (e *engine) logDrained(ctx context.Context, before counts) {
 	}
 	now := e.counts()
 	e.Observer.Drained(string(d.reason), time.Since(d.seen))
+	e.report(presence.Drain{
+		Reason: string(d.reason), EndedAt: time.Now(), Took: time.Since(d.seen), Budget: d.end().Sub(d.seen), Jobs: before.inHand,
+		Released: int(now.released - before.released), Done: int(now.committed - before.committed),
+		LeftOut: int(now.leftOut - before.leftOut), Left: now.inHand,
+	})
 	e.Log.InfoContext(ctx, "drained", "jobs", before.inHand,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
 		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", now.inHand,

@@ -2,12 +2,17 @@ package worker
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -215,6 +220,120 @@ func TestForcedEndIsNoticed(t *testing.T) {
 		b.waitFor("process", time.Minute, func() bool { return third.machine.State() == lifecycle.Process })
 		if found := third.log.find("last run was ended by force; its jobs come back by themselves"); len(found) != 0 {
 			t.Errorf("log after an orderly end = %v, want none", found)
+		}
+	})
+}
+
+// nameless makes a VM's metadata service fail when it is asked what the VM is.
+func nameless(answer imds.Fault) func(imds.Request) imds.Fault {
+	return func(r imds.Request) imds.Fault {
+		if strings.HasPrefix(r.Path, "/metadata/instance") {
+			return answer
+		}
+		return imds.Fault{}
+	}
+}
+
+// TestEvictionWithoutName: a worker that does not know its VM's name saves every
+// job when an eviction is announced, once for each thing that the event says, and
+// works on: the eviction may be a neighbour's. Once the name is known, it drains.
+func TestEvictionWithoutName(t *testing.T) {
+	for name, answer := range map[string]imds.Fault{
+		"the call fails":    {Status: http.StatusInternalServerError},
+		"the name is empty": {Body: []byte(`{"name":"","vmId":"x"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.metadata.OnRequest(nameless(answer))
+				work, seen := &steps{n: 600, each: time.Second}, &counter{}
+				ids := b.putSteps(2)
+				p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.Observer = seen })
+				b.waitFor("some work", 2*time.Minute, work.atLeast(ids, 3))
+				b.announce("Reboot", in(time.Hour))
+				time.Sleep(3 * time.Second)
+				if b.record(ids[0]).HasState() {
+					t.Fatal("a state was saved without an eviction")
+				}
+				b.announce("Preempt", in(30*time.Second))
+				b.waitFor("saved", 2*time.Second, func() bool { return b.record(ids[0]).HasState() && b.record(ids[1]).HasState() })
+				time.Sleep(10 * time.Second)
+				if got := seen.of("unrecognised"); got["unrecognised"] != 1 || len(p.log.find("work stopped")) > 0 {
+					t.Errorf("evictions counted = %v, drains %d, want 1 and none: it may be a neighbour's", got, len(p.log.find("work stopped")))
+				}
+				b.metadata.OnRequest(nil)
+				b.waitFor("released", 12*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+			})
+		})
+	}
+}
+
+// TestVMName: the name from the configuration counts, whether the service gives
+// another one or none.
+func TestVMName(t *testing.T) {
+	for name, answer := range map[string]imds.Fault{
+		"no name":      {Status: http.StatusInternalServerError},
+		"another name": {Body: []byte(`{"name":"host","vmId":"99998888-0000"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.metadata.OnRequest(nameless(answer))
+				work := &steps{n: 600, each: time.Second}
+				ids := b.putSteps(1)
+				p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.VMName = "VM_0" })
+				b.waitFor("some work", time.Minute, work.atLeast(ids, 1))
+				b.announce("Preempt", in(30*time.Second))
+				b.waitFor("released", 3*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+				want := map[string]string{"no name": "VM_0-0", "another name": "VM_0-99998888-0"}[name]
+				if p.engine.owner != want {
+					t.Errorf("worker's name = %s, want %s", p.engine.owner, want)
+				}
+			})
+		})
+	}
+}
+
+// TestEventIsKept: the log has all that the service says of an event, and the
+// heartbeat keeps it with the drain's report, also after a restart.
+func TestEventIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 600, each: time.Second}
+		ids := b.putSteps(2)
+		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		b.waitFor("some work", time.Minute, work.atLeast(ids, 1))
+		announced := time.Now()
+		id := b.announce("Terminate", byUser, in(6*time.Minute), lasting(90*time.Second), func(e *imds.Event) {
+			e.Description = "Host\x1b[2J is\nbeing" + strings.Repeat("é", 500)
+		})
+		b.waitFor("drained", 12*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+		line := p.log.find("scheduled event names this VM")[0]
+		text, _ := line["description"].(string)
+		if line["source"] != "User" || line["duration"] != "1m30s" || !strings.HasPrefix(text, "Host") ||
+			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > maxEventText {
+			t.Errorf("the log says %v, want source, duration and one printable line of bounded length", line)
+		}
+		stores, owner := b.connect(b.door("reader")), p.engine.owner
+		read := func() presence.Presence {
+			last, ok, err := stores.workers.Read(t.Context(), owner)
+			if err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			return last
+		}
+		b.waitFor("the heartbeat", time.Second, func() bool { return !read().LastDrain.EndedAt.IsZero() })
+		last := read()
+		if e := last.LastEvent; e.ID != id || e.Type != "Terminate" || e.Source != "User" || e.Duration != "1m30s" || e.Action != "drain" ||
+			!strings.HasPrefix(e.Description, "Host\x1b[2J is\nbeingé") || e.SeenAt.Sub(announced) > 2*time.Second {
+			t.Errorf("event in the heartbeat = %+v", e)
+		}
+		if d := last.LastDrain; d.Reason != string(job.Evicted) || d.Jobs != 2 || d.Released != 2 || d.Left != 0 || d.Budget != 10*time.Second {
+			t.Errorf("drain in the heartbeat = %+v, want two jobs released within 10 s", d)
+		}
+		b.metadata.Complete(id)
+		p.stop()
+		b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		b.waitFor("a new heartbeat", time.Minute, func() bool { return read().StartedAt.After(last.StartedAt) })
+		if again := read(); again.LastEvent.ID != id || again.LastDrain != last.LastDrain {
+			t.Errorf("heartbeat after a restart = %+v, %+v, want what was kept", again.LastEvent, again.LastDrain)
 		}
 	})
 }

@@ -42,6 +42,10 @@ type Observer interface {
 	// action follows from it.
 	Announced(kind, action string)
 
+	// Unrecognised is told of an eviction that is announced while the name of this
+	// VM is not known.
+	Unrecognised()
+
 	// Acknowledged is told what came of letting an event go ahead: "accepted"
 	// or "refused".
 	Acknowledged(result string)
@@ -68,6 +72,7 @@ func (unobserved) Started(string)                     {}
 func (unobserved) Saved(string, int64, time.Duration) {}
 func (unobserved) LeftOut()                           {}
 func (unobserved) Announced(string, string)           {}
+func (unobserved) Unrecognised()                      {}
 func (unobserved) Acknowledged(string)                {}
 func (unobserved) Drained(string, time.Duration)      {}
 func (unobserved) Polled(time.Time, string)           {}

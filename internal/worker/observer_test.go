@@ -60,6 +60,7 @@ func (c *counter) Ended(outcome string)          { c.note("ended " + outcome) }
 func (c *counter) Started(how string)            { c.note("started " + how) }
 func (c *counter) LeftOut()                      { c.note("left out") }
 func (c *counter) Announced(kind, action string) { c.note("announced " + kind + ", " + action) }
+func (c *counter) Unrecognised()                 { c.note("unrecognised") }
 func (c *counter) Acknowledged(result string)    { c.note("acknowledged " + result) }
 func (c *counter) Saved(result string, bytes int64, _ time.Duration) {
 	c.note("saved "+result, func() { c.bytes += bytes })

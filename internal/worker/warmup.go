@@ -85,5 +85,8 @@ func (w *Worker) name(ctx context.Context) string {
 	}
 	const shortID = 8
 	id := identity.VMID[:min(len(identity.VMID), shortID)]
+	if id == "" { // the name is from a flag, and the service does not answer
+		return identity.Name + "-" + w.Instance
+	}
 	return strings.Join([]string{identity.Name, id, w.Instance}, "-")
 }

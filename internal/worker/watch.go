@@ -1,11 +1,15 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
 )
 
 // watch turns what the metadata service says into what the worker does. The
@@ -36,6 +40,7 @@ func newWatch(w *Worker) *watch {
 		saves: map[impact]*saving{}, acknowledged: map[string]asking{}, waiting: map[string]string{},
 	}
 	watch.outlook = newOutlook(watch.leave)
+	watch.identity.Name = w.VMName
 	return watch
 }
 
@@ -70,7 +75,7 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 	told := false
 	identity, err := client.Discover(ctx, func(err error) {
 		if !told {
-			w.worker.Log.WarnContext(ctx, "name of this VM is not known; notices cannot be recognised until it is", "error", err)
+			w.worker.Log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", w.worker.VMName)
 		}
 		told = true
 	})
@@ -79,9 +84,13 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if given := w.worker.VMName; given != "" && !strings.EqualFold(given, identity.Name) {
+		w.worker.Log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", given, "vm", identity.Name)
+	}
 	w.identity = identity
+	w.identity.Name = cmp.Or(w.worker.VMName, identity.Name)
 	close(w.known)
-	w.worker.Log.InfoContext(ctx, "name of this VM is known", "vm", identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
+	w.worker.Log.InfoContext(ctx, "name of this VM is known", "vm", w.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
 	w.judge()
 }
 
@@ -104,16 +113,20 @@ func (w *watch) observe(o preempt.Observation) {
 
 // judge decides on the last document. The caller holds mu.
 func (w *watch) judge() {
-	if w.document == nil || w.identity.Name == "" {
+	if w.document == nil {
 		return
 	}
 	now := time.Now()
 	decision := preempt.Decide(*w.document, w.identity, w.document.Now(now))
-	for _, v := range decision.Verdicts {
-		w.worker.Log.Info("scheduled event names this VM", "event_id", v.Event.ID, "type", v.Event.Type,
-			"status", v.Event.Status, "not_before", v.Event.NotBefore, "action", v.Action.String(),
-			"acknowledge", v.Acknowledge && w.worker.Acknowledge.allows(v.Event, w.identity), "reason", v.Reason)
+	if w.identity.Name == "" {
+		w.judgeWithoutName(decision)
+		return
 	}
+	for _, v := range decision.Verdicts {
+		w.worker.Log.Info("scheduled event names this VM", append(eventAttributes(v),
+			"acknowledge", v.Acknowledge && w.worker.Acknowledge.allows(v.Event, w.identity), "reason", v.Reason)...)
+	}
+	w.keepEvent(decision, now)
 	w.observed.tell(w.worker.Observer, decision.Verdicts)
 	w.decision = decision
 	w.forgetOver()
@@ -124,6 +137,59 @@ func (w *watch) judge() {
 	default:
 		close(w.judged)
 	}
+}
+
+// judgeWithoutName saves every job when an eviction is announced that may be that
+// of this VM. The caller holds mu.
+func (w *watch) judgeWithoutName(d preempt.Decision) {
+	for _, v := range d.Verdicts {
+		if w.saves[impactOf(v.Event)] == nil {
+			w.worker.Observer.Unrecognised()
+			w.worker.Log.Warn("eviction is announced, perhaps of this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
+		}
+	}
+	w.forgetOver()
+	w.checkpoint(d)
+}
+
+// eventAttributes are what a line of the log says of an event. The service's free
+// text is cut and made printable.
+func eventAttributes(v preempt.Verdict) []any {
+	e := v.Event
+	return []any{
+		"event_id", plainly(e.ID), "type", plainly(e.Type), "status", plainly(e.Status), "not_before", e.NotBefore, "source", plainly(e.Source),
+		"duration", durationText(e.Duration), "description", plainly(e.Description), "action", v.Action.String(),
+	}
+}
+
+// maxEventText bounds a text of an event in the log, in characters.
+const maxEventText = 200
+
+// plainly returns a text of the service as one printable line of bounded length.
+func plainly(text string) string {
+	runes := []rune(plaintext.Line(text))
+	return string(runes[:min(len(runes), maxEventText)])
+}
+
+// durationText is how long an event's interruption lasts, in words.
+func durationText(d time.Duration) string {
+	if d == preempt.UnknownDuration {
+		return "unknown"
+	}
+	return d.String()
+}
+
+// keepEvent keeps the most urgent event for the heartbeat: where a VM is deleted
+// with its log, the heartbeat is what is left. The caller holds mu.
+func (w *watch) keepEvent(d preempt.Decision, now time.Time) {
+	if len(d.Verdicts) == 0 {
+		return
+	}
+	e := d.Verdicts[0].Event
+	w.worker.beat.keepEvent(presence.Event{
+		ID: e.ID, Type: e.Type, Status: e.Status, Source: e.Source, NotBefore: e.NotBefore,
+		Duration: durationText(e.Duration), Description: e.Description, Action: d.Action.String(), SeenAt: now,
+	})
 }
 
 // first waits until it is known whether an event is announced already, at most

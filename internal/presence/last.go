@@ -1,0 +1,122 @@
+package presence
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Event is a scheduled event as a worker saw it, for people.
+type Event struct {
+	ID, Type, Status, Source string
+	NotBefore                time.Time // zero if it has none
+	Duration                 string    // in words
+	Description              string
+	Action                   string // what the worker did about it
+	SeenAt                   time.Time
+}
+
+// Drain is how the handing over of all jobs ended.
+type Drain struct {
+	Reason   string
+	EndedAt  time.Time
+	Took     time.Duration // from the notice
+	Budget   time.Duration
+	Jobs     int // at the beginning
+	Released int
+	Done     int // committed meanwhile
+	LeftOut  int // released without their last state
+	Left     int // not released in time
+}
+
+// format is the event as fields of a URL's query, so that it is ASCII, and short.
+func (e Event) format() string {
+	return encode(map[string]string{
+		"id": e.ID, "type": e.Type, "status": e.Status, "source": e.Source, "notbefore": formatTime(e.NotBefore),
+		"duration": e.Duration, "description": e.Description, "action": e.Action, "seenat": formatTime(e.SeenAt),
+	})
+}
+
+func (d Drain) format() string {
+	if d.EndedAt.IsZero() {
+		return ""
+	}
+	return encode(map[string]string{
+		"reason": d.Reason, "endedat": formatTime(d.EndedAt),
+		"took": d.Took.Round(time.Millisecond).String(), "budget": d.Budget.Round(time.Millisecond).String(),
+		"jobs": strconv.Itoa(d.Jobs), "released": strconv.Itoa(d.Released), "done": strconv.Itoa(d.Done),
+		"leftout": strconv.Itoa(d.LeftOut), "left": strconv.Itoa(d.Left),
+	})
+}
+
+// Limits of a field's encoded form, in bytes. All metadata of a blob together may
+// have 8 KiB.
+const (
+	maxField       = 64
+	maxDescription = 256
+)
+
+// encode leaves out what is empty and cuts what is long.
+func encode(fields map[string]string) string {
+	values := url.Values{}
+	for name, text := range fields {
+		most := maxField
+		if name == "description" {
+			most = maxDescription
+		}
+		if text = cut(text, most); text != "" {
+			values.Set(name, text)
+		}
+	}
+	return values.Encode()
+}
+
+// cut returns as much of the text as has at most that many bytes when it is
+// encoded.
+func cut(text string, most int) string {
+	var b strings.Builder
+	for _, r := range text { // bytes that are no UTF-8 become replacement characters
+		if most -= len(url.QueryEscape(string(r))); most < 0 {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// parseEvent and parseDrain are tolerant: what they cannot read is left out.
+func parseEvent(text string) Event {
+	values, _ := url.ParseQuery(text) // the fields that could be read
+	return Event{
+		ID: values.Get("id"), Type: values.Get("type"), Status: values.Get("status"), Source: values.Get("source"),
+		NotBefore: parseTime(values.Get("notbefore")), Duration: values.Get("duration"),
+		Description: values.Get("description"), Action: values.Get("action"), SeenAt: parseTime(values.Get("seenat")),
+	}
+}
+
+func parseDrain(text string) Drain {
+	values, _ := url.ParseQuery(text) // the fields that could be read
+	number := func(name string) int {
+		n, _ := strconv.Atoi(values.Get(name))
+		return n
+	}
+	took, _ := time.ParseDuration(values.Get("took"))
+	budget, _ := time.ParseDuration(values.Get("budget"))
+	return Drain{
+		Reason: values.Get("reason"), EndedAt: parseTime(values.Get("endedat")), Took: took, Budget: budget,
+		Jobs: number("jobs"), Released: number("released"), Done: number("done"), LeftOut: number("leftout"), Left: number("left"),
+	}
+}
+
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func parseTime(text string) time.Time {
+	t, _ := time.Parse(time.RFC3339, text)
+	return t
+}
