@@ -44,9 +44,16 @@
 //     result and fractions that finishes after the stop therefore runs again.
 //     Return [context.Cause] when stopped, and there is no doubt.
 //
-// Execution is at least once: a handler whose worker dies runs again from the
-// recorded state. The commit of the result is exactly once. For a side effect
-// outside (a payment, a mail, a row) use [Job.Key] as its idempotency key.
+// Execution is at least once, the commit of the result exactly once.
+// Each id gets one outcome. Its handler may run more than once: what was done
+// since the last checkpoint is done again after a crash or a lost message, a
+// worker that was cut off runs on until it learns of its successor, and two
+// messages of one generated id (storage repeats a put whose reply was lost)
+// may run side by side until the first save of one is refused. An id of your
+// own is looked up first: no handler starts while another worker has the job,
+// or once it is over, for as long as its record is kept.
+// For a side effect outside (a payment, a mail, a row) use [Job.Key] as its
+// idempotency key.
 //
 // # States
 //

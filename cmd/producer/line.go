@@ -38,10 +38,52 @@ type summary struct {
 	Enqueued int      `json:"enqueued"`
 	Skipped  int      `json:"skipped"`
 	Failed   int      `json:"failed"`
+	Found    *found   `json:"found,omitempty"` // of the ids that were checked: what their records said
 	Waited   *endings `json:"waited,omitempty"`
 	Last     string   `json:"last,omitempty"` // the place of the last job that was taken
 	Seconds  float64  `json:"seconds"`
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
+}
+
+// found counts the records that were there before, by their status.
+type found struct {
+	Done      int `json:"done,omitempty"`
+	Running   int `json:"running,omitempty"` // or open: waiting for a worker
+	Poison    int `json:"poison,omitempty"`
+	Cancelled int `json:"cancelled,omitempty"`
+}
+
+// see counts a record; a nil found counts nothing.
+func (n *found) see(status checkpoint.Status) {
+	if n == nil {
+		return
+	}
+	switch status {
+	case checkpoint.Done:
+		n.Done++
+	case checkpoint.Poison:
+		n.Poison++
+	case checkpoint.Cancelled:
+		n.Cancelled++
+	case checkpoint.Open, checkpoint.Running:
+		n.Running++
+	}
+}
+
+// withoutResult is how many jobs are over and will have no result.
+func (n *found) withoutResult() int {
+	if n == nil {
+		return 0
+	}
+	return n.Poison + n.Cancelled
+}
+
+// text says which jobs were skipped, where that is not plain.
+func (n *found) text() string {
+	if n.withoutResult() == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d done, %d poison, %d cancelled)", n.Done, n.Poison, n.Cancelled)
 }
 
 // endings counts what became of the jobs that were waited for.
@@ -137,6 +179,9 @@ func encode(v any) (string, error) {
 func (r *report) finish(err error) error {
 	if !r.json {
 		return err
+	}
+	if r.sum.Found != nil && *r.sum.Found == (found{}) {
+		r.sum.Found = nil
 	}
 	r.sum.Seconds = time.Since(r.began).Round(time.Millisecond).Seconds()
 	if err != nil {

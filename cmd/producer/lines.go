@@ -15,6 +15,7 @@ import (
 // linesCommand puts the jobs of a file.
 type linesCommand struct {
 	File   string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
+	Check  bool   `help:"Read the records of jobs whose lines have an id first, and put none that are over. On by default." default:"true" negatable:"" env:"-"`
 	Strict bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
 }
 
@@ -27,7 +28,7 @@ func (*linesCommand) Help() string {
 
 A delay here comes before --delay. A bad line is reported with its number and costs the others nothing: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
 
-Lines without an id get a new one each time. Give them ids of your own if the same input may be put again.`
+Lines without an id get a new one each time. Give them ids of your own if the same input may be put again: a second run skips the jobs that are over. Reading their records costs one call a line, --parallel at once; lines without an id cost none.`
 }
 
 func (c *linesCommand) run(ctx context.Context, s *session) error {
@@ -44,7 +45,9 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.put(ctx, stores, s.producer(stores), source{
+	p := s.producer(stores)
+	s.checkIDs(p, c.Check)
+	return s.put(ctx, stores, p, source{
 		jobs: producer.Lines(in, s.flags.terms()), total: total,
 		again: "lines with an id of their own can be put again, the others only from there on",
 	})

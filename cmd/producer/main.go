@@ -23,9 +23,20 @@ that the job is on the queue; from then on it cannot be lost. What went wrong
 and a summary go to standard error. Queues and containers that are missing are
 created.
 
-A job's id is its idempotency key: work that is put twice under one id is done
-once. So after an interruption the same input can be put again, if the ids are
-its own.
+A job's id is its idempotency key.
+Each id gets one outcome. Its handler may run more than once: what was done
+since the last checkpoint is done again after a crash or a lost message, a
+worker that was cut off runs on until it learns of its successor, and two
+messages of one generated id (storage repeats a put whose reply was lost) may
+run side by side until the first save of one is refused. An id of your own is
+looked up first: no handler starts while another worker has the job, or once
+it is over, for as long as its record is kept.
+So after an interruption the same input can be put again, if the ids are its own.
+
+Put and lines read the record of each id that is given before they put its job
+(--no-check does not). A job that is over is skipped. One that is waiting or
+running gets one more message, which resumes it should the one before be lost.
+An id that stands for other work fails.
 
 With --wait the program stays until the jobs have ended, those too that were
 put or done before. Each result is printed when it is there: the id, a tab, and
@@ -50,8 +61,9 @@ Flags for storage can also be set in the environment, as SPOTWORKER_ and the
 flag's name (--prefix is SPOTWORKER_PREFIX). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
-Exit codes: 0 all jobs are on the queue, and with --wait done; 78 wrong flags or
-configuration; 1 anything else.`
+Exit codes: 0 all jobs are on the queue or done before, and with --wait done; 78
+wrong flags or configuration; 1 anything else, such as an id whose job is poison
+or cancelled.`
 
 func main() {
 	cli.Exit("producer", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -16,10 +17,11 @@ import (
 // putCommand puts one job.
 type putCommand struct {
 	Kind        string  `help:"Kind of the job: names the handler." required:"" placeholder:"KIND" env:"-"`
-	ID          string  `name:"id" help:"Id of the job and its idempotency key. Default: a new UUIDv7." placeholder:"ID" env:"-"`
+	ID          string  `name:"id" help:"Id of the job and its idempotency key: one outcome for each id, see producer --help. Default: a new UUIDv7." placeholder:"ID" env:"-"`
 	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
 	PayloadText *string `help:"Payload: a text as it stands." xor:"payload" placeholder:"TEXT" env:"-"`
 	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. One that does not fit into a message goes to a blob." xor:"payload" placeholder:"FILE" env:"-"`
+	Check       bool    `help:"Read the record of the job first where --id is given, and put nothing if the job is over. On by default." default:"true" negatable:"" env:"-"`
 	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is handed to the handler and not enforced." placeholder:"TIME" env:"-"`
 }
 
@@ -43,6 +45,7 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	}
 	var failure error
 	p := s.producer(stores)
+	s.checkIDs(p, c.Check)
 	p.Failed = func(bad *producer.JobError) {
 		failure = bad.Err
 		if s.json {
@@ -54,6 +57,8 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	switch {
 	case failure != nil && s.flags.DryRun:
 		return fmt.Errorf("job %s cannot be enqueued: %w", job.ID(), failure)
+	case errors.Is(failure, checkpoint.ErrOtherWork):
+		return fmt.Errorf("job %s was not enqueued; give it another id: %w", job.ID(), failure)
 	case failure != nil:
 		return fmt.Errorf("job %s is not known to be enqueued; it can be put again with --id: %w", job.ID(), failure)
 	}

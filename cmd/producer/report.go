@@ -20,8 +20,9 @@ type report struct {
 	*screen
 	json, quiet, dryRun bool
 
-	// leftAlone makes each job known that is not put for what its record says.
-	leftAlone bool
+	// leftAlone makes each job known that is not put for what its record says, and
+	// takeOver says that those that are put were taken over.
+	leftAlone, takeOver bool
 
 	began time.Time
 	sum   summary
@@ -30,7 +31,7 @@ type report struct {
 // newReport reports on a run with those flags.
 func newReport(f *flags, s *screen) *report {
 	return &report{
-		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, leftAlone: f.TakeOver,
+		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, leftAlone: f.TakeOver, takeOver: f.TakeOver,
 		began: time.Now(), sum: summary{DryRun: f.DryRun},
 	}
 }
@@ -45,20 +46,22 @@ func (r *report) note(format string, args ...any) {
 // enqueued says that a job is on the queue, or with a dry run would be.
 func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
 	r.step()
+	r.sum.Found.see(found)
 	switch {
 	case r.json:
 		return r.line(enqueuedLine(j, found, r.dryRun))
 	case r.dryRun:
-		return r.printOut(plan(j, found))
-	}
-	if found == checkpoint.Running {
+		return r.printOut(r.plan(j, found))
+	case found == checkpoint.Running && r.takeOver:
 		r.note("job %s was running; the next worker may start it now", j.ID())
+	case found != "" && !r.takeOver:
+		r.note("job %s is %s already; this message resumes it should the one before be lost, and does nothing otherwise", j.ID(), found)
 	}
 	return r.printOut(j.ID() + "\n")
 }
 
 // plan describes what would be enqueued, in columns.
-func plan(j producer.Job, found checkpoint.Status) string {
+func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 	id := "(a new id)"
 	if j.OwnID {
 		id = j.ID()
@@ -67,8 +70,11 @@ func plan(j producer.Job, found checkpoint.Status) string {
 	if j.Delay() > 0 {
 		text += fmt.Sprintf("\tin %s", j.Delay())
 	}
-	if found == checkpoint.Running {
+	switch {
+	case found == checkpoint.Running && r.takeOver:
 		text += "\ttaken over"
+	case found != "" && !r.takeOver:
+		text += "\t" + string(found) + " already"
 	}
 	return text + "\n"
 }
@@ -76,13 +82,22 @@ func plan(j producer.Job, found checkpoint.Status) string {
 // skipped says that a job was not put for what its record says.
 func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
 	r.step()
+	r.sum.Found.see(found)
 	if r.json {
 		return r.line(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
 	}
-	if r.leftAlone {
+	switch {
+	case r.sum.Found != nil && found != checkpoint.Done:
+		r.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
+	case r.leftAlone:
 		r.note("job %s is %s; it is left alone", j.ID(), found)
 	}
 	return nil
+}
+
+// unchecked says why ids cannot be checked.
+func (r *report) unchecked(err error) {
+	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job looks first", azure.Explain(err))
 }
 
 // failed says why a job was not enqueued.

@@ -83,14 +83,17 @@ func (s *session) queue(stores *cli.Stores) *queue.Queue {
 
 // producer returns a producer that reports.
 func (s *session) producer(stores *cli.Stores) *producer.Producer {
-	parallel := s.flags.Parallel
-	if s.flags.DryRun && !s.flags.TakeOver {
-		parallel = 1 // there is nothing to wait for, and the jobs keep their order
-	}
 	return &producer.Producer{
 		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
-		Parallel: parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
-		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed,
+		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
+		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed, Unchecked: s.unchecked,
+	}
+}
+
+// checkIDs makes p read the records of jobs that come with an id, unless told not to.
+func (s *session) checkIDs(p *producer.Producer, check bool) {
+	if check || s.flags.TakeOver {
+		p.CheckIDs, s.sum.Found = true, &found{}
 	}
 }
 
@@ -115,7 +118,7 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	sum, err := p.Run(ctx, jobs.jobs)
 	s.end()
 	s.sum.Enqueued, s.sum.Skipped, s.sum.Failed, s.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
-	s.note("%s %s, %d skipped, %d failed, in %v", s.counted(sum.Enqueued), p.Queue.Name(), sum.Skipped, sum.Failed,
+	s.note("%s %s, %d skipped%s, %d failed, in %v", s.counted(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
@@ -128,6 +131,9 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 		return fmt.Errorf("stopped %s: %w; %s", place, err, jobs.again)
 	case sum.Failed > 0:
 		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.missed())
+	}
+	if n := s.sum.Found.withoutResult(); n > 0 && w == nil {
+		err = both(err, fmt.Errorf("%d jobs are over without a result and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
 	}
 	if w != nil {
 		err = both(err, s.wait(ctx, w))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,4 +109,80 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 			t.Errorf("third run = %+v, %v; want all skipped", third, err)
 		}
 	})
+}
+
+// TestCheckIDs: lines with ids of their own cost one read more, many at once, and
+// those whose jobs are over are not put. Jobs with a new id cost nothing.
+func TestCheckIDs(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		in    func(n int) io.Reader
+		reads int64
+		took  time.Duration
+	}{
+		{"own ids", numbered, 2000, 2 * 2000 / DefaultParallel * time.Millisecond},
+		{"new ids", func(n int) io.Reader { return strings.NewReader(strings.Repeat(`{"kind":"k"}`+"\n", n)) }, 0, 2000 / DefaultParallel * time.Millisecond},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 2000
+				b := setup(t)
+				b.CheckIDs = true
+				b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
+				began := time.Now()
+				sum, err := b.Run(t.Context(), Lines(row.in(n), Terms{}))
+				if want := (Summary{Enqueued: n, Last: "line 2000"}); sum != want || err != nil {
+					t.Errorf("run = %+v, %v, want %+v", sum, err, want)
+				}
+				if got := b.server.Counts()[storage.OpGetBlobProperties]; got != row.reads {
+					t.Errorf("reads = %d, want %d", got, row.reads)
+				}
+				if took := time.Since(began); took != row.took {
+					t.Errorf("took %s, want %s", took, row.took)
+				}
+				chosen := 0
+				for _, e := range b.envelopes(t) {
+					if e.Resume {
+						t.Errorf("message of %s says resume, want it for jobs that have a record", e.ID)
+					}
+					if e.ChosenID {
+						chosen++
+					}
+				}
+				if int64(chosen) != row.reads {
+					t.Errorf("%d messages say that their id was chosen, want %d", chosen, row.reads)
+				}
+			})
+		})
+	}
+}
+
+// TestCheckIDsAgain: what the record of an id says decides whether it is put.
+func TestCheckIDsAgain(t *testing.T) {
+	for status, put := range map[checkpoint.Status]bool{
+		"": true, checkpoint.Open: true, checkpoint.Running: true, checkpoint.Done: false, checkpoint.Poison: false,
+	} {
+		t.Run("record "+string(status), func(t *testing.T) {
+			b := setup(t)
+			b.CheckIDs = true
+			spec := Spec{ID: "a", Kind: "k"}
+			if status != "" {
+				spec = b.seed(t, "a", status)
+			}
+			var found checkpoint.Status
+			b.Confirmed = func(_ Job, f checkpoint.Status) error { found = f; return nil }
+			writes := b.writes()
+			sum, err := b.Run(t.Context(), one(t, spec))
+			e, onQueue := b.envelopes(t)["a"]
+			if err != nil || onQueue != put || put != (sum.Enqueued == 1) || !put && b.skipped[0] != "a "+string(status) {
+				t.Fatalf("run = %+v, %v, message %t, skipped %q; want it put: %t", sum, err, onQueue, b.skipped, put)
+			}
+			if put && (found != status || e.Resume != (status != "") || !e.ChosenID) {
+				t.Errorf("told %q, message %+v, want %q and resume where there is a record", found, e, status)
+			}
+			if n := b.writes() - writes; put && n != 1 || !put && n != 0 {
+				t.Errorf("%d writes, want the message alone", n)
+			}
+		})
+	}
 }

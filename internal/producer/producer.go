@@ -40,8 +40,18 @@ type Producer struct {
 	// final is skipped; one whose id stands for other work fails.
 	TakeOver bool
 
-	// Records are needed with TakeOver alone, and so is Name, which goes into
-	// the records that are opened as their last writer.
+	// CheckIDs reads the record of each job whose id came with it before its message
+	// is put: one call, of which Parallel are made at once. A job whose record is
+	// final is skipped, one that is open or running is put to resume it, and one
+	// whose id stands for other work fails. Jobs with a new id cost nothing.
+	CheckIDs bool
+
+	// Unchecked, if set, is told once why records cannot be read. The jobs are put
+	// all the same: their first delivery looks.
+	Unchecked func(error)
+
+	// Records are needed with TakeOver and CheckIDs, and Name with TakeOver: it goes
+	// into the records that are opened as their last writer.
 	Records *checkpoint.Store
 	Name    string
 

@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -15,19 +16,51 @@ import (
 
 // put puts one job, and returns the status of the record that it found. When
 // that is final, nothing was put.
-func (p *Producer) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
+func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
-	e.EnqueuedAt = time.Now().UTC()
-	if p.TakeOver {
-		if found, err = p.open(ctx, j); err != nil || found.Final() {
+	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
+	if r.reads(j) {
+		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err
 		}
 		e.Resume = found != "" // even a first delivery must read the record
 	}
-	if p.DryRun {
+	if r.DryRun {
 		return found, check(e)
 	}
-	return found, p.send(ctx, e, j.delay)
+	return found, r.send(ctx, e, j.delay)
+}
+
+// reads reports whether the record of a job is read before its message is put. A
+// new id has none.
+func (p *Producer) reads(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs) }
+
+// find returns the status of a job's record, which with TakeOver it opens; empty
+// where there is none, or where nobody may read it.
+func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
+	if r.TakeOver {
+		return r.open(ctx, j)
+	}
+	if r.unreadable.Load() {
+		return "", nil
+	}
+	record, ruling, err := r.Records.Look(ctx, j.delivery())
+	switch {
+	case bloberror.HasCode(err, bloberror.ContainerNotFound):
+		return "", nil
+	case forbidden(err):
+		if !r.unreadable.Swap(true) && r.Unchecked != nil {
+			r.Unchecked(err)
+		}
+		return "", nil
+	case err != nil:
+		return "", err
+	case ruling == checkpoint.Mismatch:
+		return "", fmt.Errorf("%w: its record has kind %q and is %s", checkpoint.ErrOtherWork, record.Kind, record.Status)
+	case ruling == checkpoint.Unreadable:
+		return "", checkpoint.ErrUnknownFormat
+	}
+	return record.Status, nil
 }
 
 // send puts a message. One that does not fit leaves its payload in a blob first,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -17,6 +18,8 @@ type run struct {
 	slots *semaphore.Weighted // one for each put under way
 	room  *semaphore.Weighted // bytes of payload
 	puts  sync.WaitGroup
+
+	unreadable atomic.Bool // the records: checked no more
 
 	mu      sync.Mutex
 	summary Summary
@@ -65,12 +68,17 @@ func (r *run) take(j Job, err error) bool {
 func (r *run) start(ctx context.Context, j Job) {
 	ctx = context.WithoutCancel(ctx)
 	_ = r.room.Acquire(ctx, j.Size()) // a context without end gives no error
-	r.puts.Go(func() {
+	put := func() {
 		defer r.slots.Release(1)
 		defer r.room.Release(j.Size())
 		found, err := r.put(ctx, j)
 		r.record(j, found, err)
-	})
+	}
+	if r.DryRun && !r.reads(j) {
+		put() // there is nothing to wait for, and the jobs keep their order
+		return
+	}
+	r.puts.Go(put)
 }
 
 // record notes what came of a put.
