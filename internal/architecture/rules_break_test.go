@@ -50,6 +50,7 @@ var breaches = []struct {
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
+	{"haste imports no sibling", "internal/haste/policy.go", importing(testModule + "/internal/azure"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},

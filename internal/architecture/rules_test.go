@@ -149,10 +149,17 @@ var importRules = []importRule{
 		reason:  "it keeps what the workers of one VM share, and nothing of what they do",
 	},
 	{
+		name:    "haste imports no sibling",
+		in:      []string{"./internal/haste/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/haste/..."},
+		reason:  "the worker and its clients share it, and it knows neither",
+	},
+	{
 		name:    "azure imports no sibling",
 		in:      []string{"./internal/azure/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/azure/..."},
+		allows:  []string{"./internal/azure/...", "./internal/haste"},
 		reason:  "it knows how to connect, and nothing of what the connection is for",
 	},
 	{
@@ -161,7 +168,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/health", "./internal/lifecycle", "./internal/preempt",
+			"./internal/checkpoint", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
 			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",

@@ -38,12 +38,12 @@ const (
 )
 
 // watched returns options for the client of a service with which OnCall is told
-// of its calls.
+// of its calls, and their tries are bounded.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	if c.OnCall != nil {
 		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
 	}
-	return options
+	return c.bounded(options)
 }
 
 // watcher is a policy that tells of each call, repeats by themselves.

@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/haste"
 )
 
 // Bounds of one call. A call that needs less time, as in a drain, is bounded by
@@ -42,6 +45,19 @@ func (c Config) clientOptions(tls bool) policy.ClientOptions {
 	}
 }
 
+// bounded returns options for a client whose tries are cut off when time is
+// short. It comes after all other policies.
+func (c Config) bounded(options policy.ClientOptions) policy.ClientOptions {
+	last := haste.Policy{}
+	if wrapped, ok := options.Transport.(discreet); ok {
+		if client, ok := wrapped.Transporter.(interface{ CloseIdleConnections() }); ok {
+			last.CloseIdle = client.CloseIdleConnections
+		}
+	}
+	options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), last)
+	return options
+}
+
 // discreet keeps the query of an address out of errors: it may be a shared access
 // signature, and what a handler returns goes into records and messages as it is.
 type discreet struct{ policy.Transporter }
@@ -58,6 +74,9 @@ func (d discreet) Do(r *http.Request) (*http.Response, error) {
 // newTransport keeps a connection for each concurrent call. The SDK's default
 // keeps 10 per host, so that of 128 callers two in three would open a new TLS
 // connection for each call.
+//
+// It speaks HTTP/1.1 alone, as storage does: a call that is cut off then closes
+// its connection, while over HTTP/2 its retry would go out on the same one.
 func newTransport(concurrency int, tls bool) *http.Transport {
 	if concurrency <= 0 {
 		concurrency = defaultConcurrency
@@ -74,7 +93,6 @@ func newTransport(concurrency int, tls bool) *http.Transport {
 		IdleConnTimeout:       idle,
 		TLSHandshakeTimeout:   dialTimeout,
 		ExpectContinueTimeout: time.Second,
-		ForceAttemptHTTP2:     true,
 	}
 }
 

@@ -1,12 +1,18 @@
 package azure
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/haste"
 )
 
 // TestRedirectsAreNotFollowed: neither storage nor the token endpoint can send a
@@ -47,5 +53,105 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	if asked.Load() < 3 || led.Load() > 0 {
 		t.Errorf("%d requests, of which %d were led elsewhere, want at least 3 and 0", asked.Load(), led.Load())
+	}
+}
+
+// deadly is a server whose connections can die: a request on one of them is
+// never answered, and the connection stays open.
+type deadly struct {
+	*httptest.Server
+	first sync.WaitGroup // of requests: they are answered together, so that each needs a connection
+
+	mu        sync.Mutex
+	alive     map[net.Conn]bool
+	swallowed int
+	end       chan struct{}
+}
+
+type connKey struct{}
+
+func newDeadly(t *testing.T, connections int) *deadly {
+	s := &deadly{alive: map[net.Conn]bool{}, end: make(chan struct{})}
+	s.first.Add(connections)
+	var requests atomic.Int64
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) <= int64(connections) {
+			s.first.Done()
+			s.first.Wait()
+		}
+		if !s.isAlive(r.Context().Value(connKey{}).(net.Conn)) {
+			<-s.end
+		}
+	}))
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.alive[c] = true
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	s.Start()
+	t.Cleanup(func() { close(s.end); s.Close() })
+	return s
+}
+
+func (s *deadly) isAlive(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.alive[c] {
+		s.swallowed++
+	}
+	return s.alive[c]
+}
+
+// kill lets all connections die that there are.
+func (s *deadly) kill() (died int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.alive {
+		s.alive[c] = false
+	}
+	return len(s.alive)
+}
+
+// TestRetryLeavesDeadConnections: all pooled connections have died without a sign.
+// One try is lost on one of them, and its retry goes out on a fresh one.
+func TestRetryLeavesDeadConnections(t *testing.T) {
+	const pooled = 4
+	s := newDeadly(t, pooled)
+	at := s.URL + "/acct"
+	account, err := Connect(Config{ConnectionString: "BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";AccountName=acct;AccountKey=" + secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(ctx context.Context) error {
+		_, err := account.Container("records").GetProperties(ctx, nil)
+		return err
+	}
+	var opening sync.WaitGroup
+	for range pooled {
+		opening.Go(func() {
+			if err := call(t.Context()); err != nil {
+				t.Errorf("call = %v, want no error", err)
+			}
+		})
+	}
+	opening.Wait()
+	if n := s.kill(); n != pooled {
+		t.Fatalf("connections = %d, want %d", n, pooled)
+	}
+
+	short, begin := context.WithCancel(t.Context())
+	var latency haste.Latency
+	tries := latency.NewTries(short)
+	begin()
+	asked := time.Now()
+	if err := call(tries.In(t.Context())); err != nil {
+		t.Fatalf("call over dead connections = %v, want no error", err)
+	}
+	t.Logf("one call, %d dead connections in the pool: %s", pooled, time.Since(asked))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swallowed != 1 {
+		t.Errorf("tries on dead connections = %d, want 1", s.swallowed)
 	}
 }

@@ -31,6 +31,7 @@ type claimer struct {
 func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
 	last, cancel := outlive(ctx, drainEnd)
 	defer cancel()
+	last = e.latency.NewTries(ctx).In(last)
 	defer e.loops.claim.Rest()
 	c := &claimer{
 		engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -26,6 +27,10 @@ type delivery struct {
 
 	// last outlives a stop by what the drain's budget allows.
 	last context.Context
+
+	// tries bounds the tries of single calls once all work is stopped. last has
+	// it, and so must every other context of a write that a stop does not cancel.
+	tries *haste.Tries
 
 	// cancel stops this job alone.
 	cancel context.CancelCauseFunc
@@ -67,11 +72,13 @@ func (e *engine) open(lease *queue.Lease) *delivery {
 // deliver takes the message through to its end. ctx ends when work has to stop.
 // It reports whether that says something about how long jobs take.
 func (d *delivery) deliver(ctx context.Context) (telling bool) {
+	tries := d.latency.NewTries(ctx)
 	last, cancelLast := outlive(ctx, drainEnd)
 	defer cancelLast()
+	last = tries.In(last)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d.last, d.cancel = last, cancel
+	d.last, d.tries, d.cancel = last, tries, cancel
 	defer d.letGo()
 	defer d.leaveID()
 	d.renewer = renewWhile(last, d.lease, d.pace, d.log, d.lost)

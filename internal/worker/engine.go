@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -21,6 +22,7 @@ type engine struct {
 	owner    string // the worker's name, as records show it
 	pace     *pace
 	gate     *gate
+	latency  haste.Latency // of storage's answers to small calls
 	suspects chan struct{} // holds one: the suspect that is running
 
 	// payloadMemory bounds the bytes of the payloads that came from blobs.

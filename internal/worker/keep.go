@@ -26,8 +26,9 @@ func (d *delivery) keep(ctx context.Context) error {
 // the job from ending.
 func (d *delivery) withState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
 	s, fault := d.unsaved(), tooLarge(d.latest())
+	before := d.recordedState()
 	if fault == nil {
-		statesCtx, cancel := outlive(ctx, statesEnd)
+		statesCtx, cancel := outlive(d.tries.In(ctx), statesEnd)
 		defer cancel()
 		err := d.writeLast(statesCtx, s, write)
 		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
@@ -35,11 +36,21 @@ func (d *delivery) withState(ctx context.Context, write func(context.Context, ch
 		}
 		fault = err
 	}
-	if s.HasState() {
+	err := write(d.last, s.WithoutState())
+	// A write of the state whose reply was lost may have taken effect all the same.
+	if err == nil && s.HasState() && d.recordedState() == before {
 		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
 		d.leftOut = true
 	}
-	return write(d.last, s.WithoutState())
+	return err
+}
+
+// recordedState is the hash of the state that the record holds, as far as is known.
+func (d *delivery) recordedState() string {
+	if d.claim == nil {
+		return ""
+	}
+	return d.claim.Record().StateHash
 }
 
 // writeLast writes the last report, and takes note of it if it holds a state.

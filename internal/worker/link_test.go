@@ -38,6 +38,7 @@ type fate struct {
 	before, after time.Duration // until it arrives, or is cut; and then until the reply does
 	lost          bool          // it never arrives, and its sender sees the connection cut
 	mute          bool          // it arrives, and its sender sees the connection cut
+	open          bool          // with lost or mute: the connection stays open instead, and nothing ever comes
 	late          time.Duration // its sender sees the connection cut; it arrives this much after it was sent
 	stray         bool          // it arrives even if its sender gives up first
 	refused       *storage.Error
@@ -163,7 +164,7 @@ func (l *link) meet(r *http.Request, f fate) (*http.Response, error) {
 		return nil, passErr
 	}
 	if f.mute {
-		err = cutError(r)
+		err = f.silence(r)
 	}
 	if err != nil {
 		return nil, err
@@ -176,6 +177,15 @@ func (l *link) lose(r *http.Request, f fate) error {
 	pauseFor(r.Context(), f.before)
 	if err := l.pass(r.Context()); err != nil {
 		return err
+	}
+	return f.silence(r)
+}
+
+// silence is what the sender of a request sees to which no reply comes.
+func (f fate) silence(r *http.Request) error {
+	if f.open {
+		<-r.Context().Done()
+		return context.Cause(r.Context())
 	}
 	return cutError(r)
 }

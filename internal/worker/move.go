@@ -42,7 +42,7 @@ func (d *delivery) move(ctx context.Context) bool {
 		d.log.WarnContext(ctx, "job stays on its queue: a move failed a moment ago", "queue", d.lease.Queue().Name())
 		return false
 	}
-	ctx, cancelMoves := outlive(ctx, movesEnd)
+	ctx, cancelMoves := outlive(d.tries.In(ctx), movesEnd)
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()

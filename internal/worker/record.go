@@ -21,7 +21,7 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 	ctx, cancel := outlive(ctx, stopDeadline)
 	defer cancel()
 	begun := time.Now()
-	err := d.write(ctx, due, latest)
+	err := d.write(d.tries.In(ctx), due, latest)
 	d.failed = err != nil
 	switch conflict := asConflict(err); {
 	case conflict != nil:
@@ -63,7 +63,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 	if s.Stream == nil {
 		return end
 	}
-	ctx, cancel := outlive(ctx, statesEnd)
+	ctx, cancel := outlive(d.tries.In(ctx), statesEnd)
 	defer cancel()
 	err := d.insist(ctx, "save the state of a failed job", func() error { return d.observeSave(func() error { return d.claim.Save(ctx, s) }) })
 	switch conflict := asConflict(err); {

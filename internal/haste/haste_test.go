@@ -1,0 +1,164 @@
+package haste
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+)
+
+func TestLimitFor(t *testing.T) {
+	for _, row := range []struct {
+		name           string
+		usual, slowest time.Duration
+		unanswered     bool
+		want           time.Duration
+	}{
+		{"nothing known", 0, 0, false, floor},
+		{"fast storage", 20 * time.Millisecond, 30 * time.Millisecond, false, floor},
+		{"slow storage", time.Second, 0, false, factor * time.Second},
+		{"storage that became slow", 20 * time.Millisecond, time.Second, false, 2 * time.Second},
+		{"after a try that was cut off", 20 * time.Millisecond, 0, true, later * floor},
+	} {
+		if got := limitFor(row.usual, row.slowest, row.unanswered); got != row.want {
+			t.Errorf("%s: limitFor = %s, want %s", row.name, got, row.want)
+		}
+	}
+}
+
+func TestLatency(t *testing.T) {
+	var l Latency
+	if l.Mean() != 0 {
+		t.Errorf("mean of nothing = %s, want 0", l.Mean())
+	}
+	for range 100 {
+		l.add(20 * time.Millisecond)
+	}
+	if l.Mean() != 20*time.Millisecond {
+		t.Errorf("mean of 20ms = %s", l.Mean())
+	}
+	l.add(time.Minute)
+	if got := factor * l.Mean(); got > floor {
+		t.Errorf("after one slow answer a try gets %s, want %s: it must not make dead connections dear", got, floor)
+	}
+	for range 50 {
+		l.add(2 * time.Second)
+	}
+	if l.Mean() < time.Second {
+		t.Errorf("mean after 50 answers in 2s = %s, want it to follow", l.Mean())
+	}
+}
+
+// service is a transport whose answers take their time; 0 is for ever.
+type service struct {
+	takes  []time.Duration // by try
+	tries  int
+	closed int // how often idle connections were closed
+}
+
+func (s *service) Do(r *http.Request) (*http.Response, error) {
+	takes := s.takes[min(s.tries, len(s.takes)-1)]
+	s.tries++
+	var answer <-chan time.Time
+	if takes > 0 {
+		answer = time.After(takes)
+	}
+	select {
+	case <-answer:
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader([]byte("body"))), Request: r}, nil
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+}
+
+// call makes one call with a body of that size, and returns its error.
+func (s *service) call(t *testing.T, ctx context.Context, size int) error {
+	t.Helper()
+	pipeline := runtime.NewPipeline("test", "v0", runtime.PipelineOptions{
+		PerRetry: []policy.Policy{Policy{CloseIdle: func() { s.closed++ }}},
+	}, &policy.ClientOptions{Transport: s, Retry: policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Millisecond, MaxRetryDelay: time.Millisecond}})
+	req, err := runtime.NewRequest(ctx, http.MethodPut, "http://localhost/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := req.SetBody(streaming.NopCloser(bytes.NewReader(make([]byte, size))), "text/plain"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = pipeline.Do(req)
+	return err
+}
+
+// TestTries: what one call costs.
+func TestTries(t *testing.T) {
+	const quick = 10 * time.Millisecond
+	for _, row := range []struct {
+		name    string
+		takes   []time.Duration
+		size    int
+		shortAt time.Duration // after the call began; time is never short if negative
+		want    time.Duration // until the answer, or the end of the minute that the call has
+		tries   int
+		closed  int
+	}{
+		{"answered", []time.Duration{quick}, 10, 0, quick, 1, 0},
+		{"swallowed", []time.Duration{0, quick}, 10, 0, floor + quick, 2, 1},
+		{"swallowed twice", []time.Duration{0, 0, quick}, 10, 0, floor + later*floor + quick, 3, 2},
+		{"swallowed before time is short", []time.Duration{0, quick}, 10, 3 * time.Second, 3*time.Second + floor + quick, 2, 1},
+		{"slower than usual", []time.Duration{3 * time.Second}, 10, 0, floor + 3*time.Second, 2, 1},
+		{"swallowed while time is not short", []time.Duration{0, quick}, 10, -1, time.Minute, 1, 1},
+		{"slow while time is not short", []time.Duration{20 * time.Second}, 10, -1, 20 * time.Second, 1, 0},
+		{"a large body", []time.Duration{20 * time.Second}, smallBody + 1, 0, 20 * time.Second, 1, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				short, begin := context.WithCancel(t.Context())
+				defer begin()
+				if row.shortAt >= 0 {
+					defer time.AfterFunc(row.shortAt, begin).Stop()
+				}
+				if row.shortAt == 0 {
+					begin()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				var latency Latency
+				s := &service{takes: row.takes}
+				asked := time.Now()
+				err := s.call(t, latency.NewTries(short).In(ctx), row.size)
+				// The SDK waits a millisecond or less before each retry.
+				took := time.Since(asked)
+				if took < row.want || took > row.want+3*time.Millisecond {
+					t.Errorf("took %s, want %s", took, row.want)
+				}
+				if (err != nil) != (row.want == time.Minute) {
+					t.Errorf("error = %v", err)
+				}
+				if s.tries != row.tries || s.closed != row.closed {
+					t.Errorf("%d tries, idle connections closed %d times, want %d and %d", s.tries, s.closed, row.tries, row.closed)
+				}
+			})
+		})
+	}
+}
+
+// TestNoAnswerIsATimeout: a call whose tries were all cut off says so, as one that
+// ran out of time.
+func TestNoAnswerIsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short, begin := context.WithCancel(t.Context())
+		begin()
+		var latency Latency
+		err := (&service{takes: []time.Duration{0}}).call(t, latency.NewTries(short).In(t.Context()), 10)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want one that is a timeout", err)
+		}
+	})
+}

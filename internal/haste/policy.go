@@ -1,0 +1,84 @@
+package haste
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// smallBody is the largest request body of a call whose tries are bounded, in
+// bytes. How long a larger one takes is a matter of bandwidth.
+const smallBody = 64 << 10
+
+// Policy bounds the tries of calls, as the [Tries] in their context say. It is to
+// be the last of a client's policies for each try.
+type Policy struct {
+	// CloseIdle closes the client's idle connections. It is called whenever a
+	// call of any size ran out of time: what killed its connection may have
+	// killed the idle ones, and the retry is to go out on a fresh one. Optional.
+	CloseIdle func()
+}
+
+// Do implements [policy.Policy].
+func (p Policy) Do(req *policy.Request) (*http.Response, error) {
+	ctx := req.Raw().Context()
+	t := triesOf(ctx)
+	if t == nil || req.Raw().ContentLength > smallBody {
+		resp, err := req.Next()
+		p.ranOut(ctx, err)
+		return resp, err
+	}
+	ctx, cut := context.WithCancelCause(ctx)
+	answered := make(chan struct{})
+	defer close(answered)
+	defer context.AfterFunc(t.short, func() { t.watch(answered, cut) })()
+
+	begun := time.Now()
+	resp, err := req.Clone(ctx).Next()
+	if err == nil {
+		t.answered(time.Since(begun))
+		return resp, nil // whose body is read under ctx
+	}
+	var unanswered *unansweredError
+	if errors.As(context.Cause(ctx), &unanswered) {
+		t.cutOff()
+		err = unanswered // not that ctx ended: the SDK is to retry
+	}
+	p.ranOut(ctx, err)
+	cut(err)
+	return nil, err
+}
+
+// watch cuts a try off that is not answered in its time, which begins when the
+// try does, or later when time becomes short.
+func (t *Tries) watch(answered <-chan struct{}, cut context.CancelCauseFunc) {
+	limit := t.limit()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-answered:
+	case <-timer.C:
+		cut(&unansweredError{limit})
+	}
+}
+
+// ranOut closes idle connections if a call failed because its time was over.
+func (p Policy) ranOut(ctx context.Context, err error) {
+	if err != nil && p.CloseIdle != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		p.CloseIdle()
+	}
+}
+
+// unansweredError says that a try was cut off.
+type unansweredError struct{ after time.Duration }
+
+func (e *unansweredError) Error() string {
+	return fmt.Sprintf("no answer within %s, while time is short", e.after)
+}
+
+// Unwrap makes it count as a timeout.
+func (e *unansweredError) Unwrap() error { return context.DeadlineExceeded }
