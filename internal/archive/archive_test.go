@@ -77,6 +77,11 @@ func contentOf(t testing.TB, dir string) files {
 			got[filepath.ToSlash(relative)+"/"] = ""
 			return nil
 		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			target, err := os.Readlink(name)
+			got[filepath.ToSlash(relative)] = "a link to " + target
+			return err
+		}
 		data, err := os.ReadFile(name)
 		got[filepath.ToSlash(relative)] = string(data)
 		return err

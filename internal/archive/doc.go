@@ -25,12 +25,16 @@
 //	f 000000200010 000000100000 0000000000c4 "weights/layer-0.bin"
 //
 // These are its type (d for a folder, f for a file, x for one that may be
-// executed), its size, where in the stream its whole MiBs begin, where the rest
+// executed, l for a symbolic link), its size, where in the stream its whole MiBs begin, where the rest
 // begins (0 for none), and its path with slashes, quoted as Go quotes strings.
 // Numbers are 12 hexadecimal digits. Between the parts are zeros, less than a
 // MiB each. A reader goes by the numbers alone, so a later version may pack
 // otherwise.
 //
-// Times, owners and modes beyond "may be executed" are not kept; links and
-// devices are refused.
+// A link has no size and places, and behind its path its target, quoted likewise.
+// An archive with links has the version 2, and is otherwise the same: what has
+// none can be read by versions that know no links.
+//
+// Links stay in the folder; others are refused, as are devices. Times, owners and
+// modes beyond "may be executed" are not kept.
 package archive

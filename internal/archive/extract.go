@@ -13,9 +13,10 @@ import (
 	"slices"
 )
 
-// Extract makes the files and folders of a stream below a folder, which must be
-// there and empty. The stream is not trusted: nothing is made elsewhere, and
-// nothing beyond the limits. All of it is read. The error wraps [ErrDamaged] or
+// Extract makes the files, folders and links of a stream below a folder, which
+// must be there and empty. The stream is not trusted: nothing is made elsewhere,
+// no link leads elsewhere, and nothing is beyond the limits. Links are made last,
+// so that nothing is written through one. All of the stream is read. The error wraps [ErrDamaged] or
 // [ErrTooLarge] when the stream is at fault; others are those of the disk and of
 // the stream itself.
 func Extract(stream io.Reader, dir string, l Limits) error {
@@ -61,6 +62,18 @@ func (x *extraction) run() error {
 	case err != io.EOF:
 		return err
 	}
+	return x.link(entries)
+}
+
+// link makes the links.
+func (x *extraction) link(entries []entry) error {
+	for i := range entries {
+		if e := &entries[i]; e.kind == link {
+			if err := x.root.Symlink(filepath.FromSlash(e.target), filepath.FromSlash(e.path)); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -70,7 +83,7 @@ func (x *extraction) index() ([]entry, error) {
 	if _, err := io.ReadFull(x.stream, header); err != nil {
 		return nil, cutOff(err)
 	}
-	length, err := decodeHeader(header)
+	length, links, err := decodeHeader(header)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +104,9 @@ func (x *extraction) index() ([]entry, error) {
 		e, err := decodeLine(bytes.TrimSuffix(line, []byte("\n")))
 		if err != nil {
 			return nil, err
+		}
+		if e.kind == link && !links {
+			return nil, fmt.Errorf("%w: link %.80q in an archive without links", ErrDamaged, e.path)
 		}
 		if err := known.add(e, x.limits); err != nil {
 			return nil, err
@@ -153,8 +169,11 @@ func checkOrder(all []piece, at int64) error {
 // create makes a folder, or a file that is still empty.
 func (x *extraction) create(e *entry) error {
 	name := filepath.FromSlash(e.path)
-	if e.kind == folder {
+	switch e.kind {
+	case folder:
 		return x.root.Mkdir(name, 0o700)
+	case link:
+		return nil
 	}
 	mode := os.FileMode(0o600)
 	if e.kind == executable {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // chunk is the length that states are cut into, in bytes.
@@ -14,13 +16,14 @@ const chunk = 1 << 20
 
 // Sizes of the format.
 const (
-	magic     = "spotworker-archive 1 "
+	magic     = "spotworker-archive 1 "  // without links
+	magic2    = "spotworker-archive 2 "  // with some; of the same length
 	digits    = 12                       // of a number
 	headerLen = len(magic) + digits + 1  // bytes
 	fieldsLen = len("f ") + 3*(digits+1) // of a line, before the path
 	maxIndex  = 64 << 20                 // bytes
 	maxPath   = 4096                     // bytes
-	maxLine   = fieldsLen + 4*maxPath + len("\"\"\n")
+	maxLine   = fieldsLen + 4*maxPath + 4*maxTarget + len("\"\" \"\"\n")
 )
 
 // Limits bound what is written into a stream or taken from one.
@@ -34,7 +37,7 @@ var (
 	// ErrTooLarge says that a folder exceeds its [Limits].
 	ErrTooLarge = errors.New("too large")
 
-	// ErrUnfit says that a folder holds what cannot be kept, such as a link.
+	// ErrUnfit says that a folder holds what cannot be kept, such as a device.
 	ErrUnfit = errors.New("cannot be kept")
 
 	// ErrDamaged says that a stream is not what [Index.Open] wrote.
@@ -46,28 +49,47 @@ const (
 	folder     = 'd'
 	plain      = 'f'
 	executable = 'x'
+	link       = 'l'
 )
 
-// entry is a file or a folder.
+// entry is a file, a folder or a link.
 type entry struct {
-	kind byte
-	path string // with slashes, below the folder
-	size int64  // of a file, bytes
-	body int64  // where its whole chunks begin in the stream
-	rest int64  // where what is left begins
+	kind   byte
+	path   string // with slashes, below the folder
+	target string // of a link
+	size   int64  // of a file, bytes
+	body   int64  // where its whole chunks begin in the stream
+	rest   int64  // where what is left begins
 }
 
 func (e *entry) restSize() int64 { return e.size % chunk }
 func (e *entry) bodySize() int64 { return e.size - e.restSize() }
+
+// hasLinks reports whether a link is among the entries.
+func hasLinks(entries []entry) bool {
+	return slices.ContainsFunc(entries, func(e entry) bool { return e.kind == link })
+}
 
 // encode writes header and index.
 func encode(entries []entry) []byte {
 	var lines bytes.Buffer
 	for i := range entries {
 		e := &entries[i]
-		fmt.Fprintf(&lines, "%c %0*x %0*x %0*x %s\n", e.kind, digits, e.size, digits, e.body, digits, e.rest, strconv.Quote(e.path))
+		fmt.Fprintf(&lines, "%c %0*x %0*x %0*x %s\n", e.kind, digits, e.size, digits, e.body, digits, e.rest, e.names())
 	}
-	return append(fmt.Appendf(nil, "%s%0*x\n", magic, digits, lines.Len()), lines.Bytes()...)
+	version := magic
+	if hasLinks(entries) {
+		version = magic2
+	}
+	return append(fmt.Appendf(nil, "%s%0*x\n", version, digits, lines.Len()), lines.Bytes()...)
+}
+
+// names is the path, and of a link the target behind it, as the index has them.
+func (e *entry) names() string {
+	if e.kind != link {
+		return strconv.Quote(e.path)
+	}
+	return strconv.Quote(e.path) + " " + strconv.Quote(e.target)
 }
 
 // encodedLen is the length of header and index. It does not depend on where the
@@ -75,22 +97,25 @@ func encode(entries []entry) []byte {
 func encodedLen(entries []entry) int64 {
 	n := int64(headerLen)
 	for i := range entries {
-		n += int64(fieldsLen + len(strconv.Quote(entries[i].path)) + 1)
+		n += int64(fieldsLen + len(entries[i].names()) + 1)
 	}
 	return n
 }
 
-// decodeHeader returns the index's length.
-func decodeHeader(line []byte) (int64, error) {
+// decodeHeader returns the index's length, and whether there may be links in it.
+func decodeHeader(line []byte) (length int64, links bool, err error) {
 	number, ok := bytes.CutPrefix(line, []byte(magic))
-	if !ok || len(number) != digits+1 || number[digits] != '\n' {
-		return 0, fmt.Errorf("%w: it does not begin with %q and a length", ErrDamaged, magic)
+	if !ok {
+		number, links = bytes.CutPrefix(line, []byte(magic2))
 	}
-	n, err := decodeNumber(number[:digits])
-	if err == nil && n > maxIndex {
-		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, n, maxIndex)
+	if !ok && !links || len(number) != digits+1 || number[digits] != '\n' {
+		return 0, false, fmt.Errorf("%w: it does not begin with %q or %q and a length", ErrDamaged, magic, magic2)
 	}
-	return n, err
+	length, err = decodeNumber(number[:digits])
+	if err == nil && length > maxIndex {
+		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, length, maxIndex)
+	}
+	return length, links, err
 }
 
 // decodeLine reads a line of the index, without its newline.
@@ -107,12 +132,29 @@ func decodeLine(line []byte) (entry, error) {
 		}
 		*number, fields = n, fields[digits+1:]
 	}
-	name, err := strconv.Unquote(string(fields))
-	if err != nil || strconv.Quote(name) != string(fields) {
+	if err := e.decodeNames(string(fields)); err != nil {
 		return entry{}, fmt.Errorf("%w: path in index line %.80q", ErrDamaged, line)
 	}
-	e.path = name
 	return e, e.check()
+}
+
+func (e *entry) decodeNames(text string) error {
+	quoted, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return err
+	}
+	if e.path, err = strconv.Unquote(quoted); err != nil {
+		return err
+	}
+	if target, ok := strings.CutPrefix(text[len(quoted):], " "); ok && e.kind == link {
+		if e.target, err = strconv.Unquote(target); err != nil {
+			return err
+		}
+	}
+	if e.names() != text { // such as other quotes, or something behind
+		return strconv.ErrSyntax
+	}
+	return nil
 }
 
 func decodeNumber(text []byte) (int64, error) {
@@ -127,12 +169,16 @@ func decodeNumber(text []byte) (int64, error) {
 // check says what is wrong with an entry by itself.
 func (e *entry) check() error {
 	switch {
-	case e.kind != folder && e.kind != plain && e.kind != executable:
+	case e.kind != folder && e.kind != plain && e.kind != executable && e.kind != link:
 		return fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
-	case e.kind == folder && e.size != 0:
-		return fmt.Errorf("%w: folder %.80q has a size", ErrDamaged, e.path)
+	case (e.kind == folder || e.kind == link) && e.size != 0:
+		return fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
 	case len(e.path) > maxPath, e.path == ".", path.Clean(e.path) != e.path, !filepath.IsLocal(filepath.FromSlash(e.path)):
 		return fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
+	case e.kind == link:
+		if err := checkTarget(e.path, e.target); err != nil {
+			return fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)
+		}
 	}
 	return nil
 }

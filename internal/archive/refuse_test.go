@@ -102,7 +102,7 @@ func TestExtractRefuses(t *testing.T) {
 	}{
 		"nothing":                 {nil, ErrDamaged},
 		"something else":          {[]byte(strings.Repeat("PK", 100)), ErrDamaged},
-		"another version":         {[]byte("spotworker-archive 2 000000000000\n"), ErrDamaged},
+		"another version":         {[]byte("spotworker-archive 3 000000000000\n"), ErrDamaged},
 		"an index that is huge":   {[]byte(magic + "0fffffffffff\n"), ErrTooLarge},
 		"a path to the top":       {one(`"/etc/x"`), ErrDamaged},
 		"a path upwards":          {one(`"../x"`), ErrDamaged},
@@ -208,6 +208,11 @@ func FuzzExtract(f *testing.F) {
 	f.Add(streamOf(f, folderOf(f, files{"a": "one", "b/c": "two", "d/": ""})))
 	f.Add(stream("x", line(plain, 1, 0, headerLen+45, `"../x"`)))
 	f.Add([]byte(magic))
+	f.Add(version2(stream("x", line(folder, 0, 0, 0, `"a"`), line(link, 0, 0, 0, `"a/l"`)+` "../b"`, line(plain, 1, 0, headerLen+153, `"b"`))))
+	for _, target := range []string{".", "a/..", "..", "/", "b/c", "l"} {
+		f.Add(version2(stream("", line(link, 0, 0, 0, `"l"`)+` "`+target+`"`, line(folder, 0, 0, 0, `"l/x"`))))
+		f.Add(version2(stream("", line(link, 0, 0, 0, `"l"`)+` "`+target+`"`, line(link, 0, 0, 0, `"m"`)+` "l/`+target+`"`)))
+	}
 	small := Limits{Bytes: 4 << 20, Entries: 50}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		outside := t.TempDir()
@@ -226,6 +231,9 @@ func FuzzExtract(f *testing.F) {
 		}
 		if len(got)-1 > small.Entries || int64(total) > small.Bytes {
 			t.Fatalf("%d entries and %d bytes, more than allowed", len(got)-1, total)
+		}
+		if out := leadsOut(dir); out != "" {
+			t.Fatal(out)
 		}
 		if err != nil {
 			return

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -64,8 +65,10 @@ func entryOf(dir, name string, d fs.DirEntry) (entry, error) {
 	switch {
 	case d.IsDir():
 		return e, nil
+	case d.Type()&fs.ModeSymlink != 0:
+		return e.asLink(name)
 	case !d.Type().IsRegular():
-		return entry{}, fmt.Errorf("%w: %q is a %s, and only files and folders are kept", ErrUnfit, e.path, describe(d.Type()))
+		return entry{}, fmt.Errorf("%w: %q is a %s, and only files, folders and links between them are kept", ErrUnfit, e.path, describe(d.Type()))
 	}
 	info, err := d.Info()
 	if err != nil {
@@ -78,10 +81,21 @@ func entryOf(dir, name string, d fs.DirEntry) (entry, error) {
 	return e, nil
 }
 
+// asLink describes a symbolic link, which must lead to a place in the folder.
+func (e entry) asLink(name string) (entry, error) {
+	target, err := os.Readlink(name)
+	if err != nil {
+		return entry{}, err
+	}
+	e.kind, e.target = link, filepath.ToSlash(target)
+	if err := checkTarget(e.path, target); err != nil {
+		return entry{}, fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the checkpoint are kept", ErrUnfit, e.path, target, err)
+	}
+	return e, nil
+}
+
 func describe(mode fs.FileMode) string {
 	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "symbolic link"
 	case mode&fs.ModeNamedPipe != 0:
 		return "named pipe"
 	case mode&fs.ModeSocket != 0:
@@ -90,6 +104,10 @@ func describe(mode fs.FileMode) string {
 		return "device"
 	}
 }
+
+// HasLinks reports whether there are symbolic links in the folder. Versions of
+// this package that know none refuse such a stream.
+func (x *Index) HasLinks() bool { return hasLinks(x.entries) }
 
 // Size is the length of the stream in bytes.
 func (x *Index) Size() int64 { return x.size }

@@ -16,6 +16,7 @@ import (
 const (
 	stateFile   = 1 // the checkpoint is a file; the state is its bytes
 	stateFolder = 2 // it is a folder; the state is an archive of package archive
+	stateLinks  = 3 // it is a folder with symbolic links in it
 )
 
 // maxEntries bounds the files and folders of a checkpoint.

@@ -35,7 +35,7 @@ func NewHandler(k Kind, scratch *Scratch, log *slog.Logger) job.Handler {
 // Run implements [job.Handler]. The job's folder stays until its last state was
 // recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := j.CheckVersion(stateFile, stateFolder); err != nil {
+	if err := j.CheckVersion(stateFile, stateFolder, stateLinks); err != nil {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)

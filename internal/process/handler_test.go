@@ -98,6 +98,10 @@ func TestRestore(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("in a folder"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	linked := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(linked, "step-1"), []byte("behind a link"), 0o600), os.Symlink("step-1", filepath.Join(linked, "a"))); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		name  string
 		saved func(t *testing.T) *job.Progress
@@ -107,6 +111,13 @@ func TestRestore(t *testing.T) {
 		{"a file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte("in a file"), Version: stateFile} }, "in a file"},
 		{"an empty file", func(*testing.T) *job.Progress { return &job.Progress{State: []byte{}, Version: stateFile} }, ""},
 		{"a folder", func(t *testing.T) *job.Progress { return folderState(t, dir) }, "in a folder"},
+		{"a folder with links", func(t *testing.T) *job.Progress {
+			p := folderState(t, linked)
+			if p.Version != stateLinks {
+				t.Errorf("version of a folder with links = %d, want %d, which earlier workers refuse without harm", p.Version, stateLinks)
+			}
+			return p
+		}, "behind a link"},
 		{"a damaged folder", func(t *testing.T) *job.Progress {
 			p := folderState(t, dir)
 			p.State = p.State[:len(p.State)-1]
@@ -140,7 +151,7 @@ func folderState(t *testing.T, dir string) *job.Progress {
 		t.Fatal(err)
 	}
 	p, err := k.take()
-	if err != nil || p.Version != stateFolder {
+	if err != nil || p.Version != stateFolder && p.Version != stateLinks {
 		t.Fatalf("take = %+v, %v, want a folder", p, err)
 	}
 	return p

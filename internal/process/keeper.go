@@ -80,7 +80,11 @@ func (k *keeper) look(name string) (version int, size int64, open func() (io.Rea
 		if err != nil {
 			return 0, 0, nil, err
 		}
-		return stateFolder, index.Size(), index.Open, nil
+		version := stateFolder
+		if index.HasLinks() {
+			version = stateLinks
+		}
+		return version, index.Size(), index.Open, nil
 	case !info.Mode().IsRegular():
 		return 0, 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
 	case info.Size() > k.limits.Bytes:
