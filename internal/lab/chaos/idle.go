@@ -19,8 +19,9 @@ const (
 	// 8 s, give or take a quarter.
 	longestPause = 10 * time.Second
 
-	// deferral is how long a worker hides a message that it leaves to others: one
-	// of a kind that it lacks, a duplicate, or a suspect beside another.
+	// deferral is the longest that a worker hides a message that it leaves to
+	// others: a duplicate, or a quarantined job beside another one. One of a kind
+	// that it lacks, and that a live worker has, is hidden for a second only.
 	deferral = 30 * time.Second
 
 	// machineSlack is for calls and processes that wait for a processor.
