@@ -17,6 +17,7 @@ type recordLine struct {
 	Generation    int               `json:"generation"`
 	Failures      int               `json:"failures"`
 	SilentEnds    int               `json:"silent_ends"`
+	EarlyEnds     int               `json:"early_ends"`
 	Interruptions int               `json:"interruptions"`
 	PaidSeconds   float64           `json:"paid_seconds"`
 	Fraction      float64           `json:"fraction"`
@@ -41,7 +42,7 @@ func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error
 		l := showLine{itemLine: lineOf(it), Body: text}
 		if r != nil {
 			l.Record = &recordLine{
-				Status: r.Status, Generation: r.Generation, Failures: r.Failures, SilentEnds: r.SilentEnds,
+				Status: r.Status, Generation: r.Generation, Failures: r.Failures, SilentEnds: r.SilentEnds, EarlyEnds: r.EarlyEnds,
 				Interruptions: r.Interruptions, PaidSeconds: r.Paid.Seconds(), Fraction: r.Fraction, Text: r.Text,
 				StateBytes: r.StateSize, Owner: r.Owner, Reason: r.Reason, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
 			}
@@ -93,7 +94,7 @@ func rowsOfRecord(r *checkpoint.Record) [][2]string {
 	return [][2]string{
 		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
 		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
-		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.SilentEnds)},
+		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.UncleanExits())},
 		{"time so far", r.Paid.Round(time.Millisecond).String()},
 	}
 }

@@ -38,6 +38,7 @@ type Claim struct {
 
 	mu      sync.Mutex            // guards what follows; never held during a call
 	spent   func() time.Duration  // by this claim's handler so far; nil before it is called
+	charge  func() bool           // see ChargeExits; nil before the handler is called
 	record  Record                // as it stands, as far as is known; no ETag while there is none
 	begun   string                // the state's hash when the claim began
 	readers map[*stateReader]bool // of the recorded state, that are open
@@ -92,7 +93,7 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 func (s *Store) Take(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
 	c := s.newClaim(d, owner, found)
 	c.opening = func(r *Record) {
-		r.SilentEnds = SilentEnds(found, d)
+		r.SilentEnds, r.EarlyEnds = UncleanExits(found, d)
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
@@ -116,14 +117,20 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	return c
 }
 
-// SilentEnds returns the silent ends in a row of a job whose record a delivery
-// found: one more than recorded when the claim that is recorded as running was
-// the delivery's own message's, and left nothing behind.
-func SilentEnds(found Record, d Delivery) int {
-	if found.Status == Running && found.MessageID == d.MessageID && !found.Progressed {
-		return found.SilentEnds + 1
+// UncleanExits returns the unclean exits in a row, charged to the job and early
+// ones, of a job whose record a delivery found: one more than recorded if the
+// claim that is recorded as running was the delivery's own message's, and made no
+// progress. Whether it is charged was decided by that claim with its last write.
+func UncleanExits(found Record, d Delivery) (charged, early int) {
+	charged, early = found.SilentEnds, found.EarlyEnds
+	switch {
+	case found.Status != Running || found.MessageID != d.MessageID || found.Progressed:
+	case found.Charge:
+		charged++
+	default:
+		early++
 	}
-	return found.SilentEnds
+	return charged, early
 }
 
 // Record returns the record as it stands, as far as this claim knows.
@@ -139,6 +146,27 @@ func (c *Claim) CountTime(spent func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spent = spent
+}
+
+// ChargeExits makes every write from now on ask charge whether an unclean exit
+// after it, without another write, is the job's own. Before, it is where the
+// worker is steady ([Delivery]). Nothing can be written in the moment of the
+// exit itself, so each write decides for the time that follows it.
+func (c *Claim) ChargeExits(charge func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.charge = charge
+}
+
+// charged is what the next write says about an unclean exit after it.
+func (c *Claim) charged() bool {
+	c.mu.Lock()
+	charge := c.charge
+	c.mu.Unlock()
+	if charge == nil {
+		return c.delivery.Steady
+	}
+	return charge()
 }
 
 // Paid returns the time that handlers took for the job up to now, over all

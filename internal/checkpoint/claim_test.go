@@ -192,37 +192,58 @@ func TestSaveSendsAStateOnce(t *testing.T) {
 	})
 }
 
-// A claim that ended with neither release nor failure nor progress is a silent
-// end. It is counted by the message that owns it, at its next claim.
-func TestSilentEnds(t *testing.T) {
-	ctxWrites := map[string]struct {
+// A claim that ended with neither release nor failure nor progress is an unclean
+// exit. It is counted by the message that owns it, at its next claim, as charged to
+// the job or early: what the claim's last write said.
+func TestUncleanExits(t *testing.T) {
+	type exits struct{ charged, early int }
+	steady := ours
+	steady.Steady = true
+	for name, row := range map[string]struct {
+		d    Delivery // of the claim
 		do   func(t *testing.T, c *Claim) error
-		want int // silent ends that the next claim of the same message counts
+		want exits // that the next claim of the same message counts
 	}{
-		"ended without a word":      {func(*testing.T, *Claim) error { return nil }, 3},
-		"touched":                   {func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) }, 3},
-		"saved the same state":      {func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) }, 3},
-		"progressed":                {func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) }, 0},
-		"released":                  {func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }, 0},
-		"failed":                    {func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no") }, 0},
-		"progressed, then released": {func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{State: []byte("next")}) }, 0},
-	}
-	for name, row := range ctxWrites {
+		"only claimed, by a steady worker": {steady, func(*testing.T, *Claim) error { return nil }, exits{3, 1}},
+		"only claimed, by a new worker":    {ours, func(*testing.T, *Claim) error { return nil }, exits{2, 2}},
+		"touched":                          {steady, func(t *testing.T, c *Claim) error { return c.Touch(t.Context(), Snapshot{Fraction: 0.9}) }, exits{3, 1}},
+		"saved the same state":             {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("begun")}) }, exits{3, 1}},
+		"touched, charged from then on": {ours, func(t *testing.T, c *Claim) error {
+			c.ChargeExits(func() bool { return true })
+			return c.Touch(t.Context(), Snapshot{})
+		}, exits{3, 1}},
+		"touched, not charged from then on": {steady, func(t *testing.T, c *Claim) error {
+			c.ChargeExits(func() bool { return false })
+			return c.Touch(t.Context(), Snapshot{})
+		}, exits{2, 2}},
+		"progressed":                {steady, func(t *testing.T, c *Claim) error { return c.Save(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
+		"released":                  {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{}) }, exits{}},
+		"failed":                    {steady, func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no") }, exits{}},
+		"progressed, then released": {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
-				b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 1, SilentEnds: 1, StateHash: hashOf([]byte("begun")), StateSize: 5}, "begun")
-				c := b.take(t, ours, "worker-1") // the second in a row
-				if got := c.Record().SilentEnds; got != 2 {
-					t.Fatalf("silent ends at the claim = %d, want 2", got)
+				b.seed(t, Record{
+					Status: Running, MessageID: ours.MessageID, Generation: 1, SilentEnds: 1, EarlyEnds: 1, Charge: true,
+					StateHash: hashOf([]byte("begun")), StateSize: 5,
+				}, "begun")
+				c := b.take(t, row.d, "worker-1")
+				if r := c.Record(); r.SilentEnds != 2 || r.EarlyEnds != 1 || r.UncleanExits() != 3 {
+					t.Fatalf("at the claim %d silent and %d early ends, want 2 and 1", r.SilentEnds, r.EarlyEnds)
 				}
 				if err := row.do(t, c); err != nil {
 					t.Fatal(err)
 				}
-				if got := SilentEnds(b.read(t), ours); got != row.want {
-					t.Errorf("silent ends that the next claim counts = %d, want %d", got, row.want)
+				found := b.read(t)
+				if found.Status != Running && found.Charge {
+					t.Errorf("a record that is %s says that an exit would be charged", found.Status)
 				}
-				if got := b.take(t, ours, "worker-2").Record(); got.SilentEnds != row.want || got.Generation != 3 {
-					t.Errorf("the next claim = %d silent ends, generation %d, want %d and 3", got.SilentEnds, got.Generation, row.want)
+				charged, early := UncleanExits(found, ours)
+				if got := (exits{charged, early}); got != row.want {
+					t.Errorf("unclean exits that the next claim counts = %v, want %v", got, row.want)
+				}
+				if got := b.take(t, ours, "worker-2").Record(); got.SilentEnds != row.want.charged || got.EarlyEnds != row.want.early || got.Generation != 3 {
+					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.SilentEnds, got.EarlyEnds, got.Generation, row.want)
 				}
 			})
 		})

@@ -46,6 +46,8 @@ var fields = []field{
 	number("generation", func(r *Record) *int { return &r.Generation }),
 	number("failures", func(r *Record) *int { return &r.Failures }),
 	number("silentends", func(r *Record) *int { return &r.SilentEnds }),
+	number("earlyends", func(r *Record) *int { return &r.EarlyEnds }),
+	flag("charge", func(r *Record) *bool { return &r.Charge }),
 	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
 	milliseconds("paid", func(r *Record) *time.Duration { return &r.Paid }),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),

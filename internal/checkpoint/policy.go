@@ -84,6 +84,7 @@ type Situation struct {
 	Cost     time.Duration // what a save takes; 0 if not known
 	Losses   Losses        // what was observed of VMs like this one
 	Unwarned bool          // whether notices cannot be relied on now
+	Unproven bool          // whether earlier claims ended uncleanly, and nothing was stored since
 }
 
 // Due is what a record needs.
@@ -105,10 +106,13 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 		last = job.WrittenAt
 	}
 	touchAt := last.Add(p.TouchEvery)
-	if !job.Written && job.WrittenAt.IsZero() {
+	interval := p.IntervalFor(job)
+	if first := job.WrittenAt.IsZero(); first && (job.Unproven || !job.Written) {
 		touchAt = job.Since.Add(p.FirstAfter)
 	}
-	interval := p.IntervalFor(job)
+	if job.Unproven && job.WrittenAt.IsZero() {
+		interval = 0
+	}
 	saveAt := last.Add(interval)
 	switch {
 	case job.Changed && !(now.Before(saveAt) && now.Before(touchAt)):
@@ -121,5 +125,5 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	if until := saveAt.Sub(now); until > 0 {
 		return Nothing, min(wait, until)
 	}
-	return Nothing, min(wait, interval)
+	return Nothing, min(wait, max(interval, minInterval))
 }

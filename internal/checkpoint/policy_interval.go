@@ -54,7 +54,7 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 		return min(p.Interval, p.TouchEvery)
 	}
 	interval := youngDaly(job.Cost, p.MeanBetween(job))
-	if job.Unwarned || job.Failed {
+	if job.Unwarned || job.Failed || job.Unproven {
 		interval = 0
 	}
 	interval = max(min(interval, p.Longest), p.Shortest, job.Cost)

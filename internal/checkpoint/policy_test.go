@@ -31,6 +31,10 @@ func TestPolicyNext(t *testing.T) {
 		{"silent for 5 min", p, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 6 * time.Minute, DueTouch, 0},
 		{"first write failed, retried like any", p, Situation{Since: noon, Written: false, WrittenAt: at(10 * time.Second), Changed: true}, 15 * time.Second, DueSave, 0},
 		{"interval longer than the touch: what is written then is the state", Policy{Interval: time.Hour, FirstAfter: 10 * time.Second, TouchEvery: 5 * time.Minute}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, 6 * time.Minute, DueSave, 0},
+		{"after unclean exits, nothing reported yet", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true}, time.Second, Nothing, minInterval},
+		{"after unclean exits, first state", p, Situation{Since: noon, Written: true, WrittenAt: never, Changed: true, Unproven: true}, time.Millisecond, DueSave, 0},
+		{"after unclean exits, nothing reported for 10 s", p, Situation{Since: noon, Written: true, WrittenAt: never, Unproven: true}, 10 * time.Second, DueTouch, 0},
+		{"after unclean exits, written, new state too soon", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true, Unproven: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
 		{"zero values are the defaults", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: false}, 2 * time.Minute, Nothing, 5 * time.Second},
 		{"zero values are the defaults: save", Policy{}, Situation{Since: noon, Written: true, WrittenAt: at(time.Minute), Changed: true}, time.Minute + time.Second, Nothing, 4 * time.Second},
 	} {

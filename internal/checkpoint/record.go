@@ -56,9 +56,15 @@ type Record struct {
 	// Failures counts failures in a row without progress.
 	Failures int
 
-	// SilentEnds counts claims in a row that ended with neither release nor
-	// failure nor progress: a crash, a kill, an eviction without notice.
-	SilentEnds int
+	// SilentEnds and EarlyEnds count unclean exits in a row: claims that ended
+	// with neither release nor failure nor progress, by a crash, a kill, or an
+	// eviction without notice. SilentEnds are those that are charged to the job,
+	// EarlyEnds those that came too early to be ([Claim.ChargeExits]).
+	SilentEnds, EarlyEnds int
+
+	// Charge says that an unclean exit of the current claim would be charged to
+	// the job if this was the claim's last write.
+	Charge bool
 
 	// Interruptions counts the releases of a job that was stopped. They cost
 	// the job nothing.
@@ -107,6 +113,12 @@ type Record struct {
 	// unknown holds metadata of newer versions' making, which survives a rewrite.
 	unknown map[string]string
 }
+
+// UncleanExits is how many claims in a row ended uncleanly, charged or not.
+func (r Record) UncleanExits() int { return r.SilentEnds + r.EarlyEnds }
+
+// clearExits says that the last claim ended well, or made progress.
+func (r *Record) clearExits() { r.SilentEnds, r.EarlyEnds = 0, 0 }
 
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }

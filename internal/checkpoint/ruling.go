@@ -17,6 +17,10 @@ type Delivery struct {
 	Kind        string
 	PayloadHash string // SHA-256 of the payload, in hex
 	MessageID   string // the service's id of the message
+
+	// Steady says that the worker which has the message has run for a while, so
+	// that its end soon after a claim would be charged to the job.
+	Steady bool
 }
 
 // Ruling says what a delivery may do, given the record it found.

@@ -39,7 +39,8 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 	return c.write(ctx, func(r *Record) content {
 		r.Status, r.EndedAt = Done, time.Now()
 		r.clearState()
-		r.Fraction, r.Failures, r.SilentEnds, r.Reason = 1, 0, 0, ""
+		r.Fraction, r.Failures, r.Reason = 1, 0, ""
+		r.clearExits()
 		return content{data: result}
 	})
 }
@@ -53,7 +54,7 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status = Open
 		r.Interruptions++
-		r.SilentEnds = 0
+		r.clearExits()
 	})
 }
 
@@ -62,7 +63,7 @@ func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason = Open, plaintext.Block(reason)
 		r.Failures++
-		r.SilentEnds = 0
+		r.clearExits()
 	})
 }
 
@@ -110,7 +111,8 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 			r.StateHash, r.StateSize, r.StateBlocks = state.hash, state.size, len(body.blocks)
 		}
 		if c.progressed(state.hash) {
-			r.Progressed, r.Failures, r.SilentEnds = true, 0, 0
+			r.Progressed, r.Failures = true, 0
+			r.clearExits()
 		}
 		if s.Fraction != 0 || s.Text != "" {
 			r.Fraction, r.Text = s.Fraction, plaintext.Block(s.Text)

@@ -109,6 +109,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 		c.opening(&next)
 	}
 	body, err := c.passable(ctx, ch(&next))
+	next.Charge = next.Status == Running && c.charged()
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func writeKinds() []writeKind {
 			return r.Status == Running && r.Generation == 1 && r.MessageID == ours.MessageID && r.Kind == ours.Kind && r.PayloadHash == ours.PayloadHash
 		}, false},
 		{"take", func(t *testing.T, b *bench) func() error {
-			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, SilentEnds: 1, Progressed: false}, "")
+			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, SilentEnds: 1, Charge: true}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Take(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 2 && r.Kind == ours.Kind && !r.ClaimedAt.IsZero()

@@ -79,6 +79,44 @@ func TestFinished(t *testing.T) {
 	}
 }
 
+func TestUncleanExits(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		steady  bool
+		ran     time.Duration
+		unsaved bool
+		want    bool
+	}{
+		{"new worker, just begun", false, 0, false, false},
+		{"new worker, a while", false, chargeAfter - 1, false, false},
+		{"new worker, time enough for a state", false, chargeAfter, false, true},
+		{"steady worker, just begun", true, 0, false, true},
+		{"steady worker, a while", true, time.Second, false, true},
+		{"steady worker, a state is being saved", true, time.Second, true, false},
+		{"new worker, a state is being saved for long", false, time.Hour, true, false},
+	} {
+		if got := chargeable(row.steady, row.ran, row.unsaved); got != row.want {
+			t.Errorf("%s: chargeable = %t, want %t", row.name, got, row.want)
+		}
+	}
+	for _, row := range []struct {
+		charged, early int
+		want           bool
+	}{{9, 49, false}, {10, 0, true}, {0, 50, true}, {3, 12, false}} {
+		if got := exhausted(row.charged, row.early) != ""; got != row.want {
+			t.Errorf("exhausted(%d, %d) = %t, want %t", row.charged, row.early, got, row.want)
+		}
+	}
+	for _, row := range []struct {
+		early        int
+		uptime, want time.Duration
+	}{{4, 0, 0}, {5, 0, steadyFor}, {5, steadyFor - time.Second, time.Second}, {5, steadyFor, 0}, {40, time.Hour, 0}} {
+		if got := untilSteady(row.early, row.uptime); got != row.want {
+			t.Errorf("untilSteady(%d, %s) = %s, want %s", row.early, row.uptime, got, row.want)
+		}
+	}
+}
+
 func TestOutcomeOf(t *testing.T) {
 	tests := map[checkpoint.Ruling]action{
 		checkpoint.Finish: finish, checkpoint.PutBack: putBack, checkpoint.Unreadable: putBack,

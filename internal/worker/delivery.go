@@ -234,6 +234,7 @@ func (d *delivery) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: d.envelope.ID, Kind: d.envelope.Kind,
 		PayloadHash: d.envelope.Payload.Hash(), MessageID: d.lease.ID,
+		Steady: d.uptime() >= steadyFor,
 	}
 }
 

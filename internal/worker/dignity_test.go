@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -65,7 +66,7 @@ func restartAlways(t *testing.T, b *bench, vm string, work *steps, over <-chan s
 		var once sync.Once
 		var suspects atomic.Int32
 		killer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-			if b.record(j.ID).SilentEnds >= suspectAfter {
+			if b.record(j.ID).UncleanExits() >= quarantineAfter {
 				if n := suspects.Add(1); n > 1 {
 					t.Errorf("%s runs %d suspects at once, want one", vm, n)
 				}
@@ -136,5 +137,177 @@ func TestEvictedAThousandTimes(t *testing.T) {
 			t.Errorf("record = %s %s, %d failures, %d interruptions, generation %d, want done, 0, %d (the first left no record), at least %d",
 				r.Status, r.Reason, r.Failures, r.Interruptions, r.Generation, each-1, 2*each-1)
 		}
+	})
+}
+
+// TestVMsDieFasterThanASave: a healthy job whose VMs die within seconds of its
+// start, one after another, is never poisoned. It saves early after the first such
+// exit, and so makes progress where there is time for a step.
+func TestVMsDieFasterThanASave(t *testing.T) {
+	for name, row := range map[string]struct {
+		step     time.Duration // of the job, whose steps are 12
+		lives    int           // of VMs that die 3 s after the job's start
+		progress bool          // whether that is long enough for a step
+	}{
+		"time for a step":    {time.Second, 30, true},
+		"no time for a step": {5 * time.Second, 30, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				work := &steps{n: 12, each: row.step}
+				kinds := job.Kinds{"steps": work}
+				b.put("a", "steps", "")
+				for i := range row.lives {
+					p := b.start(fmt.Sprintf("short_%d", i), kinds, func(c *Config) { c.Metadata = nil })
+					for began := time.Now(); len(p.log.find("job started")) == 0 && time.Since(began) < 40*time.Second; {
+						time.Sleep(100 * time.Millisecond)
+					}
+					time.Sleep(3 * time.Second)
+					p.kill()
+				}
+				r := b.record("a")
+				if r.Status == checkpoint.Poison || (r.Status == checkpoint.Done) != row.progress {
+					t.Errorf("record after %d short lives = %s %s, want done: %t, and never poison", row.lives, r.Status, r.Reason, row.progress)
+				}
+				b.start("long", kinds)
+				b.waitDone("a", 10*time.Minute)
+			})
+		})
+	}
+}
+
+// killed counts how often a job that kills its worker did so until it was poison.
+// run is its handler, which calls die; the worker starts again after restart.
+func (b *bench) killed(kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()), change ...func(*Config)) (deaths int) {
+	b.t.Helper()
+	const limit = 100
+	for ; deaths < limit; deaths++ {
+		dead := make(chan struct{})
+		var once sync.Once
+		kinds["killer"] = job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			run(ctx, func() { once.Do(func() { close(dead) }) })
+			<-ctx.Done()
+			return nil, errors.New("killed")
+		})
+		p := b.start("vm_0", kinds, append(change, func(c *Config) { c.Metadata = nil })...)
+		over := time.Now().Add(4 * time.Hour)
+		for !isClosed(dead) && b.record("killer").Status != checkpoint.Poison && time.Now().Before(over) {
+			select {
+			case <-dead:
+			case <-time.After(time.Second):
+			}
+		}
+		if p.kill(); !isClosed(dead) {
+			break
+		}
+		time.Sleep(restart)
+	}
+	if r := b.record("killer"); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "the job may be killing its worker") {
+		b.t.Errorf("record after %d deaths = %s %q, want poison, and that it may be killing its worker", deaths, r.Status, r.Reason)
+	}
+	return deaths
+}
+
+// TestKillers: a job that kills its worker is poisoned after a bounded number of
+// deaths, however soon or late it does that, and however soon the worker is back.
+func TestKillers(t *testing.T) {
+	for name, row := range map[string]struct {
+		after, restart time.Duration
+		most           int // deaths
+	}{
+		"within milliseconds":                         {5 * time.Millisecond, 5 * time.Second, 17},
+		"within milliseconds, after a slow reboot":    {5 * time.Millisecond, 2 * time.Minute, 17},
+		"after seconds":                               {7 * time.Second, 5 * time.Second, 17},
+		"after minutes":                               {3 * time.Minute, 5 * time.Second, 11},
+		"after minutes, longer than a touch is apart": {25 * time.Minute, 5 * time.Second, 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.put("killer", "killer", "")
+				deaths := b.killed(job.Kinds{}, row.restart, func(ctx context.Context, die func()) {
+					if sleepFor(ctx, row.after) {
+						die()
+					}
+				})
+				if t.Logf("poison after %d deaths", deaths); deaths > row.most || deaths < maxSilentEnds {
+					t.Errorf("poison after %d deaths, want %d to %d", deaths, maxSilentEnds, row.most)
+				}
+			})
+		})
+	}
+}
+
+// TestKillerAmongThirtyOne: 31 neighbours share a worker with a job that kills it
+// within milliseconds, every time. Each of them is done, reporting or silent.
+func TestKillerAmongThirtyOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.observe()
+		const neighbours = 31
+		b.put("killer", "killer", "")
+		work := &steps{n: 10, each: time.Second}
+		silent := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			if !sleepFor(ctx, 45*time.Second) {
+				return nil, context.Cause(ctx)
+			}
+			return []byte("done"), nil
+		})
+		for i := range neighbours {
+			b.put(fmt.Sprintf("neighbour-%d", i), []string{"steps", "silent"}[i%2], "")
+		}
+		kinds := job.Kinds{"steps": work, "silent": silent}
+		deaths := b.killed(kinds, 5*time.Second, func(ctx context.Context, die func()) {
+			if sleepFor(ctx, 5*time.Millisecond) {
+				die()
+			}
+		}, func(c *Config) { c.Concurrency = 32 })
+		t.Logf("poison after %d deaths", deaths)
+		b.start("vm_0", kinds)
+		b.waitFor("no message left", 4*time.Hour, func() bool { return b.left() == 0 })
+		for i := range neighbours {
+			b.checkOutcome(t, fmt.Sprintf("neighbour-%d", i), checkpoint.Done)
+		}
+	})
+}
+
+// TestSaveOutlastsTheVM: a state takes longer to save than each VM lives, although
+// the workers are steady when they start the job. Those exits are not charged.
+func TestSaveOutlastsTheVM(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		const deaths = 15
+		state := make([]byte, 2*smallState)
+		large := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			saved, _, _ := j.Saved()
+			for i := len(saved) / len(state); i < 3; i++ {
+				if !sleepFor(ctx, 2*time.Second) {
+					return nil, context.Cause(ctx)
+				}
+				j.Report(job.Progress{State: make([]byte, (i+1)*len(state))})
+			}
+			return []byte("done"), nil
+		})
+		kinds := job.Kinds{"large": large}
+		var healed atomic.Bool
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records && c.Size > smallState && !healed.Load() {
+				return storage.Fault{DropRequest: true, Before: time.Minute}
+			}
+			return storage.Fault{}
+		})
+		waits := b.start("vm_0", kinds, func(c *Config) { c.Metadata = nil })
+		time.Sleep(steadyFor)
+		b.put("a", "large", "")
+		for i := range deaths {
+			p := waits
+			b.waitFor("the job's start", 2*time.Minute, func() bool { return len(p.log.find("job started")) > 0 })
+			waits = b.start(fmt.Sprintf("vm_%d", i+1), kinds, func(c *Config) { c.Metadata = nil })
+			time.Sleep(35 * time.Second)
+			p.kill()
+		}
+		r := b.record("a")
+		if r.Status == checkpoint.Poison || r.SilentEnds > 1 || r.HasState() {
+			t.Errorf("record after %d deaths = %s, %d silent ends, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.SilentEnds, r.EarlyEnds, r.HasState())
+		}
+		healed.Store(true)
+		b.waitDone("a", 5*time.Minute)
 	})
 }

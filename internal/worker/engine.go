@@ -19,7 +19,8 @@ import (
 // was for nothing.
 type engine struct {
 	Config
-	owner    string // the worker's name, as records show it
+	owner    string    // the worker's name, as records show it
+	started  time.Time // when the process began to work
 	pace     *pace
 	gate     *gate
 	latency  haste.Latency // of storage's answers to small calls
@@ -51,7 +52,7 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
+		Config: w.Config, owner: owner, started: w.beat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, fleet: w.fleet, loops: w.loops,
 		report: w.beat.keepDrain,

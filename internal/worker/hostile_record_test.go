@@ -48,6 +48,7 @@ func forgeries() map[string]forgery {
 		"a generation beyond all":  {with("status", "open", "generation", "9223372036854775807"), "", "left alone", ""},
 		"a broken escape":          {with("status", "open", "reason", "%zz"), "", "left alone", ""},
 		"the last generation":      {with("status", "open", "generation", most, "write", most, "interruptions", most), "", "done", ""},
+		"endless early ends":       {with("status", "open", "earlyends", most), "", "poison", "saving takes longer"},
 		"endless silent ends":      {with("status", "open", "silentends", most), "", "poison", "ended without a word"},
 		"a state of another hash":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
 		"a state without an end":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},

@@ -14,13 +14,6 @@ const (
 	// maxFailures in a row without progress end a job in the poison queue.
 	maxFailures = 5
 
-	// suspectAfter silent ends in a row make a job a suspect: one that may have
-	// killed its worker. A worker runs one suspect at a time.
-	suspectAfter = 3
-
-	// maxSilentEnds in a row end a job in the poison queue.
-	maxSilentEnds = 10
-
 	// unknownKindFor is how long a message whose kind no worker has is put back
 	// before it is poison: a worker that has it may come, as during an update.
 	unknownKindFor = time.Hour

@@ -22,6 +22,7 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	d.from = fractionOf(d.saved, 0)
 	watch := startWatch()
 	d.claim.CountTime(watch.elapsed)
+	d.chargeExits(watch)
 	defer d.keepLimits(ctx, d.limits(handler), watch)()
 	go func() {
 		defer close(d.closed)

@@ -52,6 +52,11 @@ func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Pr
 	if due == checkpoint.DueTouch {
 		return d.claim.Touch(ctx, snapshotOf(latest))
 	}
+	if d.needsUncharge(latest) {
+		if err := d.claim.Touch(ctx, snapshotOf(latest).WithoutState()); err != nil {
+			return err
+		}
+	}
 	return d.observeSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
 }
 
@@ -84,6 +89,7 @@ func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.failed, Changed: d.changed(),
 		Cost: d.cost.Mean(), Losses: d.forecast.losses(), Unwarned: d.forecast.unwarned(time.Now()) || d.outlook.current().advised,
+		Unproven: d.claim.Record().UncleanExits() > 0,
 	}
 }
 

@@ -87,34 +87,10 @@ func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, er
 	if err != nil {
 		return stopped(ctx, err), false
 	}
-	if n := d.claim.Record().SilentEnds; n >= maxSilentEnds {
-		return outcome{action: poison, reason: fmt.Sprintf(
-			"%d starts in a row ended without a word and without progress: the job may be killing its worker", n)}, false
+	if r := d.claim.Record(); exhausted(r.SilentEnds, r.EarlyEnds) != "" {
+		return outcome{action: poison, reason: exhausted(r.SilentEnds, r.EarlyEnds)}, false
 	}
 	return outcome{}, true
-}
-
-// admit lets one suspect at a time through, so that a job that kills its
-// process does not drag its neighbours along for ever.
-func (d *delivery) admit(found checkpoint.Record) (outcome, bool) {
-	n := checkpoint.SilentEnds(found, d.ref())
-	if n < suspectAfter || n >= maxSilentEnds {
-		return outcome{}, true
-	}
-	select {
-	case d.suspects <- struct{}{}:
-		d.suspect = true
-		d.log.Warn("job is a suspect: its last starts ended without a word", "silent_ends", n)
-		return outcome{}, true
-	default:
-		return outcome{action: putBack, reason: "another suspect is running on this worker"}, false
-	}
-}
-
-func (d *delivery) leaveSuspect() {
-	if d.suspect {
-		<-d.suspects
-	}
 }
 
 // stopped is the outcome of a delivery that was stopped before it came to its
