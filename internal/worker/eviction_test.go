@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -131,6 +132,70 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 		}
 		if got := len(first.log.find("job committed")); got != 0 {
 			t.Errorf("commits by the frozen worker = %d, want 0", got)
+		}
+	})
+}
+
+// TestThawedWorkerTakesNothing: a worker is frozen between its claim of a message
+// and its read of the record, for longer than the visibility. When it wakes up,
+// the job is another worker's and stays so.
+func TestThawedWorkerTakesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.observe()
+		work := &steps{n: 200, each: 300 * time.Millisecond}
+		b.put("long", "steps", "")
+		dead := b.start("vm_9", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
+		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
+		dead.kill()
+		work.forget()
+		var thaw func() // once it is frozen
+		first := b.startOn("vm_0", job.Kinds{"steps": work}, func(k *link) {
+			k.fate = func(_ int, r *http.Request) fate {
+				if thaw != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/long") {
+					return fate{}
+				}
+				return fate{lost: true, struck: func() { thaw = k.hold() }}
+			}
+		}, func(c *Config) { c.Metadata = nil })
+		b.waitFor("the freeze", time.Minute, func() bool { return thaw != nil })
+		b.start("vm_1", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
+		b.waitFor("takeover", time.Minute, func() bool { return b.record("long").Generation == 2 })
+		time.Sleep(2 * time.Second)
+		thaw()
+		b.waitDone("long", 3*time.Minute)
+		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-0" {
+			t.Errorf("record = generation %d by %s, want 2 by the second worker", r.Generation, r.Owner)
+		}
+		if started, dropped := len(first.log.find("job started")), len(first.log.find("delivery dropped")); started != 0 || dropped != 1 {
+			t.Errorf("thawed worker: %d jobs started, %d deliveries dropped, want 0 and 1", started, dropped)
+		}
+		b.ledger.check(t)
+	})
+}
+
+// TestLateDeliveryRenewsFirst: a message that waited for longer than its
+// visibility, and that nobody took meanwhile, is renewed and then worked on.
+func TestLateDeliveryRenewsFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.observe()
+		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "echo", Resume: true}, 0); err != nil {
+			t.Fatal(err)
+		}
+		var thaw func()
+		p := b.startOn("vm_0", job.Kinds{"echo": echo}, func(k *link) {
+			k.fate = func(_ int, r *http.Request) fate {
+				if thaw != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/a") {
+					return fate{}
+				}
+				return fate{lost: true, struck: func() { thaw = k.hold() }}
+			}
+		}, func(c *Config) { c.Metadata = nil })
+		b.waitFor("the freeze", time.Minute, func() bool { return thaw != nil })
+		time.Sleep(40 * time.Second)
+		thaw()
+		b.waitDone("a", 10*time.Second)
+		if n := len(p.log.find("job started")); n != 1 {
+			t.Errorf("job started %d times, want once", n)
 		}
 	})
 }

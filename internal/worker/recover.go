@@ -2,9 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // recover makes the job's record this delivery's to write. A first delivery
@@ -18,9 +21,44 @@ func (d *delivery) recover(ctx context.Context) (outcome, bool) {
 	case d.envelope.ChosenID:
 		return d.acquire(ctx, checkpoint.Record{}, checkpoint.Create)
 	default:
+		if out, ok := d.confirm(ctx); !ok {
+			return out, false
+		}
 		d.claim = d.Records.Fresh(d.ref(), d.owner)
 		return outcome{}, true
 	}
+}
+
+// confirm makes sure that the message is still this delivery's. It renews one whose
+// visibility may have expired since the last answer: the delivery waited for too
+// long, or its process or VM was frozen. Another worker may run the job by now,
+// and only the service knows.
+//
+// It comes between the read of a record and the write that acquires it. A record
+// that was read while the message was hidden is not a later delivery's, and one
+// that changed after that has another ETag.
+func (d *delivery) confirm(ctx context.Context) (outcome, bool) {
+	var lost error
+	err := d.insist(ctx, "renew a message whose visibility may have expired", func() error {
+		if !d.lease.Expired(time.Now()) {
+			return nil
+		}
+		visibility, _ := d.pace.current()
+		ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+		defer cancel()
+		err := d.lease.Renew(ctx, visibility)
+		if errors.Is(err, queue.ErrLost) {
+			lost, err = err, nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return stopped(ctx, err), false
+	case lost != nil:
+		return outcome{action: drop, reason: fmt.Sprintf("the visibility expired before the job began, and another worker may have it: %v", lost)}, false
+	}
+	return outcome{}, true
 }
 
 // look reads the record, and claims or creates it if the rules say so.
@@ -58,6 +96,11 @@ func (d *delivery) duplicate(ctx context.Context) outcome {
 
 // acquire claims or creates the record that was found if the rules say so.
 func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
+	if ruling == checkpoint.Create || ruling == checkpoint.Take {
+		if out, ok := d.confirm(ctx); !ok {
+			return out, false
+		}
+	}
 	switch ruling {
 	case checkpoint.Create:
 		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
