@@ -18,8 +18,9 @@ import (
 // it, and the last is the result: one that was reached by way of a state that was
 // never reported, or of somebody else's, is another.
 type chain struct {
-	plan   *plan
-	ledger *ledger
+	plan    *plan
+	ledger  *ledger
+	isCured func(id string) bool // a hopeless job succeeds all the same
 
 	mu     sync.Mutex
 	failed map[failure]time.Time // when a job failed at a step
@@ -78,7 +79,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(p.progress(next+1, number))
 		}
 	}
-	if p.hopeless {
+	if p.hopeless && !c.isCured(p.id) {
 		return nil, job.Permanent(errors.New("it cannot be done"))
 	}
 	return fmt.Appendf(nil, "%016x", number), nil

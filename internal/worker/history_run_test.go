@@ -24,7 +24,10 @@ type history struct {
 	kinds  job.Kinds
 	began  time.Time
 
-	mu sync.Mutex
+	fresh []*process // workers that finish what is left, in good weather
+
+	mu    sync.Mutex
+	cured map[string]bool // jobs that an operator fixed before a replay
 	chronicle
 }
 
@@ -42,18 +45,39 @@ func (h *history) happen() {
 	for _, o := range h.openings {
 		all.Go(func() { h.at(o.at); h.open(o.job) })
 	}
+	for _, v := range h.visits {
+		all.Go(func() { h.at(v.at); h.visit(v) })
+	}
+	if h.clearedAt > 0 {
+		all.Go(func() { h.at(h.clearedAt); h.clear() })
+	}
 	for _, l := range h.plan.lives {
 		all.Go(func() { h.at(l.from); h.live(l) })
 	}
 	all.Wait()
 	h.at(h.ends)
-	for _, l := range []life{{vm: "fresh-0", concurrency: 2, onDemand: true}, {vm: "fresh-1", concurrency: 3, onDemand: true}} {
-		h.start(l, func(c *Config) { c.Metadata = nil })
+	h.finish()
+	for more := true; more; more = h.tidy() {
+		time.Sleep(time.Second)
+		h.b.waitFor("no message left", patience, func() bool { return h.b.left() == 0 })
 	}
-	time.Sleep(time.Second)
-	h.b.waitFor("no message left", patience, func() bool { return h.b.left() == 0 })
 	h.ledger.stragglers.Wait()
 	h.virtual = time.Since(h.began)
+}
+
+// finish starts workers that do what is left.
+func (h *history) finish() {
+	for i := range 2 {
+		l := life{vm: fmt.Sprintf("fresh-%d", len(h.fresh)), concurrency: 2 + i, onDemand: true}
+		h.fresh = append(h.fresh, h.start(l, func(c *Config) { c.Metadata = nil }))
+	}
+}
+
+// dismiss ends the workers that finish started.
+func (h *history) dismiss() {
+	for _, p := range h.fresh {
+		p.stop()
+	}
 }
 
 // at waits until that time of the history.
@@ -91,6 +115,19 @@ func (h *history) open(id string) {
 	if was, err := h.b.records.Open(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
 		h.count(&h.takeovers)
 	}
+}
+
+// cure makes a hopeless job succeed from now on.
+func (h *history) cure(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cured[id] = true
+}
+
+func (h *history) isCured(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cured[id]
 }
 
 // live is the life of one worker, from its start to its end.
@@ -154,10 +191,7 @@ func (h *history) start(l life, change ...func(*Config)) *process {
 // check holds what came of the history to the promises.
 func (h *history) check() {
 	for _, j := range h.plan.jobs {
-		want := checkpoint.Done
-		if j.hopeless {
-			want = checkpoint.Poison
-		}
+		want := h.want(j)
 		h.b.checkOutcome(h.t, j.id, want)
 		if want == checkpoint.Done {
 			if got, err := h.b.records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
@@ -167,7 +201,7 @@ func (h *history) check() {
 		h.note(h.b.record(j.id))
 	}
 	for _, text := range h.garbage {
-		if !h.ledger.keptAsPoison(text) {
+		if h.clearedAt == 0 && !h.ledger.keptAsPoison(text) {
 			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
 		}
 	}
@@ -188,6 +222,8 @@ func (h *history) note(r checkpoint.Record) {
 		h.done++
 	case checkpoint.Poison:
 		h.poison++
+	case checkpoint.Cancelled:
+		h.cancelled++
 	default: // check has complained
 	}
 }
@@ -197,6 +233,12 @@ func (h *history) tell() {
 	var s strings.Builder
 	for _, l := range h.plan.lives {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", l.from.Seconds(), l.to.Seconds(), l.vm, l.concurrency, l.end, l.notice, l.incidents)
+	}
+	for _, v := range h.visits {
+		fmt.Fprintf(&s, "%10.3fs: an operator's visit %+v\n", v.at.Seconds(), v)
+	}
+	if h.clearedAt > 0 {
+		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
 	for _, f := range h.weather.fronts {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: trouble %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)

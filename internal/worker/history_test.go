@@ -69,7 +69,8 @@ func lineOf(told []string, i int) string {
 
 // chronicle is what happened in one history, or in several.
 type chronicle struct {
-	jobs, done, poison                        int
+	jobs, done, poison, cancelled             int
+	replays, purges, requeues                 int
 	lives, kills, notices, freezes, takeovers int
 	interruptions, failures                   int
 	calls                                     int64
@@ -78,25 +79,26 @@ type chronicle struct {
 }
 
 func (c *chronicle) add(d chronicle) {
-	c.jobs, c.done, c.poison = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison
+	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
+	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.lives, c.kills, c.notices, c.freezes, c.takeovers = c.lives+d.lives, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
 	c.interruptions, c.failures = c.interruptions+d.interruptions, c.failures+d.failures
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
 }
 
 func (c chronicle) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d poison), %d workers (%d killed, %d notices, %d frozen), %d take-overs by an operator, %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time",
-		c.jobs, c.done, c.poison, c.lives, c.kills, c.notices, c.freezes, c.takeovers, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour))
+	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time",
+		c.jobs, c.done, c.poison, c.cancelled, c.lives, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour))
 }
 
 // play lets the history of a seed happen and checks what came of it.
 func play(t *testing.T, seed uint64) (c chronicle) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *bench) {
-		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now()}
+		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), cured: map[string]bool{}}
 		b.retry = &evenRetries
 		h.ledger = b.observe()
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, failed: map[failure]time.Time{}}}
+		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isCured: h.isCured, failed: map[failure]time.Time{}}}
 		h.kinds["large"] = h.kinds["chain"]
 		h.happen()
 		h.check()

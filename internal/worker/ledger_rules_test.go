@@ -51,7 +51,13 @@ func (l *ledger) noteRecord(r storage.Result) {
 
 // judge compares a record with the one that it replaced.
 func (l *ledger) judge(a *account, was, now map[string]string) {
-	if isFinal(was) {
+	if l.isOperators(was, now) {
+		a.outcomes--
+		a.reopened = true
+		if now["statehash"] == "" {
+			a.reached = 0
+		}
+	} else if isFinal(was) {
 		l.breaks(a, "a record that is %s was written over", was["status"])
 	}
 	if isFinal(now) {
@@ -75,6 +81,13 @@ func (l *ledger) judge(a *account, was, now map[string]string) {
 	if a.counted > a.failed {
 		l.breaks(a, "%d failures counted, %d happened: an interruption was counted as one", a.counted, a.failed)
 	}
+}
+
+// isOperators reports whether a write is a replay or a purge of a poison job, the
+// only ones that may replace an outcome.
+func (l *ledger) isOperators(was, now map[string]string) bool {
+	to := checkpoint.Status(now["status"])
+	return l.sender == operator && checkpoint.Status(was["status"]) == checkpoint.Poison && (to == checkpoint.Open || to == checkpoint.Cancelled)
 }
 
 // noteMessage holds what happens to messages to the rules.
@@ -125,10 +138,13 @@ func (l *ledger) messageGone(r storage.Result) {
 			l.breaks(a, "a message was deleted that nothing stands for")
 		}
 	case status == checkpoint.Poison:
-		if !l.isPoisoned(func(p queue.Poison) bool { return p.ID == id }) {
+		if !l.isGivenUpNow(id) {
 			l.breaks(a, "the message of a poison job was deleted, and there is no poison message")
 		}
-	case !status.Final() && !l.isReplaced(r.MessageID, id):
+	case status.Final(), l.isReplaced(r.MessageID, id), l.cleared:
+	case a.reopened && l.isQueued(id): // any message of a replayed job carries it on
+	case a.meta["endedat"] != "" && l.isGivenUpNow(id): // a replay was begun, and will be ended
+	default:
 		l.breaks(a, "a message was deleted while its job is %s, and no other carries it on", status)
 	}
 }
@@ -147,6 +163,23 @@ func (l *ledger) isReplaced(message, id string) bool {
 		}
 	}
 	return false
+}
+
+// isQueued reports whether a job has any message on the queues of jobs.
+func (l *ledger) isQueued(id string) bool {
+	for _, queueName := range []string{l.b.names.Queue, l.b.names.OnDemand} {
+		for _, m := range l.b.server.Messages(queueName) {
+			if l.jobOf[m.ID] == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isGivenUpNow reports whether a job has a poison message.
+func (l *ledger) isGivenUpNow(id string) bool {
+	return l.isPoisoned(func(p queue.Poison) bool { return p.ID == id })
 }
 
 func (l *ledger) isPoisoned(is func(queue.Poison) bool) bool {

@@ -35,12 +35,13 @@ type ledger struct {
 	sender  string
 	refused *storage.Error
 
-	mu     sync.Mutex
-	jobs   map[string]*account
-	jobOf  map[string]string // by message id; "" for a message that is no envelope
-	order  map[string]int    // in which messages were put, by their ids
-	broken []string
-	told   []string // all that happened so far: when, by whom, to which job
+	mu      sync.Mutex
+	jobs    map[string]*account
+	jobOf   map[string]string // by message id; "" for a message that is no envelope
+	order   map[string]int    // in which messages were put, by their ids
+	cleared bool              // somebody cleared the queues of jobs
+	broken  []string
+	told    []string // all that happened so far: when, by whom, to which job
 }
 
 // account is what the ledger knows of one job.
@@ -52,6 +53,7 @@ type account struct {
 	counted  int               // failures, as recorded
 	failed   int               // failures, as the handlers know
 	outcomes int
+	reopened bool // by an operator
 	story    []entry
 }
 
@@ -121,6 +123,22 @@ func (l *ledger) keptAsPoison(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isPoisoned(func(p queue.Poison) bool { return p.Body == text })
+}
+
+// isGivenUp reports whether a job has a poison message.
+func (l *ledger) isGivenUp(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.isGivenUpNow(id)
+}
+
+// clear notes that the queues of jobs were cleared: from now on a job may be
+// without a message until an operator requeues it.
+func (l *ledger) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cleared = true
+	l.hear("test", "clears the queues")
 }
 
 // hear notes that something happened just now, in words that chance has no part in.

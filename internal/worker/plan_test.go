@@ -14,8 +14,12 @@ type plan struct {
 	lives    []life
 	garbage  []string // messages of somebody else's, which nobody can work on
 	openings []opening
-	weather  weather
-	ends     time.Duration // when all troubles and all these lives are over
+	visits   []visit
+
+	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
+
+	weather weather
+	ends    time.Duration // when all troubles and all these lives are over
 }
 
 // lastWords is how long a worker may take to end, once it is to.
@@ -99,6 +103,7 @@ func planFor(seed uint64) *plan {
 		p.openings = append(p.openings, opening{at: r.between(10*time.Second, p.ends), job: p.jobs[r.IntN(len(p.jobs))].id})
 	}
 	p.weather = r.weather(seed, p)
+	p.operations()
 	for _, l := range p.lives {
 		p.ends = max(p.ends, l.to+l.notice+lastWords)
 	}

@@ -1,0 +1,163 @@
+package worker
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/operate"
+)
+
+// operator is the name under which an operator's requests reach storage.
+const operator = "operator"
+
+// visit is one of an operator at the poison queue, for one job.
+type visit struct {
+	at     time.Duration
+	job    string
+	purge  bool // or a replay
+	afresh bool // the replay leaves the state out
+	dies   int  // the call at which the operator's machine dies; 0 for none
+	moment moment
+}
+
+// operations adds what operators do. It has a source of chance of its own, so that
+// the rest of a plan stays what it was.
+func (p *plan) operations() {
+	r := &roll{rand.New(rand.NewPCG(p.seed, 0xde5c))}
+	for _, j := range p.jobs {
+		if !j.hopeless && !r.oneIn(8) || r.oneIn(3) {
+			continue
+		}
+		v := visit{job: j.id, purge: r.oneIn(3), afresh: r.oneIn(3)}
+		for range 1 + r.IntN(3) {
+			v.at, v.dies, v.moment = r.between(15*time.Second, p.ends), 0, moment(1+r.IntN(3))
+			if r.oneIn(2) {
+				v.dies = 1 + r.IntN(12)
+			}
+			p.visits = append(p.visits, v)
+		}
+	}
+	if r.oneIn(10) {
+		p.clearedAt = r.between(10*time.Second, p.ends)
+	}
+}
+
+// want is the status that a job must end in. A hopeless one succeeds once an
+// operator has fixed what was wrong and replays it.
+func (p *plan) want(j *plannedJob) checkpoint.Status {
+	switch visited := p.visitOf(j.id); {
+	case !j.hopeless || visited != nil && !visited.purge:
+		return checkpoint.Done
+	case visited != nil:
+		return checkpoint.Cancelled
+	default:
+		return checkpoint.Poison
+	}
+}
+
+func (p *plan) visitOf(id string) *visit {
+	for i := range p.visits {
+		if p.visits[i].job == id {
+			return &p.visits[i]
+		}
+	}
+	return nil
+}
+
+// desk is an operator's, whose requests are exposed to the weather, and who may
+// die at one of them.
+func (h *history) desk(v visit) *operate.Desk {
+	k := &link{next: h.b.door(operator)}
+	k.fate = func(n int, r *http.Request) fate {
+		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), time.Since(h.began))
+		if n == v.dies {
+			f = fate{before: f.before, dies: v.moment}
+		}
+		return f
+	}
+	s := h.b.connect(k)
+	return &operate.Desk{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
+}
+
+// visit lets an operator replay or purge a job. One that replays a job that was
+// given up has fixed what was wrong before.
+func (h *history) visit(v visit) {
+	if !v.purge && h.ledger.isGivenUp(v.job) {
+		h.cure(v.job)
+	}
+	desk, one := h.desk(v), operate.Selection{Names: []string{v.job}}
+	tell := func(o operate.Outcome) error {
+		switch o.Action {
+		case operate.Replayed:
+			h.count(&h.replays)
+		case operate.Purged:
+			h.count(&h.purges)
+		default: // nothing was done
+		}
+		return nil
+	}
+	// An error is one of the weather's, or a death: somebody does it again.
+	if v.purge {
+		_ = desk.Purge(h.t.Context(), one, tell)
+	} else {
+		_ = desk.Replay(h.t.Context(), one, v.afresh, tell)
+	}
+}
+
+// tidy does in good weather what operators began: visits, and for jobs that lost
+// their messages an hour later new ones. It reports whether workers have to do
+// something about it.
+func (h *history) tidy() (more bool) {
+	if len(h.visits) > 0 {
+		time.Sleep(2*time.Minute + time.Second) // until what a dead operator claimed is visible
+	}
+	for _, v := range h.visits {
+		if h.ledger.isGivenUp(v.job) {
+			v.dies = 0
+			h.visit(v)
+			more = more || !v.purge
+		}
+	}
+	return h.clearedAt > 0 && h.requeueAll() || more
+}
+
+// requeueAll puts new messages for jobs that lost theirs when the queues were
+// cleared: by their records, or where there is none as their producer would.
+func (h *history) requeueAll() (more bool) {
+	h.dismiss() // an hour of empty claims would take most of a history's time
+	time.Sleep(checkpoint.StaleAfter + time.Minute)
+	defer h.finish()
+	desk := h.desk(visit{})
+	survey, err := desk.Orphans(h.t.Context(), checkpoint.StaleAfter)
+	if err != nil || !survey.Complete() {
+		h.t.Errorf("Orphans = %+v, %v, want all messages seen", survey, err)
+		return false
+	}
+	for _, o := range survey.Orphans {
+		if action, detail, err := desk.Requeue(h.t.Context(), o, desk.Queue); action != operate.Requeued {
+			h.t.Errorf("Requeue of job %s = %s %s, %v", o.Record.ID, action, detail, err)
+		}
+		h.count(&h.requeues)
+		more = true
+	}
+	for _, j := range h.plan.jobs {
+		if h.b.record(j.id).Status == "" {
+			h.put(j)
+			more = true
+		}
+	}
+	return more
+}
+
+// clear removes all messages of jobs, as an operator does by mistake.
+func (h *history) clear() {
+	account := h.b.account(h.b.door("test"))
+	for _, name := range []string{h.b.names.Queue, h.b.names.OnDemand} {
+		if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.ledger.clear()
+}
