@@ -1,25 +1,32 @@
 package spotworker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/process"
+	"github.com/spotworker/spotworker/internal/runtimedir"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
 // kinds returns the handlers that the flags describe and the given ones, which
 // come before built-in ones of the same name. close frees what they need.
-func (f *flags) kinds(given job.Kinds, account *azure.Account, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	if len(f.OutputContainer) > 0 && len(f.DataContainer) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--output-container is for compress jobs, which read from somewhere: name that with --data-container")}
 	}
-	commands, closeKinds, err := f.commands(given, log)
+	commands, closeKinds, err := f.commands(given, shared, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +53,7 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 }
 
 // commands returns the handlers of the kinds file, none without one.
-func (f *flags) commands(given job.Kinds, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) commands(given job.Kinds, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
@@ -60,7 +67,11 @@ func (f *flags) commands(given job.Kinds, log *slog.Logger) (all job.Kinds, clos
 			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker; give the command another name", f.KindsFile, kinds[i].Name)}
 		}
 	}
-	scratch, err := process.OpenScratch(f.Scratch, log)
+	users, err := f.programUsers(shared, log)
+	if err != nil {
+		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
+	}
+	scratch, err := process.OpenScratch(f.Scratch, users, log)
 	if err != nil {
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
@@ -72,4 +83,58 @@ func (f *flags) commands(given job.Kinds, log *slog.Logger) (all job.Kinds, clos
 			log.Warn("scratch folder not removed; the next worker here does that", "error", err)
 		}
 	}, nil
+}
+
+// programUsers returns the users that commands run as, nil for the worker's own.
+func (f *flags) programUsers(shared *runtimedir.Dir, log *slog.Logger) (*sandbox.Users, error) {
+	ids, err := sandbox.ParseRange(f.ProgramUsers)
+	if err != nil {
+		return nil, err
+	}
+	if ids.IsZero() {
+		log.Warn("commands run as this worker's user: a job can read other jobs' files and reach the metadata service. "+
+			"Set --program-users to give each a user of its own", "user", os.Getuid())
+		return nil, nil //nolint:nilnil // see above
+	}
+	c := sandbox.Config{Range: ids, Slots: f.slots()}
+	if shared != nil {
+		c.Place, c.Places = shared.Place(), runtimedir.MaxWorkers
+	}
+	users, err := sandbox.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return users, f.checkMetadataBlocked(users)
+}
+
+// checkMetadataBlocked refuses users who reach the metadata service. There they
+// could ask for the identity's tokens, and use up the five requests a second that
+// the service answers, so that the worker hears of no eviction.
+func (f *flags) checkMetadataBlocked(users *sandbox.Users) error {
+	if f.MetadataEndpoint == "none" {
+		return nil
+	}
+	u, err := url.Parse(f.MetadataEndpoint)
+	if err != nil {
+		return nil //nolint:nilerr // it is refused where the client is made
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return nil //nolint:nilerr // a name; the service has an address
+	}
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	at := netip.AddrPortFrom(ip, uint16(port))
+	switch reached, err := users.CanReach(at); {
+	case err != nil:
+		return fmt.Errorf("check whether programs reach the metadata service: %w", err)
+	case reached:
+		return fmt.Errorf("programs with these user ids reach the metadata service at %s, which gives out this VM's tokens: "+
+			"block it for them (the VM package does, with firewall.sh), for example: "+
+			"nft add table inet spotworker; nft add chain inet spotworker output '{ type filter hook output priority 0; }'; "+
+			"nft add rule inet spotworker output meta skuid %s ip daddr %s reject", at, f.ProgramUsers, ip)
+	}
+	return nil
 }

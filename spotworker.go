@@ -101,7 +101,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, r *reports) (w *worker
 	config.TakeFrom = f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
 	config.Log, config.Observer, config.Loops = log, r, &r.loops
-	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Log); err != nil {
+	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err
 	}
 	if w, err = worker.New(config); err != nil {

@@ -34,6 +34,12 @@ func (d *diskWatch) look(now time.Time) error {
 	return nil
 }
 
+// size is what the job has on disk, in bytes.
+func (f *folder) size() (total int64) {
+	_ = f.user.Do(func() error { total = sizeOf(f.dir); return nil })
+	return total
+}
+
 // sizeOf adds up the files below a folder. Files may come and go meanwhile.
 func sizeOf(dir string) int64 {
 	var total int64

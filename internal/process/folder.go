@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -31,6 +32,10 @@ type folder struct {
 	result, progress, stop, stopWriting string
 	kept                                string
 	restored                            bool
+
+	// user is who the program runs as and whose files these are; nil for the
+	// worker's own user.
+	user *sandbox.User
 }
 
 // newFolder makes a job's folder. Its name says nothing of the job: names from
@@ -40,23 +45,38 @@ func (s *Scratch) newFolder() (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(place, "job-*") // mode 0700
+	user, err := s.users.Take()
 	if err != nil {
+		return nil, err
+	}
+	dir, err := user.MkdirTemp(place, "job-*") // mode 0700
+	if err != nil {
+		s.users.Put(user)
 		return nil, err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	f := &folder{
-		dir: dir, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
+		user: user, dir: dir, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
 		stop: in("stop"), stopWriting: in("stop.new"), kept: in("kept"),
 	}
-	for _, sub := range []string{f.work, f.temp, f.kept} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(dir))
-		}
+	if err := user.Do(f.makeFolders); err != nil {
+		return nil, errors.Join(err, s.remove(f))
 	}
 	return f, nil
 }
+
+func (f *folder) makeFolders() error {
+	for _, sub := range []string{f.work, f.temp, f.kept} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes what is in the folder. The rest goes with the job.
+func (f *folder) clear() { _ = f.user.Do(func() error { return sandbox.RemoveContent(f.dir) }) }
 
 // fill writes what the program reads: the payload, and the checkpoint to go on
 // from. The version of a recorded state must be one that is known.

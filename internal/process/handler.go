@@ -44,15 +44,15 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, h.notBegun(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
 	j.Cleanup(func() {
-		if err := h.scratch.remove(f.dir); err != nil {
+		if err := h.scratch.remove(f); err != nil {
 			log.WarnContext(ctx, "job's folder not removed yet", "error", err)
 		}
 	})
-	if err := f.fill(ctx, j); err != nil {
+	if err := f.user.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notBegun(ctx, log, f, explainFill(err))
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
-	if r.program, err = start(h.command(j, f), out); err != nil {
+	if r.program, err = start(h.command(j, f), f.user, out); err != nil {
 		return nil, h.notBegun(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	end := r.supervise(ctx)
@@ -134,8 +134,11 @@ func endError(end ended, complaint string) error {
 }
 
 // result reads what the program put in place as its result, if anything.
-func (r *run) result() ([]byte, error) {
-	data, err := readSmall(r.folder.result, job.MaxResult)
+func (r *run) result() (data []byte, err error) {
+	err = r.folder.user.Do(func() error {
+		data, err = readSmall(r.folder.result, job.MaxResult)
+		return err
+	})
 	var large *oversize
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

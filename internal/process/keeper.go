@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -25,8 +26,9 @@ var errSuperseded = errors.New("a later checkpoint has taken its place")
 // keeper takes a program's checkpoints away, so that what is read is not written
 // any more, and keeps the last one for as long as it may be read.
 type keeper struct {
-	from   string // where the program puts a checkpoint
-	dir    string // where they are kept
+	user   *sandbox.User // whose files they are
+	from   string        // where the program puts a checkpoint
+	dir    string        // where they are kept
 	limits archive.Limits
 
 	number int
@@ -60,7 +62,7 @@ func (k *keeper) state(name string) (state *job.Progress, next *kept, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	next = &kept{name: name, open: open}
+	next = &kept{user: k.user, name: name, open: open}
 	if size > smallState {
 		return &job.Progress{Stream: next.Open, Version: version}, next, nil
 	}
@@ -116,6 +118,7 @@ func readAll(open func() (io.ReadCloser, error)) ([]byte, error) {
 // kept is a checkpoint that was taken away. It is removed when a later one has
 // taken its place and nobody reads it any more.
 type kept struct {
+	user *sandbox.User
 	name string
 	open func() (io.ReadCloser, error)
 
@@ -131,12 +134,16 @@ func (k *kept) Open() (io.ReadCloser, error) {
 	if k.retired {
 		return nil, errSuperseded
 	}
-	stream, err := k.open()
+	var stream io.ReadCloser
+	err := k.user.Do(func() (err error) {
+		stream, err = k.open()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	k.readers++
-	return &keptReader{ReadCloser: stream, done: sync.OnceFunc(k.left)}, nil
+	return &keptReader{stream: stream, user: k.user, done: sync.OnceFunc(k.left)}, nil
 }
 
 func (k *kept) left() {
@@ -159,18 +166,34 @@ func (k *kept) retire() {
 
 func (k *kept) removeIfFree() {
 	if k.retired && k.readers == 0 {
-		_ = removeTree(k.name) // what stays goes with the job's folder
+		// What stays goes with the job's folder.
+		_ = k.user.Do(func() error {
+			if err := os.Remove(k.name); err == nil {
+				return nil
+			}
+			return sandbox.RemoveTree(k.name)
+		})
 	}
 }
 
-// keptReader tells the checkpoint when it was read.
+// keptReader reads a checkpoint with its user's rights, since an archive opens its
+// files one by one, and tells the checkpoint when it was read.
 type keptReader struct {
-	io.ReadCloser
-	done func()
+	stream io.ReadCloser
+	user   *sandbox.User
+	done   func()
+}
+
+func (r *keptReader) Read(p []byte) (n int, err error) {
+	err = r.user.Do(func() (err error) {
+		n, err = r.stream.Read(p)
+		return err
+	})
+	return n, err
 }
 
 func (r *keptReader) Close() error {
-	err := r.ReadCloser.Close()
+	err := r.stream.Close()
 	r.done()
 	return err
 }

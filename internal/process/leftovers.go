@@ -3,7 +3,6 @@ package process
 import (
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,13 +35,13 @@ func (c condemned) release() {
 }
 
 // remove removes the folder of a dead worker.
-func (c condemned) remove(log *slog.Logger) {
+func (c condemned) remove(s *Scratch) {
 	defer c.release()
-	if err := removeTree(c.dir); err != nil {
-		log.Warn("leftovers of a dead worker not removed", "folder", c.dir, "error", err)
+	if err := s.removeHome(c.dir); err != nil {
+		s.log.Warn("leftovers of a dead worker not removed", "folder", c.dir, "error", err)
 		return
 	}
-	log.Info("leftovers of a dead worker removed", "folder", c.dir)
+	s.log.Info("leftovers of a dead worker removed", "folder", c.dir)
 }
 
 // condemn renames a scratch folder that nobody needs any more. Whatever ends the

@@ -42,7 +42,7 @@ func TestWorkerKilled(t *testing.T) {
 		found, _ := filepath.Glob(filepath.Join(parent, scratchPrefix+"*"))
 		return len(found)
 	}
-	living, err := OpenScratch(parent, b.logger())
+	living, err := OpenScratch(parent, nil, b.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestWorkerKilled(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		b.until("the program's end", func() bool { return !alive(pid) })
 	}
-	next, err := OpenScratch(parent, b.logger())
+	next, err := OpenScratch(parent, nil, b.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestLeftoversOfOthers(t *testing.T) {
 // openAndClose is a worker that starts and ends.
 func (b *bench) openAndClose(parent string) {
 	b.t.Helper()
-	s, err := OpenScratch(parent, b.logger())
+	s, err := OpenScratch(parent, nil, b.logger())
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestRemovalCutShort(t *testing.T) {
 func TestRemoverKilled(t *testing.T) {
 	b := setup(t)
 	parent := t.TempDir()
-	s, err := OpenScratch(parent, b.logger())
+	s, err := OpenScratch(parent, nil, b.logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func setup(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, log: &logLines{}}
 	var err error
-	if b.scratch, err = OpenScratch(t.TempDir(), b.logger()); err != nil {
+	if b.scratch, err = OpenScratch(scratchParent(t), testUsers(t), b.logger()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // program is a running command and the processes that it started: where the
@@ -24,8 +26,8 @@ type program struct {
 // The goroutine that starts it stays on its thread until the program has ended:
 // the kernel ends a program together with the thread that started it, which is
 // how programs end with a worker that is killed (see newCommand).
-func start(cmd *exec.Cmd, out *output) (*program, error) {
-	if _, err := os.Stat(cmd.Dir); err != nil {
+func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
+	if err := user.Do(func() error { _, err := os.Stat(cmd.Dir); return err }); err != nil {
 		return nil, fmt.Errorf("its working directory: %w", err) // else the program would be said to be missing
 	}
 	p := &program{cmd: cmd, exited: make(chan exit, 1)}
@@ -33,7 +35,10 @@ func start(cmd *exec.Cmd, out *output) (*program, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := out.attach(cmd)
+		err := user.Apply(cmd)
+		if err == nil {
+			err = out.attach(cmd)
+		}
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -46,7 +51,7 @@ func start(cmd *exec.Cmd, out *output) (*program, error) {
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	tune(cmd.Process.Pid)
+	_ = user.Do(func() error { tune(cmd.Process.Pid); return nil })
 	return p, nil
 }
 

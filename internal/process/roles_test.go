@@ -73,7 +73,7 @@ var roles = map[string]func() int{
 	},
 	"worker": func() int { // runs a job in a scratch folder, until it is killed
 		log := slog.New(slog.DiscardHandler)
-		scratch, err := OpenScratch(os.Getenv("SCRATCH"), log)
+		scratch, err := OpenScratch(os.Getenv("SCRATCH"), nil, log)
 		if err != nil {
 			return worked(err)
 		}
@@ -88,7 +88,7 @@ var roles = map[string]func() int{
 		for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
 			var err error
 			if orders.Text() == "open" {
-				s, err = OpenScratch(os.Getenv("SCRATCH"), slog.New(slog.DiscardHandler))
+				s, err = OpenScratch(os.Getenv("SCRATCH"), nil, slog.New(slog.DiscardHandler))
 			} else if _, err = os.Stat(lockOf(s.home.dir)); err == nil && !s.home.isThere() {
 				err = errors.New("the folder is another one")
 			}

@@ -9,12 +9,15 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // Scratch is a worker's folder for the folders of its jobs. Two workers never
 // share one.
 type Scratch struct {
 	parent string
+	users  *sandbox.Users // nil where programs run as the worker's user
 	log    *slog.Logger
 
 	mu   sync.Mutex
@@ -33,7 +36,10 @@ type home struct {
 // OpenScratch makes a worker's scratch folder below parent, which is
 // [os.TempDir] when empty. It removes the folders of workers that have died: the
 // system releases their locks when a process ends.
-func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
+//
+// With users, each job's program runs as one of them. They must be able to enter
+// the folder, but not to list it.
+func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratch, error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
@@ -41,11 +47,11 @@ func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scratch{parent: parent, log: log}
+	s := &Scratch{parent: parent, users: users, log: log}
 	var dead []condemned
 	if err := s.locked(func() (err error) {
 		dead = s.condemnLeftovers()
-		s.home, err = newHome(parent)
+		s.home, err = s.newHome()
 		return err
 	}); err != nil {
 		for _, c := range dead {
@@ -54,17 +60,25 @@ func OpenScratch(parent string, log *slog.Logger) (*Scratch, error) {
 		return nil, err
 	}
 	for _, c := range dead { // outside the lock of the parent: it may take minutes
-		c.remove(log)
+		c.remove(s)
 	}
 	return s, nil
 }
+
+// homeOfUsers is the mode of a scratch folder whose jobs have users of their own:
+// the worker's group, which they are not in, makes folders, and they may enter.
+const homeOfUsers = 0o731
 
 // locked calls f while no other worker makes or judges folders in the parent,
 // which is made if need be. A lock that cannot be had, as when the file is
 // another user's, stops nobody: a folder shows its lock only once that is held
 // (see lockNew), and the locks of the folder alone decide whether it is removed.
 func (s *Scratch) locked(f func() error) error {
-	if err := os.MkdirAll(s.parent, 0o700); err != nil {
+	mode := os.FileMode(0o700)
+	if s.users != nil {
+		mode = 0o711 // programs pass through
+	}
+	if err := os.MkdirAll(s.parent, mode); err != nil {
 		return err
 	}
 	lock, err := waitForLock(func() (*os.File, error) { return lockShared(s.parent) })
@@ -77,14 +91,17 @@ func (s *Scratch) locked(f func() error) error {
 }
 
 // newHome makes a scratch folder and takes its locks.
-func newHome(parent string) (*home, error) {
-	dir, err := os.MkdirTemp(parent, scratchPrefix+"*") // mode 0700
+func (s *Scratch) newHome() (*home, error) {
+	dir, err := os.MkdirTemp(s.parent, scratchPrefix+"*") // mode 0700
 	if err != nil {
 		return nil, err
 	}
 	h := &home{dir: dir}
 	if h.is, err = os.Lstat(dir); err == nil {
 		err = h.takeLocks()
+	}
+	if err == nil && s.users != nil {
+		err = errors.Join(os.Chmod(dir, homeOfUsers), s.users.CanEnter(dir))
 	}
 	if err != nil {
 		h.release()
@@ -130,7 +147,7 @@ func (s *Scratch) place() (string, error) {
 	}
 	gone := s.home
 	err := s.locked(func() error {
-		made, err := newHome(s.parent)
+		made, err := s.newHome()
 		if err == nil {
 			s.home = made
 		}
@@ -167,23 +184,43 @@ func (s *Scratch) Close() error {
 		return nil
 	}
 	if err != nil {
-		return errors.Join(err, removeTree(s.home.dir))
+		return errors.Join(err, s.removeHome(s.home.dir))
 	}
-	return removeTree(own.dir)
+	return s.removeHome(own.dir)
 }
 
-// remove removes the folder of a job that is over, and before it those that could
-// not be removed then: a worker that is short of file descriptors cannot look into
-// a folder to empty it, and what it left would fill the disk.
-func (s *Scratch) remove(dir string) error {
+// removeHome removes a scratch folder with the folders of its jobs.
+func (s *Scratch) removeHome(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if name := filepath.Join(dir, entry.Name()); entry.IsDir() {
+			if err := removeTree(s.users.OwnerOf(name), name); err != nil {
+				return err
+			}
+		}
+	}
+	return sandbox.RemoveTree(dir)
+}
+
+// remove ends what is left of a job that is over: its processes, its folder, and
+// what its user has elsewhere. Before that it removes folders that could not be
+// removed when their jobs ended: a worker that is short of file descriptors cannot
+// look into a folder to empty it, and what it left would fill the disk.
+func (s *Scratch) remove(f *folder) error {
 	s.mu.Lock()
 	old := s.left
 	s.left = nil
 	s.mu.Unlock()
-	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(dir) == nil })
-	err := removeTree(dir)
-	if err != nil {
-		old = append(old, dir)
+	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(s.users.OwnerOf(dir), dir) == nil })
+	err := s.users.End(f.user)
+	if err == nil {
+		defer s.users.Put(f.user)
+	}
+	if failed := removeTree(f.user, f.dir); failed != nil {
+		old, err = append(old, f.dir), errors.Join(err, failed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,20 +228,15 @@ func (s *Scratch) remove(dir string) error {
 	return err
 }
 
-// removeTree removes a folder and all that is in it, also where a program took
-// its own right to do so away.
-func removeTree(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
+// removeTree removes the folder of a job, whose content is its user's and whose
+// entry is the worker's.
+func removeTree(user *sandbox.User, dir string) error {
+	err := user.Do(func() error { return sandbox.RemoveContent(dir) })
+	if err == nil {
+		err = os.Remove(dir)
 	}
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(name, 0o700) //nolint:gosec // a folder that is about to be removed
-		}
-		return nil // what stays is what RemoveAll complains about
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove scratch folder: %w", err)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the job's folder: %w", err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (h *Handler) notBegun(ctx context.Context, log *slog.Logger, f *folder, err
 		if err := doesNotFit(f, err); err != nil {
 			return err
 		}
-		_ = removeTree(f.dir) // what stays goes with the job's folder
+		f.clear()
 	}
 	return h.yield(ctx, log, err)
 }
@@ -63,7 +63,7 @@ func doesNotFit(f *folder, err error) error {
 	if isOneOf(fileTooLarge, err) {
 		return fmt.Errorf("the job does not fit: %w", err)
 	}
-	if has, all := sizeOf(f.dir), capacity(f.dir); isOneOf(diskFull, err) && all > 0 && has > all/2 {
+	if has, all := f.size(), capacity(f.dir); isOneOf(diskFull, err) && all > 0 && has > all/2 {
 		return fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err)
 	}
 	return nil

@@ -185,7 +185,7 @@ func shortOf(t *testing.T, parent string) *shortBench {
 	t.Helper()
 	b := &bench{t: t, log: &logLines{}}
 	var err error
-	if b.scratch, err = OpenScratch(parent, b.logger()); err != nil {
+	if b.scratch, err = OpenScratch(parent, nil, b.logger()); err != nil {
 		t.Fatal(err)
 	}
 	return &shortBench{b}

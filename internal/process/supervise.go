@@ -33,7 +33,7 @@ type run struct {
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 	return &run{
 		job: j, folder: f, log: log,
-		keeper:   keeper{from: f.checkpoint, dir: f.kept, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
+		keeper:   keeper{user: f.user, from: f.checkpoint, dir: f.kept, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
 		progress: progressFile{name: f.progress},
 		disk:     diskWatch{dir: f.dir, limit: k.Disk},
 	}
@@ -99,7 +99,7 @@ func (r *run) tell(ctx context.Context) time.Duration {
 	r.deadline = stop.Deadline
 	left := time.Until(stop.Deadline)
 	left -= reserve(left)
-	if err := r.folder.writeStop(noteOf(stop, left)); err != nil {
+	if err := r.folder.user.Do(func() error { return r.folder.writeStop(noteOf(stop, left)) }); err != nil {
 		r.log.WarnContext(ctx, "stop file not written; the program gets SIGTERM without it", "error", err)
 	}
 	return left
@@ -113,8 +113,12 @@ func (r *run) isHastened(ctx context.Context) bool {
 }
 
 // look takes what the program left since the last look: a checkpoint, and how
-// far it is. The error says why the job cannot go on.
+// far it is. The error says why the job cannot continue.
 func (r *run) look(ctx context.Context) error {
+	return r.folder.user.Do(func() error { return r.take(ctx) })
+}
+
+func (r *run) take(ctx context.Context) error {
 	state, err := r.keeper.take()
 	if err != nil {
 		return err
@@ -139,6 +143,8 @@ func (r *run) look(ctx context.Context) error {
 
 // hasResult reports whether the program has put a result in place.
 func (r *run) hasResult() bool {
-	_, err := os.Lstat(r.folder.result)
-	return err == nil
+	return r.folder.user.Do(func() error {
+		_, err := os.Lstat(r.folder.result)
+		return err
+	}) == nil
 }

@@ -83,11 +83,14 @@ type Dir struct {
 	Config
 	budget   *budget
 	instance *lock
+	place    *lock
+	number   int // of the place
 }
 
 const (
 	workersFile    = "workers"
 	instancePrefix = "instance-"
+	placePrefix    = "place-"
 	workPrefix     = "work-"
 )
 
@@ -117,8 +120,15 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 	return d, nil
 }
 
+// Place is a number from 0 to [MaxWorkers] - 1 that no other worker of this VM has
+// while this one runs. A worker that is started again may get another.
+func (d *Dir) Place() int { return d.number }
+
 // Close gives the place back.
-func (d *Dir) Close() { d.instance.release() }
+func (d *Dir) Close() {
+	d.place.release()
+	d.instance.release()
+}
 
 // enter takes the place, if there is one. The caller holds workersFile.
 func (d *Dir) enter() error {
@@ -136,9 +146,28 @@ func (d *Dir) enter() error {
 		own.release()
 		return &FullError{Running: running}
 	}
+	if err := d.takePlace(); err != nil {
+		own.release()
+		return err
+	}
 	d.instance = own
 	own.write([]byte(strconv.Itoa(os.Getpid()) + "\n")) // for people
 	return nil
+}
+
+// takePlace takes the first number that is free.
+func (d *Dir) takePlace() error {
+	for n := range MaxWorkers {
+		place, err := take(d.file(placePrefix + strconv.Itoa(n)))
+		switch {
+		case err == nil:
+			d.place, d.number = place, n
+			return nil
+		case !errors.Is(err, errHeld):
+			return fmt.Errorf("runtime folder: %w", err)
+		}
+	}
+	return errors.New("runtime folder: every place is taken") // not while fewer instances run
 }
 
 // held returns the names of the instances that hold a file with that prefix.

@@ -14,6 +14,7 @@
 //
 //	workers              held while one of the next three is looked at or changed
 //	instance-NAME        held by the worker of that name while it runs
+//	place-N              held by one worker while it runs; N is a number from 0 to 3
 //	work-NAME            held by it while it has, or may get, work
 //	events.json          the events that workers of this VM are done for
 //	requests.json        the latest requests; held while it is read and written

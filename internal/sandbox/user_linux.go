@@ -44,6 +44,19 @@ func checkRights() error {
 	return nil
 }
 
+// ownerOf returns the user id that a file belongs to.
+func ownerOf(name string) (id uint32, ok bool) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return 0, false
+	}
+	status, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return status.Uid, true
+}
+
 // capabilities returns those of this thread.
 func capabilities() (header unix.CapUserHeader, data [2]unix.CapUserData, err error) {
 	header = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -187,13 +200,9 @@ func (u *User) Clean() error {
 		}
 		for _, entry := range entries {
 			name := filepath.Join(shared, entry.Name())
-			info, err := os.Lstat(name)
-			if err != nil {
-				continue
-			}
-			if status, ok := info.Sys().(*syscall.Stat_t); ok && status.Uid == u.id {
+			if id, ok := ownerOf(name); ok && id == u.id {
 				remove := RemoveTree
-				if !info.IsDir() {
+				if !entry.IsDir() {
 					remove = os.Remove
 				}
 				errs = append(errs, u.Do(func() error { return remove(name) }))

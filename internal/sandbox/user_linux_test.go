@@ -237,7 +237,7 @@ func checkProcesses() error {
 			return errors.New("the programs did not start")
 		}
 	}
-	if err := all.Put(user); err != nil {
+	if err := all.End(user); err != nil {
 		return err
 	}
 	for begun := time.Now(); alive(user); time.Sleep(time.Millisecond) {
@@ -248,7 +248,7 @@ func checkProcesses() error {
 	if !alive(other) {
 		return errors.New("another user's process was ended too")
 	}
-	return all.Put(other)
+	return all.End(other)
 }
 
 // checkShared: what a program left in /tmp does not wait for the next one with its

@@ -3,6 +3,9 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -25,11 +28,13 @@ type Config struct {
 
 // Users gives out user ids. A nil *Users gives out nil users.
 type Users struct {
-	ids Range
+	all Range // of all workers of the VM
+	ids Range // of this one
 
-	mu   sync.Mutex
-	busy map[uint32]bool
-	next uint32 // an id is used again as late as possible
+	mu    sync.Mutex
+	busy  map[uint32]bool
+	ended map[uint32]bool // nothing of an earlier program with this id is left
+	next  uint32          // an id is used again as late as possible
 }
 
 // Open checks that this process may run programs as other users. Its error says
@@ -43,49 +48,90 @@ func Open(c Config) (*Users, error) {
 	if err := checkRights(); err != nil {
 		return nil, err
 	}
-	return &Users{ids: ids, busy: map[uint32]bool{}, next: ids.First}, nil
+	return &Users{all: c.Range, ids: ids, busy: map[uint32]bool{}, ended: map[uint32]bool{}, next: ids.First}, nil
 }
 
-// Take returns a user that no other job has, free of processes.
+// Take returns a user that no other job has, with no process and no file outside
+// its folder. Programs of a worker that was killed may have left some.
 func (u *Users) Take() (*User, error) {
 	if u == nil {
 		return nil, nil
 	}
-	user, err := u.take()
-	if err != nil {
-		return nil, err
+	user, ended, err := u.take()
+	if err != nil || ended {
+		return user, err
 	}
-	// Processes of a worker that was killed may still run as this user.
-	if err := user.KillAll(); err != nil {
-		u.put(user)
+	if err := u.End(user); err != nil {
+		u.Put(user)
 		return nil, err
 	}
 	return user, nil
 }
 
-// Of returns the user with that id, to remove what a dead worker left; nil for an
-// id outside the range.
-func (u *Users) Of(id uint32) *User {
-	if u == nil || id < u.ids.First || id > u.ids.Last {
-		return nil
-	}
-	return &User{id: id}
-}
-
-// Put ends the user's processes and gives the id back. An id whose processes
-// cannot be ended is not used again.
-func (u *Users) Put(user *User) error {
+// End ends the user's processes, and removes what the user has in folders that
+// all users may write. A user for whom that fails is not to be put back.
+func (u *Users) End(user *User) error {
 	if u == nil || user == nil {
 		return nil
 	}
 	if err := user.KillAll(); err != nil {
 		return err
 	}
-	u.put(user)
+	if err := user.Clean(); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.ended[user.id] = true
 	return nil
 }
 
-func (u *Users) take() (*User, error) {
+// Put gives the id back.
+func (u *Users) Put(user *User) {
+	if u == nil || user == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.busy, user.id)
+}
+
+// OwnerOf returns the user that a folder belongs to, to remove what is left of
+// another job; nil for one that belongs to somebody outside the range.
+func (u *Users) OwnerOf(dir string) *User {
+	if u == nil {
+		return nil
+	}
+	if id, ok := ownerOf(dir); ok && id >= u.all.First && id <= u.all.Last {
+		return &User{id: id}
+	}
+	return nil
+}
+
+// CanReach reports whether programs can open a TCP connection to that address.
+func (u *Users) CanReach(at netip.AddrPort) (bool, error) {
+	return (&User{id: u.ids.First}).CanReach(at)
+}
+
+// CanEnter returns an error that says what to change if users cannot enter a
+// folder.
+func (u *Users) CanEnter(dir string) error {
+	user := &User{id: u.ids.First}
+	enter := func(dir string) error {
+		return user.Do(func() error { _, err := os.Lstat(dir + "/."); return err })
+	}
+	if enter(dir) == nil {
+		return nil
+	}
+	at := dir
+	for parent := filepath.Dir(at); parent != at && enter(parent) != nil; parent = filepath.Dir(at) {
+		at = parent
+	}
+	return fmt.Errorf("programs' users cannot enter %s: chmod o+x it, or choose another --scratch", at)
+}
+
+// take also reports whether nothing is left of an earlier program with the id.
+func (u *Users) take() (user *User, ended bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for range u.ids.size() {
@@ -94,17 +140,12 @@ func (u *Users) take() (*User, error) {
 			u.next = u.ids.First
 		}
 		if !u.busy[id] {
-			u.busy[id] = true
-			return &User{id: id}, nil
+			ended = u.ended[id]
+			u.busy[id], u.ended[id] = true, false
+			return &User{id: id}, ended, nil
 		}
 	}
-	return nil, fmt.Errorf("all %d user ids for programs are in use (%s)", u.ids.size(), u.ids)
-}
-
-func (u *Users) put(user *User) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.busy, user.id)
+	return nil, false, fmt.Errorf("all %d user ids for programs are in use (%s)", u.ids.size(), u.ids)
 }
 
 // User is a system user that one job's program runs as. A nil *User is the

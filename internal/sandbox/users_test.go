@@ -54,25 +54,22 @@ func TestParts(t *testing.T) {
 
 // TestTakeIsLate: an id is used again as late as possible, and never twice at once.
 func TestTakeIsLate(t *testing.T) {
-	u := &Users{ids: Range{70001, 70003}, busy: map[uint32]bool{}, next: 70001}
+	u := &Users{ids: Range{70001, 70003}, busy: map[uint32]bool{}, ended: map[uint32]bool{}, next: 70001}
 	take := func(want uint32) *User {
 		t.Helper()
-		user, err := u.take()
+		user, _, err := u.take()
 		if err != nil || user.ID() != want {
 			t.Fatalf("take = %d, %v, want %d", user.ID(), err, want)
 		}
 		return user
 	}
 	first := take(70001)
-	u.put(first)
+	u.Put(first)
 	take(70002)
 	take(70003)
 	take(70001)
-	if user, err := u.take(); err == nil || !strings.Contains(err.Error(), "in use") {
+	if user, _, err := u.take(); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("take with all in use = %v, %v, want an error", user, err)
-	}
-	if u.Of(70000) != nil || u.Of(70004) != nil || u.Of(70002).ID() != 70002 {
-		t.Error("Of gives users outside the range, or not the one asked for")
 	}
 }
 
@@ -94,7 +91,8 @@ func TestNoUsers(t *testing.T) {
 	if err := user.Do(func() error { ran = true; return nil }); err != nil || !ran {
 		t.Errorf("Do = %v and ran: %t", err, ran)
 	}
-	if err := none.Put(user); err != nil || user.ID() != 0 || user.Clean() != nil || user.KillAll() != nil {
-		t.Errorf("Put = %v, want that nothing happens", err)
+	none.Put(user)
+	if err := none.End(user); err != nil || user.ID() != 0 || user.Clean() != nil || user.KillAll() != nil {
+		t.Errorf("End = %v, want that nothing happens", err)
 	}
 }

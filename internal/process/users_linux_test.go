@@ -1,0 +1,164 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/job"
+)
+
+// usersVariable holds the user ids that programs of this test process run as.
+const usersVariable = "SPOTWORKER_TEST_PROGRAM_USERS"
+
+// workerID is the user that stands for a deployed worker's.
+const workerID = 60500
+
+// openTestUsers opens the users that all tests of this process share.
+var openTestUsers = sync.OnceValues(func() (*sandbox.Users, error) {
+	ids, err := sandbox.ParseRange(os.Getenv(usersVariable))
+	if err != nil || ids.IsZero() {
+		return nil, err
+	}
+	return sandbox.Open(sandbox.Config{Range: ids, Slots: 4})
+})
+
+// testUsers returns the users of this test process, none without the variable.
+func testUsers(t *testing.T) *sandbox.Users {
+	t.Helper()
+	users, err := openTestUsers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return users
+}
+
+// scratchParent is a folder that programs of other users may enter.
+func scratchParent(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if os.Getenv(usersVariable) != "" {
+		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestWithUsers runs the tests of handlers again in a process like a deployed
+// worker: not root, with the capabilities of the unit alone, and programs that are
+// users of their own.
+func TestWithUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
+	}
+	folder, err := os.MkdirTemp("", "process-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	program := filepath.Join(folder, "worker") // where any user may run it
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, workerID, workerID), os.Chmod(folder, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
+		"TestAttack.*", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndGoOn", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
+		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead",
+	}, "|")+")$")
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), usersVariable+"=60590-60689", "TMPDIR="+folder, "HOME="+folder)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential:  &syscall.Credential{Uid: workerID, Gid: workerID},
+		AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL},
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	t.Log(strings.Count(string(out), "--- PASS"), "tests passed")
+}
+
+// TestAttackOnANeighbour: a program that knows where another job's folder is can
+// neither list the jobs, nor read a payload, nor replace a result, nor wait for a
+// file that the other left for its own user.
+func TestAttackOnANeighbour(t *testing.T) {
+	b := attacked(t)
+	victim := b.begin(script(`trap : TERM; echo "$SPOTWORKER_PAYLOAD" >"$SPOTWORKER_CHECKPOINT"
+		until [ -e "$SPOTWORKER_STOP" ]; do sleep 0.1; done
+		echo right >"$SPOTWORKER_RESULT.new" && mv "$SPOTWORKER_RESULT.new" "$SPOTWORKER_RESULT"`), "the victim's input", nil)
+	b.until("the victim's folder is known", func() bool { return victim.Latest() != nil })
+	payload := strings.TrimSpace(stateOf(t, victim.Latest()))
+	attack := script(`echo "list:$(ls "$(dirname "$(dirname "$VICTIM")")" 2>/dev/null)"
+		echo "payload:$(cat "$VICTIM" 2>/dev/null)"
+		(echo forged >"$(dirname "$VICTIM")/result") 2>/dev/null && echo "forged"
+		kill -9 $(pgrep -u "$(stat -c %u "$(dirname "$VICTIM")" 2>/dev/null)" 2>/dev/null) 2>/dev/null && echo "killed"
+		ls /tmp/spotworker-attack-* >/dev/null 2>&1 && echo "left"
+		mkdir /tmp/spotworker-attack-$$`)
+	attack.Environment = map[string]string{"VICTIM": payload}
+	for range 2 { // the second might find what the first left
+		w := b.run(withResult(attack), "", nil)
+		if got := string(w.result); w.err != nil || got != "list:\npayload:\n" {
+			t.Errorf("attack = %q, %v, want that it finds and changes nothing", got, w.err)
+		}
+		w.Close()
+	}
+	victim.stop(job.Shutdown, 5*time.Second)
+	victim.wait(t, 10*time.Second)
+	if string(victim.result) != "right\n" {
+		t.Errorf("victim's result = %q, %v, want its own", victim.result, victim.err)
+	}
+}
+
+// TestAttackOnTheWorker: a program cannot read its worker's environment and memory,
+// nor the scratch folder, and has no way to more rights.
+func TestAttackOnTheWorker(t *testing.T) {
+	b := attacked(t)
+	w := b.run(withResult(script(`for file in environ mem maps cwd fd/1; do
+			head -c 1 "/proc/$PPID/$file" >/dev/null 2>&1 && echo "reads $file"
+		done
+		kill -0 $PPID 2>/dev/null && echo "may signal the worker"
+		grep -q '^CapEff:.*0000000000000000$' /proc/self/status || echo "has capabilities"
+		[ "$(id -u)" = "$(id -G)" ] || echo "has groups $(id -G)"
+		(echo x >../../escape) 2>/dev/null && echo "writes beside the jobs"
+		ln -s /etc/shadow "$SPOTWORKER_PROGRESS.new" && mv "$SPOTWORKER_PROGRESS.new" "$SPOTWORKER_PROGRESS"
+		mkdir c && ln -s / c/root && mv c "$SPOTWORKER_CHECKPOINT"
+		sleep 1; true`)), "", nil)
+	if len(w.result) > 0 {
+		t.Errorf("the program %q, want nothing", w.result)
+	}
+	if w.err == nil || !job.IsPermanent(w.err) {
+		t.Errorf("Run = %v, want the checkpoint with a link out of it refused", w.err)
+	}
+}
+
+// attacked returns a bench whose programs are users of their own.
+func attacked(t *testing.T) *bench {
+	t.Helper()
+	if os.Getenv(usersVariable) == "" {
+		t.Skip("TestWithUsers runs it")
+	}
+	return setup(t)
+}
+
+func script(text string) Kind {
+	return Kind{Name: "test", Command: []string{"/bin/sh", "-c", text}}
+}
+
+// withResult makes what a script prints the result.
+func withResult(k Kind) Kind {
+	text := "exec 3>&1 >\"$SPOTWORKER_RESULT.new\"\n" + k.Command[2] + "\nmv \"$SPOTWORKER_RESULT.new\" \"$SPOTWORKER_RESULT\""
+	return Kind{Name: k.Name, Command: []string{"/bin/sh", "-c", text}, Environment: k.Environment}
+}

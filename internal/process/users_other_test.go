@@ -1,0 +1,13 @@
+//go:build !linux
+
+package process
+
+import (
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
+)
+
+func testUsers(*testing.T) *sandbox.Users { return nil }
+
+func scratchParent(t *testing.T) string { return t.TempDir() }
