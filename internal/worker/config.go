@@ -160,8 +160,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
 	case c.Visibility != 0 && (c.Visibility < leastVisibility || c.Visibility > maxVisibility):
 		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, leastVisibility, maxVisibility)
-	case c.VMName != "" && !isVMName(c.VMName):
-		return errors.New("VM name is not one that Azure gives: use letters, digits, dots, dashes and underscores, 80 at most")
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
@@ -177,7 +175,13 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-func (c *Config) validateInstance() error { return runtimedir.ValidateInstance(c.Instance) }
+// validateInstance checks the names of the worker and its VM.
+func (c *Config) validateInstance() error {
+	if !isVMName(c.VMName) {
+		return errors.New("VM name is not one that Azure gives: use letters, digits, dots, dashes and underscores, 80 at most")
+	}
+	return runtimedir.ValidateInstance(c.Instance)
+}
 
 // validateKinds checks what jobs the worker does.
 func (c *Config) validateKinds() error {
@@ -218,6 +222,7 @@ func (c *Config) hasStores() bool {
 // number or an id behind the set's.
 const maxVMName = 80
 
+// isVMName reports whether a name is one that Azure gives, or empty.
 func isVMName(name string) bool {
 	return len(name) <= maxVMName && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)

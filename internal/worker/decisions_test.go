@@ -291,6 +291,8 @@ func TestValidate(t *testing.T) {
 			{"hidden for too short a time", func(c *Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},
 			{"hidden for too long", func(c *Config) { c.Visibility = time.Hour }, "give 3s to 5m0s"},
 			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
+			{"a path as the VM name", func(c *Config) { c.VMName = "a/b" }, "VM name"},
+			{"a long VM name", func(c *Config) { c.VMName = strings.Repeat("a", 81) }, "VM name"},
 		}
 		for _, tt := range tests {
 			c := good()

@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 	c := DefaultConfig()
 	c.Kills, c.Workers, c.PerSecond, c.Seed = 6, 3, 20, 1
 	c.FreezeEvery, c.EvictEvery, c.CutEvery = 4, 4, 3
-	c.ProgramEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 3, 0, 2, 2
+	c.ProgramEvery, c.LackEvery, c.DuplicateEvery, c.LargeEvery, c.StreamEvery = 3, 3, 0, 2, 2
 	c.Visibility, c.JobTime = 3*time.Second, 500*time.Millisecond
 	var out strings.Builder
 	err := Run(t.Context(), c, &out)
