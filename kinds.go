@@ -26,13 +26,13 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedi
 	if len(f.OutputContainer) > 0 && len(f.DataContainer) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--output-container is for compress jobs, which read from somewhere: name that with --data-container")}
 	}
-	commands, closeKinds, err := f.commands(given, shared, log)
+	all = f.builtin(account, log)
+	maps.Copy(all, given)
+	commands, closeKinds, err := f.commands(all, shared, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	all = f.builtin(account, log)
 	maps.Copy(all, commands)
-	maps.Copy(all, given)
 	if len(all) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("there is no kind of job to do: name the containers of digest jobs with --data-container, or commands with --kinds-file")}
 	}
@@ -52,8 +52,9 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 	return kinds
 }
 
-// commands returns the handlers of the kinds file, none without one.
-func (f *flags) commands(given job.Kinds, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+// commands returns the handlers of the kinds file, none without one. Its kinds
+// must not be among the others: jobs of one name would do two things.
+func (f *flags) commands(others job.Kinds, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
@@ -63,8 +64,8 @@ func (f *flags) commands(given job.Kinds, shared *runtimedir.Dir, log *slog.Logg
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
 	for i := range kinds {
-		if given[kinds[i].Name] != nil {
-			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker; give the command another name", f.KindsFile, kinds[i].Name)}
+		if others[kinds[i].Name] != nil {
+			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command another name", f.KindsFile, kinds[i].Name)}
 		}
 	}
 	users, err := f.programUsers(shared, log)
