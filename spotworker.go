@@ -68,6 +68,7 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	defer stop()
 	log, closeLog := f.OpenLog(stderr)
 	defer closeLog()
+	warnOfUnread(program, log)
 	if err := sandbox.HideProcess(); err != nil {
 		log.Warn("programs of this user can read this process's memory and environment", "error", err)
 	}
@@ -83,6 +84,26 @@ func run(kinds job.Kinds, args []string, stdout, stderr io.Writer) error {
 	}
 	defer closed()
 	return w.Run(ctx)
+}
+
+// readElsewhere are variables of a worker's environment that are no flags: the
+// scripts of the VM application read them, or an operator uses them for a label.
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION"}
+
+// warnOfUnread logs the variables that look like settings and have no effect, but
+// never their values.
+func warnOfUnread(program cli.Program, log *slog.Logger) {
+	all, err := program.Unread(&flags{}, os.Environ(), readElsewhere)
+	if err != nil {
+		log.Warn("variables of the environment not checked", "error", err)
+	}
+	for _, u := range all {
+		if u.Nearest == "" {
+			log.Warn("environment variable has no effect: no flag has this name", "variable", u.Name)
+			continue
+		}
+		log.Warn("environment variable has no effect: no flag has this name; is it misspelt?", "variable", u.Name, "nearest", u.Nearest)
+	}
 }
 
 // worker builds what the flags describe. closeKinds frees what its handlers need,

@@ -42,15 +42,9 @@ type Program struct {
 // true when help or the version was printed, and there is nothing left to do.
 func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, err error) {
 	exited := false
-	vars := kong.Vars{"version": p.Name + " " + p.Version}
-	maps.Copy(vars, p.Vars)
-	parser, err := kong.New(flags,
-		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(versionIsNoSetting), vars,
-		kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-	)
+	parser, err := p.parser(flags, kong.Writers(stdout, io.Discard), kong.Exit(func(int) { exited = true }))
 	if err != nil {
-		return false, fmt.Errorf("build the command line: %w", err)
+		return false, err
 	}
 	_, err = parser.Parse(args)
 	switch {
@@ -60,6 +54,20 @@ func (p Program) Parse(flags any, args []string, stdout io.Writer) (done bool, e
 		return false, &ConfigError{fmt.Errorf("%w (%s --help lists the flags)", err, p.Name)}
 	}
 	return false, nil
+}
+
+// parser reads command lines of the program into flags.
+func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
+	vars := kong.Vars{"version": p.Name + " " + p.Version}
+	maps.Copy(vars, p.Vars)
+	parser, err := kong.New(flags, append(more,
+		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(versionIsNoSetting), vars,
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("build the command line: %w", err)
+	}
+	return parser, nil
 }
 
 // Chosen returns the command that a command line of several names, as the C that
