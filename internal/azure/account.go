@@ -174,7 +174,8 @@ func developerCredential() (azcore.TokenCredential, error) {
 	if err != nil {
 		return nil, err
 	}
-	return azidentity.NewChainedTokenCredential([]azcore.TokenCredential{cli, developer}, nil)
+	chain, err := azidentity.NewChainedTokenCredential([]azcore.TokenCredential{cli, developer}, nil)
+	return &developerSignIn{chain}, err
 }
 
 func endpoint(given, account, kind string) (string, error) {

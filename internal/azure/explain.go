@@ -1,14 +1,19 @@
 package azure
 
 import (
+	"bytes"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
@@ -37,6 +42,8 @@ func Explain(err error) string {
 		brief := fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
 		if meaning := meanings[response.ErrorCode]; meaning != "" {
 			brief += ": " + meaning
+		} else if said := sentence(response); said != "" {
+			brief += ": " + said
 		}
 		text = strings.Replace(text, response.Error(), brief, 1)
 	case errors.As(err, &signIn):
@@ -47,6 +54,39 @@ func Explain(err error) string {
 		text = strings.Replace(text, context.DeadlineExceeded.Error(), "no answer in time", 1)
 	}
 	return oneLine(text)
+}
+
+// explained are the codes about an API version that the service does not know,
+// whose sentence alone says so: an emulator that is too old, a newer SDK.
+var explained = []string{"InvalidHeaderValue", "FeatureVersionMismatch"}
+
+// longestSentence is how much of what the service says is repeated, in bytes.
+const longestSentence = 300
+
+// sentence returns what the service itself says about an error, and which header
+// it is about. It is empty for errors whose code is plain.
+func sentence(response *azcore.ResponseError) string {
+	if response.RawResponse == nil || !slices.Contains(explained, response.ErrorCode) {
+		return ""
+	}
+	body, err := runtime.Payload(response.RawResponse)
+	if err != nil {
+		return ""
+	}
+	var said struct{ Message, HeaderName, HeaderValue string }
+	if xml.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &said) != nil {
+		return ""
+	}
+	text := firstLine(said.Message)
+	if said.HeaderName != "" && !strings.EqualFold(said.HeaderName, "Authorization") {
+		text += fmt.Sprintf(" (%s: %s)", said.HeaderName, said.HeaderValue)
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, text[:min(len(text), longestSentence)])
 }
 
 // withoutQuery returns the error's text without the query of the URL that a

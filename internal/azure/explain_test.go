@@ -100,3 +100,34 @@ func TestMeaningsAreOneLine(t *testing.T) {
 		}
 	}
 }
+
+// TestServicesSentence: what the service says about an API version is shown, and
+// no sentence of other errors, which may repeat what is secret.
+func TestServicesSentence(t *testing.T) {
+	old := "The API version 2026-02-06 is not supported by this emulator. Please upgrade."
+	for code, want := range map[string]string{
+		"InvalidHeaderValue":     "400 InvalidHeaderValue: " + old,
+		"FeatureVersionMismatch": "400 FeatureVersionMismatch: " + old,
+		"InvalidInput":           "400 InvalidInput",
+	} {
+		err := refusal(t, &storage.Error{Status: http.StatusBadRequest, Code: code, Message: old + "\nRequestId:1\nTime:2"})
+		if got := Explain(err); got != want {
+			t.Errorf("Explain of %s = %q, want %q", code, got, want)
+		}
+	}
+	answered := func(body string) error {
+		return &azcore.ResponseError{ErrorCode: "InvalidHeaderValue", StatusCode: http.StatusBadRequest, RawResponse: &http.Response{
+			Request: &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: "a"}}, Body: io.NopCloser(strings.NewReader(body)),
+		}}
+	}
+	for body, want := range map[string]string{
+		"\ufeff<Error><Message>Not in the correct format.\nTime:2</Message><HeaderName>x-ms-version</HeaderName><HeaderValue>2030-01-01</HeaderValue></Error>": "400 InvalidHeaderValue: Not in the correct format. (x-ms-version: 2030-01-01)",
+		"<Error><Message>Bad.</Message><HeaderName>Authorization</HeaderName><HeaderValue>" + secret + "</HeaderValue></Error>":                                "400 InvalidHeaderValue: Bad.",
+		"<html>a proxy": "400 InvalidHeaderValue",
+		"":              "400 InvalidHeaderValue",
+	} {
+		if got := Explain(answered(body)); got != want {
+			t.Errorf("Explain of %q = %q, want %q", body, got, want)
+		}
+	}
+}

@@ -99,6 +99,18 @@ func (c *identityCredential) awaited() <-chan struct{} {
 	return c.underWay
 }
 
+// developerSignIn signs in as a developer's tools have. Its errors say how to.
+type developerSignIn struct{ azcore.TokenCredential }
+
+// GetToken implements [azcore.TokenCredential].
+func (d *developerSignIn) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := d.TokenCredential.GetToken(ctx, options)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("not signed in to Azure: run az login or azd auth login on this machine, or set AZURE_CLIENT_ID to the managed identity of this VM, or AZURE_STORAGE_CONNECTION_STRING: %w", err)
+	}
+	return token, err
+}
+
 // unchallenged takes the challenge out of a refused token's answer. The SDK reads
 // nothing from it but the audience, which is the same everywhere, and writes that
 // where other calls read it at the same time (azblob and azqueue,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -94,4 +95,27 @@ func TestSignInIsNotWaitedForTooLong(t *testing.T) {
 			t.Error("first call = <nil>, want an error")
 		}
 	})
+}
+
+// TestNotSignedIn: --account without any sign-in says how to sign in, at once and
+// in one line.
+func TestNotSignedIn(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // no az, no azd
+	account, err := Connect(Config{Account: "acct", Transport: answer(func(r *http.Request) (*http.Response, error) {
+		t.Errorf("call to %s, want none without a token", r.URL)
+		return nil, errors.New("no network")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = account.Queue("jobs").GetProperties(t.Context(), nil)
+	if err == nil {
+		t.Fatal("GetProperties without a sign-in = nil")
+	}
+	text := Explain(err)
+	for _, want := range []string{"not signed in to Azure: run az login or azd auth login", "AZURE_CLIENT_ID", "AZURE_STORAGE_CONNECTION_STRING"} {
+		if !strings.Contains(text, want) || strings.Contains(text, "\n") {
+			t.Errorf("Explain = %q, want one line with %q", text, want)
+		}
+	}
 }
