@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ type delivery struct {
 	lease    *queue.Lease
 	renewer  *renewer
 	envelope queue.Envelope
-	unusable *outcome // what to do with a message that is no job of ours
+	deferFor time.Duration // how long to hide a message whose kind others have
+	unusable *outcome      // what to do with a message that is no job of ours
 	log      *slog.Logger
 	letGo    func() // takes the job off the worker's list
 	hold     *hold  // to start the id's handler; nil for a message that is no job of ours
@@ -64,6 +66,7 @@ func (e *engine) open(lease *queue.Lease) *delivery {
 	d.unusable = d.read()
 	if d.unusable == nil {
 		d.hold = d.inHand.start(d.envelope.ID)
+		d.deferFor = e.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
 	e.held.add(lease)
 	return d
@@ -173,10 +176,10 @@ func (d *delivery) handler(ctx context.Context) (job.Handler, outcome, bool) {
 	seen, err := d.fleet.sample(ctx, sampleEvery)
 	if err != nil {
 		d.log.WarnContext(ctx, "heartbeats not listed; another worker may have the kind", "error", err)
-		return nil, d.deferKind(presence.MayHave, 1), false
+		return nil, d.deferKind(presence.MayHave), false
 	}
-	if has, lacking := whoHas(seen, kind, d.lease.Queue().Name()); has != presence.HasNot {
-		return nil, d.deferKind(has, lacking), false
+	if has, _ := seen.whoHas(kind, d.lease.Queue().Name(), time.Now()); has != presence.HasNot {
+		return nil, d.deferKind(has), false
 	}
 	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
 	if !unknownForLong(d.envelope.PutBackSince, d.lease.ClaimedAt) {
@@ -186,10 +189,9 @@ func (d *delivery) handler(ctx context.Context) (job.Handler, outcome, bool) {
 }
 
 // deferKind leaves a message to the worker that has, or may have, its kind. The
-// hour after which an unknown kind is poison begins when no worker has it. lacking
-// is how many workers do as this one does.
-func (d *delivery) deferKind(has presence.Has, lacking int) outcome {
-	delay, reason := d.deferred.next(time.Now(), lacking), "another worker has a handler for kind %q"
+// hour after which an unknown kind is poison begins when no worker has it.
+func (d *delivery) deferKind(has presence.Has) outcome {
+	delay, reason := cmp.Or(d.deferFor, jittered(leastDefer)), "another worker has a handler for kind %q"
 	if has == presence.MayHave {
 		delay, reason = max(delay, jittered(leastPutBack)), "another worker may have a handler for kind %q"
 	}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,67 +20,65 @@ const (
 	hasKindFor = deadAfter
 )
 
-// fleet is the last sample of the heartbeats of all workers.
+// fleet keeps the last sample of the heartbeats of all workers.
 type fleet struct {
 	store *presence.Store
 	turn  chan struct{} // holds one: the caller that lists
 
-	mu   sync.Mutex
-	at   time.Time // when the last listing was asked for; zero before the first
-	seen []presence.Listed
-	err  error // of the last listing
+	mu      sync.Mutex
+	sampled sample
+}
+
+// sample is what a listing of heartbeats said. The zero value is that of no listing.
+type sample struct {
+	at      time.Time // when it was asked for
+	workers []presence.Listed
+	err     error // why there are none
 }
 
 func newFleet(store *presence.Store) *fleet {
 	return &fleet{store: store, turn: make(chan struct{}, 1)}
 }
 
-// sample returns the heartbeats as of at most maxAge ago, with the ages that they
-// have by now. Where that needs a listing, callers at the same time share one. A
-// listing that failed is repeated after maxAge too.
-func (f *fleet) sample(ctx context.Context, maxAge time.Duration) ([]presence.Listed, error) {
+// sample returns one that was asked for at most maxAge ago. Where that needs a
+// listing, callers at the same time share one. A listing that failed is repeated
+// after maxAge too.
+func (f *fleet) sample(ctx context.Context, maxAge time.Duration) (sample, error) {
 	asked := time.Now()
 	select {
 	case f.turn <- struct{}{}:
 		defer func() { <-f.turn }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return sample{}, context.Cause(ctx)
 	}
-	if at, seen, err := f.last(); !at.IsZero() && (asked.Sub(at) < maxAge || at.After(asked)) {
-		return aged(seen, time.Since(at)), err
+	if last := f.last(); !last.at.IsZero() && (asked.Sub(last.at) < maxAge || last.at.After(asked)) {
+		return last, last.err
 	}
-	at := time.Now()
-	seen, err := f.store.List(ctx)
-	if err != nil && ctx.Err() != nil {
-		return nil, err // the caller was stopped: that says nothing about the next one
+	now := sample{at: time.Now()}
+	now.workers, now.err = f.store.List(ctx)
+	if now.err != nil && ctx.Err() != nil {
+		return sample{}, now.err // the caller was stopped: that says nothing about the next one
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.seen, f.err = at, seen, err
-	return aged(seen, time.Since(at)), err
+	f.sampled = now
+	return now, now.err
 }
 
-func (f *fleet) last() (time.Time, []presence.Listed, error) {
+// last returns the last sample, however old.
+func (f *fleet) last() sample {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.at, f.seen, f.err
-}
-
-// aged returns the heartbeats as they are after some more time without news.
-func aged(seen []presence.Listed, by time.Duration) []presence.Listed {
-	seen = slices.Clone(seen)
-	for i := range seen {
-		seen[i].Age += by
-	}
-	return seen
+	return f.sampled
 }
 
 // whoHas returns what the heartbeats say about a kind of job on a queue: the best
 // answer of all workers that are alive and take from there, and how many of those
 // lack it. A worker that stopped, or was silent for [hasKindFor], has nothing.
-func whoHas(seen []presence.Listed, kind, queue string) (best presence.Has, lacking int) {
-	for _, p := range seen {
-		if p.Age > hasKindFor || p.State == lifecycle.Stopped.String() || !p.Takes(queue) {
+func (s sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
+	for _, p := range s.workers {
+		age := p.Age + now.Sub(s.at)
+		if age > hasKindFor || p.State == lifecycle.Stopped.String() || !p.Takes(queue) {
 			continue
 		}
 		has := p.HasKind(kind)
@@ -127,4 +124,19 @@ func (s *spacing) next(now time.Time, workers int) time.Duration {
 	wait := min(max(s.free.Sub(now), leastDefer), mostDefer)
 	s.free = now.Add(wait + deferEvery*time.Duration(max(workers, 1)))
 	return jittered(wait)
+}
+
+// deferFor returns how long to hide a message whose kind others have, by the last
+// sample; 0 if this worker has it, or nobody is known to. It belongs to the claim
+// loop, so that messages are spaced out in the order in which they were claimed.
+func (e *engine) deferFor(kind, queue string) time.Duration {
+	if e.Kinds[kind] != nil {
+		return 0
+	}
+	now := time.Now()
+	has, lacking := e.fleet.last().whoHas(kind, queue, now)
+	if has == presence.HasNot {
+		return 0
+	}
+	return e.deferred.next(now, lacking)
 }

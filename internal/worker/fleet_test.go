@@ -20,6 +20,7 @@ func TestWhoHas(t *testing.T) {
 	worker := func(age time.Duration, state string, kinds, takes []string) presence.Listed {
 		return presence.Listed{Presence: presence.Presence{State: state, Kinds: kinds, TakesFrom: takes}, Age: age}
 	}
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	render, digest, jobs := []string{"render"}, []string{"digest"}, []string{"jobs"}
 	for _, row := range []struct {
 		name string
@@ -39,12 +40,16 @@ func TestWhoHas(t *testing.T) {
 		{"too many kinds to list", []presence.Listed{worker(0, "process", []string{"a", presence.MoreKinds}, jobs)}, presence.MayHave},
 		{"an older version beside one that has it", []presence.Listed{worker(0, "process", render, jobs), worker(0, "process", nil, jobs)}, presence.HasIt},
 	} {
-		if got, _ := whoHas(row.seen, "render", "jobs"); got != row.want {
+		if got, _ := (sample{at: now, workers: row.seen}).whoHas("render", "jobs", now); got != row.want {
 			t.Errorf("%s: whoHas = %d, want %d", row.name, got, row.want)
 		}
 	}
+	late := sample{at: now.Add(-hasKindFor), workers: []presence.Listed{worker(time.Second, "process", render, jobs)}}
+	if has, _ := late.whoHas("render", "jobs", now); has != presence.HasNot {
+		t.Errorf("whoHas by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
+	}
 	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs)}
-	if has, lacking := whoHas(mixed, "render", "jobs"); has != presence.HasIt || lacking != 2 {
+	if has, lacking := (sample{at: now, workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 2 {
 		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 2", has, lacking, presence.HasIt)
 	}
 }

@@ -78,12 +78,12 @@ func (f *forecast) run(ctx context.Context, w *Worker) {
 			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
 			continue
 		}
-		fleet := survey(all, time.Now())
+		fleet := survey(all.workers, time.Now())
 		f.mu.Lock()
 		f.fleet = fleet
 		f.mu.Unlock()
 		known := f.losses()
-		w.Log.DebugContext(ctx, "fleet surveyed", "workers", len(all), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
+		w.Log.DebugContext(ctx, "fleet surveyed", "workers", len(all.workers), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
 	}
 }
 

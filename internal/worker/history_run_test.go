@@ -33,6 +33,7 @@ type history struct {
 
 // happen lets the plan happen, and then fresh workers finish in good weather.
 func (h *history) happen() {
+	h.keep()
 	var all sync.WaitGroup
 	for _, j := range h.plan.jobs {
 		for _, at := range j.putAt {
@@ -95,6 +96,7 @@ func (h *history) put(j *plannedJob) {
 		q = h.b.onDemand
 	}
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
+	h.mixed.mark(&e)
 	if j.payload != nil {
 		e.Payload = queue.BytesPayload(j.payload)
 		var err error
@@ -180,10 +182,10 @@ func (h *history) start(l life, change ...func(*Config)) *process {
 			takeFromBoth(c)
 		}
 	})
-	return h.b.startOn(l.vm, h.kinds, func(k *link) {
+	return h.b.startOn(l.vm, h.kindsOf(l.vm), func(k *link) {
 		k.skew = l.skew
 		k.fate = func(_ int, r *http.Request) fate {
-			return h.weather.fateOf(l.vm, h.ledger.sent(l.vm, r), time.Since(h.began))
+			return h.fateOf(l.vm, r)
 		}
 	}, change...)
 }
@@ -205,6 +207,7 @@ func (h *history) check() {
 			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
 		}
 	}
+	h.checkKinds()
 	h.ledger.check(h.t)
 	h.told = slices.Sorted(slices.Values(h.ledger.told)) // things that happen at once have no order
 	for _, n := range h.b.server.Counts() {

@@ -99,7 +99,7 @@ func play(t *testing.T, seed uint64) (c chronicle) {
 		b.retry = &evenRetries
 		h.ledger = b.observe()
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isCured: h.isCured, failed: map[failure]time.Time{}}}
-		h.kinds["large"] = h.kinds["chain"]
+		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.happen()
 		h.check()
 		if t.Failed() {

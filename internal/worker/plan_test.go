@@ -18,6 +18,7 @@ type plan struct {
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
+	mixed   mixed
 	weather weather
 	ends    time.Duration // when all troubles and all these lives are over
 }
@@ -104,6 +105,7 @@ func planFor(seed uint64) *plan {
 	}
 	p.weather = r.weather(seed, p)
 	p.operations()
+	p.mix()
 	for _, l := range p.lives {
 		p.ends = max(p.ends, l.to+l.notice+lastWords)
 	}

@@ -137,4 +137,25 @@ var mutations = []mutation{
 		old:  "\td := drainFor(n)\n\tw.interrupt(", replacement: "\td := drainFor(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
 		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
 	},
+	{
+		// A worker that lacks a kind poisons the jobs of those that have it.
+		name: "nobody has a kind that this worker lacks",
+		file: "internal/worker/fleet.go",
+		old:  "best = max(best, has)", replacement: "_ = has",
+		run: "^TestHistories$", args: some, sign: `has a handler for kind`,
+	},
+	{
+		// Three copies of a job run inside one worker.
+		name: "an id is started beside itself",
+		file: "internal/worker/delivery.go",
+		old:  "if !d.hold.wait(ctx, turnPatience) {", replacement: "if d.hold.wait(ctx, 0) && ctx == nil {",
+		run: "^TestOneIDOnOneWorker$", sign: `at once = 2`,
+	},
+	{
+		// A job that nobody worked on yet is poison at the first look.
+		name: "an unknown kind is poison at once",
+		file: "internal/worker/delivery.go",
+		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
+		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
+	},
 }
