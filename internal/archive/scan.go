@@ -21,8 +21,8 @@ type Index struct {
 func Scan(dir string, l Limits) (*Index, error) {
 	index := &Index{folder: dir}
 	var total int64
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == dir {
+	err := Walk(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
 			return err
 		}
 		e, err := entryOf(dir, name, d)

@@ -3,9 +3,17 @@ package process
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -72,18 +80,72 @@ func TestDiskWatch(t *testing.T) {
 	k := newKeeper(t)
 	k.save(t, "12345")
 	now := time.Now()
-	d := diskWatch{dir: k.dir, limit: 4}
-	if err := d.look(now); err != nil {
-		t.Errorf("look at an empty folder = %v, want nil", err)
+	f := &folder{dir: k.dir}
+	d := &diskWatch{folder: f, limit: 4 << 10}
+	defer d.stop()
+	// measure looks until the measurement that is due has ended.
+	measure := func(d *diskWatch, now time.Time) error {
+		err := d.look(now)
+		for err == nil && d.result != nil {
+			time.Sleep(time.Millisecond)
+			err = d.look(now)
+		}
+		return err
 	}
-	appendTo(t, k.dir+"/large", "12345")
-	if err := d.look(now.Add(diskEvery / 2)); err != nil {
+	if err := measure(d, now); err != nil {
+		t.Errorf("look at a small folder = %v, want nil", err)
+	}
+	appendTo(t, k.dir+"/large", strings.Repeat("x", 4<<10+1))
+	if err := measure(d, now.Add(diskEvery/2)); err != nil {
 		t.Errorf("look before its time = %v, want nil", err)
 	}
-	if err := d.look(now.Add(time.Hour)); err == nil {
+	if err := measure(d, now.Add(time.Hour)); err == nil {
 		t.Error("look at a folder that is too large = nil, want an error")
 	}
-	if err := (&diskWatch{dir: k.dir}).look(now); err != nil {
+	if err := measure(&diskWatch{folder: f}, now); err != nil {
 		t.Errorf("look without a limit = %v, want nil", err)
+	}
+}
+
+// TestDiskCountsEntries: folders and empty files count, and what lies too deep to
+// be counted counts as too much.
+func TestDiskCountsEntries(t *testing.T) {
+	for name, row := range map[string]struct {
+		fill func(dir string) error
+		want func(n int64) bool
+	}{
+		"25 folders": {func(dir string) (err error) {
+			for i := range 25 {
+				err = errors.Join(err, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i)), 0o700))
+			}
+			return err
+		}, func(n int64) bool { return n == 25*folderCounts }},
+		"25 empty files": {func(dir string) (err error) {
+			for i := range 25 {
+				err = errors.Join(err, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600))
+			}
+			return err
+		}, func(n int64) bool { return n == 25*entryCounts }},
+		"too deep": {func(dir string) error {
+			name := strings.Repeat("d", 200)
+			inner := filepath.Join(dir, name)
+			err := os.Mkdir(inner, 0o700)
+			for range 30 {
+				outer := filepath.Join(dir, "outer")
+				err = errors.Join(err, os.Mkdir(outer, 0o700), os.Rename(inner, filepath.Join(outer, name)), os.Rename(outer, inner))
+			}
+			return err
+		}, func(n int64) bool { return runtime.GOOS != "linux" || n == math.MaxInt64 }},
+	} {
+		dir := filepath.Join(t.TempDir(), "job")
+		if err := errors.Join(os.Mkdir(dir, 0o700), row.fill(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if n := (&folder{dir: dir}).size(1<<40, new(atomic.Bool)); !row.want(n) {
+			t.Errorf("%s count %d bytes", name, n)
+		}
+		if err := sandbox.RemoveTree(dir); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/archive"
@@ -87,7 +88,7 @@ func TestGigabyteFolder(t *testing.T) {
 	if restored.Err != nil {
 		t.Fatal(restored.Err)
 	}
-	if got, want := sizeOf(back), sizeOf(work); got != want {
+	if got, want := (&folder{dir: back}).size(1<<50, new(atomic.Bool)), (&folder{dir: work}).size(1<<50, new(atomic.Bool)); got != want {
 		t.Errorf("%d bytes came back, want %d", got, want)
 	}
 	for what, m := range map[string]cost.Measured{"first save": first, "second save": second, "restore": restored} {

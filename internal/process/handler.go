@@ -43,11 +43,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, h.notBegun(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
-	j.Cleanup(func() {
-		if err := h.scratch.remove(f); err != nil {
-			log.WarnContext(ctx, "job's folder not removed yet", "error", err)
-		}
-	})
+	j.Cleanup(func() { h.scratch.discard(f, log) })
 	if err := f.user.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notBegun(ctx, log, f, explainFill(err))
 	}

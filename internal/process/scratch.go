@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
@@ -19,6 +20,8 @@ type Scratch struct {
 	parent string
 	users  *sandbox.Users // nil where programs run as the worker's user
 	log    *slog.Logger
+
+	removals sync.WaitGroup // under way
 
 	mu   sync.Mutex
 	home *home
@@ -169,8 +172,19 @@ func (s *Scratch) holds(dir string) bool {
 	return filepath.Dir(dir) == s.home.dir && s.home.isThere()
 }
 
+// closeGrace is how long Close waits for the removal of jobs' folders. The next
+// worker removes what is left then.
+const closeGrace = 5 * time.Second
+
 // Close removes the folder and all that is in it.
 func (s *Scratch) Close() error {
+	removed := make(chan struct{})
+	go func() { s.removals.Wait(); close(removed) }()
+	select {
+	case <-removed:
+	case <-time.After(closeGrace):
+		return errors.New("folders of jobs are still being removed")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var own condemned
@@ -203,6 +217,27 @@ func (s *Scratch) removeHome(dir string) error {
 		}
 	}
 	return sandbox.RemoveTree(dir)
+}
+
+// discardGrace is how long a job's slot waits for the removal of its folder, which
+// may have millions of files.
+const discardGrace = time.Second
+
+// discard is remove for the end of a job. A removal that takes long continues in
+// the background.
+func (s *Scratch) discard(f *folder, log *slog.Logger) {
+	removed := make(chan struct{})
+	s.removals.Go(func() {
+		defer close(removed)
+		if err := s.remove(f); err != nil {
+			log.Warn("job's folder not removed yet", "error", err)
+		}
+	})
+	select {
+	case <-removed:
+	case <-time.After(discardGrace):
+		log.Info("job's folder has much in it; it is removed in the background")
+	}
 }
 
 // remove ends what is left of a job that is over: its processes, its folder, and

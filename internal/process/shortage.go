@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/job"
@@ -63,7 +65,7 @@ func doesNotFit(f *folder, err error) error {
 	if isOneOf(fileTooLarge, err) {
 		return fmt.Errorf("the job does not fit: %w", err)
 	}
-	if has, all := f.size(), capacity(f.dir); isOneOf(diskFull, err) && all > 0 && has > all/2 {
+	if has, all := f.size(math.MaxInt64, new(atomic.Bool)), capacity(f.dir); isOneOf(diskFull, err) && all > 0 && has > all/2 {
 		return fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err)
 	}
 	return nil

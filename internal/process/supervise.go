@@ -35,7 +35,7 @@ func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 		job: j, folder: f, log: log,
 		keeper:   keeper{user: f.user, from: f.checkpoint, dir: f.kept, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
 		progress: progressFile{name: f.progress},
-		disk:     diskWatch{dir: f.dir, limit: k.Disk},
+		disk:     diskWatch{folder: f, limit: k.Disk},
 	}
 }
 
@@ -55,6 +55,7 @@ func (r *run) supervise(ctx context.Context) ended {
 	overdue := time.NewTimer(0)
 	overdue.Stop()
 	defer overdue.Stop()
+	defer r.disk.stop()
 	for stopped := ctx.Done(); ; {
 		select {
 		case end.exit = <-r.program.exited:
