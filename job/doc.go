@@ -29,9 +29,13 @@
 //     is cancelled a nil error alone is not enough, see below.
 //   - An error marked with [Permanent] ends the job in the poison queue.
 //   - An error marked with [Interrupted] is a break that the handler takes. The
-//     job goes on a little later, here or elsewhere, and nothing is counted.
+//     job is tried again a little later, here or elsewhere. No failure is counted;
+//     a thousand breaks in a row without progress of the fraction end the job.
+//   - An error marked with [Unavailable] says that this machine or a service lacks
+//     something. It is never counted.
 //   - Any other error is a failure. The job is tried again, later each time;
-//     five failures in a row without progress end it in the poison queue.
+//     five failures in a row without progress end it in the poison queue, and so do
+//     a hundred in all. These numbers are settings of a kind ([Limits]).
 //   - Once the context is cancelled, any error is an interruption. It costs the
 //     job nothing. [StopOf] tells why, and by when the handler must be gone.
 //     The exceptions are [Overrun] and [Silent], the limits of [WithLimits]:

@@ -195,6 +195,7 @@ func ExampleWithLimits() {
 	kinds := job.Kinds{"render": job.WithLimits(render, job.Limits{
 		MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute, Concurrency: 1,
 	})}
-	fmt.Printf("%+v\n", job.LimitsOf(kinds["render"]))
-	// Output: {MaxRun:6h0m0s MaxSilence:10m0s Concurrency:1}
+	l := job.LimitsOf(kinds["render"])
+	fmt.Println(l.MaxRun, l.MaxSilence, l.Concurrency)
+	// Output: 6h0m0s 10m0s 1
 }

@@ -269,3 +269,14 @@ func TestStopOf(t *testing.T) {
 		}
 	}
 }
+
+func TestUnavailable(t *testing.T) {
+	cause := errors.New("disk full")
+	err := fmt.Errorf("not begun: %w", Unavailable(cause))
+	if !IsUnavailable(err) || !IsInterrupted(err) || IsPermanent(err) || !errors.Is(err, cause) {
+		t.Errorf("%v: unavailable %t, interrupted %t, want both, and its cause kept", err, IsUnavailable(err), IsInterrupted(err))
+	}
+	if IsUnavailable(Interrupted(cause)) || Unavailable(nil) != nil {
+		t.Error("a break counts as unavailable, or nil became an error")
+	}
+}

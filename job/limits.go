@@ -1,11 +1,25 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
 
-// Limits bound the jobs of one kind. A limit that is 0 does not exist.
+// Defaults of the limits on attempts.
+const (
+	DefaultMaxFailures      = 5
+	DefaultMaxTotalFailures = 100
+	DefaultMaxBreaks        = 1000
+	DefaultBackoff          = 10 * time.Second
+	DefaultMaxBackoff       = 10 * time.Minute
+)
+
+// MostBackoff is the longest wait between attempts.
+const MostBackoff = 24 * time.Hour
+
+// Limits bound the jobs of one kind. A limit on time or concurrency that is 0 does
+// not exist; one on attempts has its default then.
 type Limits struct {
 	// MaxRun is how long a job may run in all, over all its deliveries. It is
 	// paid time: from each call of the handler to its end, waiting in the queue
@@ -22,6 +36,26 @@ type Limits struct {
 	// Concurrency is how many jobs of the kind one worker runs at once. What is
 	// over it waits, on this worker or another; that counts as nothing.
 	Concurrency int
+
+	// MaxFailures is how many failures in a row, without progress between them, end
+	// a job in the poison queue. Default [DefaultMaxFailures].
+	MaxFailures int
+
+	// MaxTotalFailures is how many failures in all end a job, progress or not. It
+	// bounds a handler that reports another state each time before it fails.
+	// Default [DefaultMaxTotalFailures].
+	MaxTotalFailures int
+
+	// MaxBreaks is how many breaks in a row ([Interrupted]) end a job, counted
+	// since the fraction that it has at a break last rose above all earlier ones.
+	// Default [DefaultMaxBreaks].
+	MaxBreaks int
+
+	// Backoff is how long a job waits after its first failure; the wait doubles
+	// with each further one in a row, up to MaxBackoff. After a break it is the
+	// same with ten breaks in place of each failure. Defaults [DefaultBackoff] and
+	// [DefaultMaxBackoff].
+	Backoff, MaxBackoff time.Duration
 }
 
 // WithLimits returns a handler that does what h does, within the limits. A job
@@ -50,13 +84,30 @@ func LimitsOf(h Handler) Limits {
 	return Limits{}
 }
 
-// Stricter returns the smaller of each limit.
+// Stricter returns the smaller of each limit, and the longer of each wait.
 func (l Limits) Stricter(other Limits) Limits {
 	return Limits{
 		MaxRun:      stricter(l.MaxRun, other.MaxRun),
 		MaxSilence:  stricter(l.MaxSilence, other.MaxSilence),
 		Concurrency: stricter(l.Concurrency, other.Concurrency),
+
+		MaxFailures:      stricter(l.MaxFailures, other.MaxFailures),
+		MaxTotalFailures: stricter(l.MaxTotalFailures, other.MaxTotalFailures),
+		MaxBreaks:        stricter(l.MaxBreaks, other.MaxBreaks),
+		Backoff:          max(l.Backoff, other.Backoff),
+		MaxBackoff:       max(l.MaxBackoff, other.MaxBackoff),
 	}
+}
+
+// WithDefaults returns the limits with the defaults of those on attempts that are
+// not given.
+func (l Limits) WithDefaults() Limits {
+	l.MaxFailures = cmp.Or(l.MaxFailures, DefaultMaxFailures)
+	l.MaxTotalFailures = cmp.Or(l.MaxTotalFailures, DefaultMaxTotalFailures)
+	l.MaxBreaks = cmp.Or(l.MaxBreaks, DefaultMaxBreaks)
+	l.Backoff = cmp.Or(l.Backoff, min(DefaultBackoff, cmp.Or(l.MaxBackoff, DefaultBackoff)))
+	l.MaxBackoff = cmp.Or(l.MaxBackoff, max(DefaultMaxBackoff, l.Backoff))
+	return l
 }
 
 // stricter returns the smaller of two limits, of which 0 is none.
@@ -79,6 +130,15 @@ func (l Limits) Validate() error {
 		return fmt.Errorf("max silence %s is negative: give a duration, or 0 for no limit", l.MaxSilence)
 	case l.Concurrency < 0:
 		return fmt.Errorf("concurrency %d is negative: give a number of jobs, or 0 for no limit", l.Concurrency)
+	case l.MaxFailures < 0 || l.MaxTotalFailures < 0 || l.MaxBreaks < 0:
+		return fmt.Errorf("max failures %d, max total failures %d or max breaks %d is negative: give a number, or 0 for the default",
+			l.MaxFailures, l.MaxTotalFailures, l.MaxBreaks)
+	case l.Backoff < 0 || l.MaxBackoff < 0:
+		return fmt.Errorf("backoff %s or max backoff %s is negative: give a duration, or 0 for the default", l.Backoff, l.MaxBackoff)
+	case l.MaxBackoff > 0 && l.Backoff > l.MaxBackoff:
+		return fmt.Errorf("backoff %s is longer than max backoff %s", l.Backoff, l.MaxBackoff)
+	case l.MaxBackoff > MostBackoff || l.Backoff > MostBackoff:
+		return fmt.Errorf("backoff %s or max backoff %s is longer than %s, for which a message can be hidden", l.Backoff, l.MaxBackoff, MostBackoff)
 	}
 	return nil
 }

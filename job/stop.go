@@ -69,22 +69,44 @@ func Permanent(err error) error {
 
 // Interrupted marks err as the end of a run that stopped by itself at a good
 // place, to be gone on with later. It costs the job nothing, like a run that the
-// worker has stopped. Interrupted(nil) is nil.
+// worker has stopped, but MaxBreaks in [Limits] bounds how often that may happen
+// without progress. Interrupted(nil) is nil.
 func Interrupted(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &interrupted{err}
+	return &interrupted{err, false}
 }
 
 // IsInterrupted reports whether err or an error it wraps was marked by
-// [Interrupted].
+// [Interrupted] or [Unavailable].
 func IsInterrupted(err error) bool {
 	var i *interrupted
 	return errors.As(err, &i)
 }
 
-type interrupted struct{ err error }
+// Unavailable marks err as the lack of something that the job needs and is not to
+// blame for: this machine's disk is full, a service does not answer. It counts as
+// nothing, like [Interrupted], and unlike that is no break of the job's own:
+// MaxBreaks does not bound it. Unavailable(nil) is nil.
+func Unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &interrupted{err, true}
+}
+
+// IsUnavailable reports whether err or an error it wraps was marked by
+// [Unavailable].
+func IsUnavailable(err error) bool {
+	var i *interrupted
+	return errors.As(err, &i) && i.unavailable
+}
+
+type interrupted struct {
+	err         error
+	unavailable bool
+}
 
 func (i *interrupted) Error() string { return i.err.Error() }
 func (i *interrupted) Unwrap() error { return i.err }

@@ -322,3 +322,32 @@ func TestNothingAfterTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestBreaks: breaks count until the fraction at a break rises above all earlier
+// ones, to the four digits that a record keeps.
+func TestBreaks(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i, row := range []struct {
+			fraction float64
+			breaks   int
+			peak     float64
+		}{
+			{0, 1, 0}, {0, 2, 0}, {0.00004, 3, 0}, {0.3, 0, 0.3}, {0.1, 1, 0.3}, {0.2, 2, 0.3}, {0.3, 3, 0.3}, {0.30004, 4, 0.3}, {0.3001, 0, 0.3001}, {1, 0, 1}, {2, 1, 1},
+		} {
+			c := b.store.Fresh(ours, "worker-1")
+			if i > 0 {
+				c = b.take(t, ours, "worker-1")
+			}
+			s := Snapshot{State: []byte{byte(i)}, Fraction: row.fraction}
+			if got := c.After(s).Breaks; got != row.breaks {
+				t.Errorf("break %d: After = %d breaks, want %d", i, got, row.breaks)
+			}
+			if err := c.Break(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			if r := b.read(t); r.Breaks != row.breaks || r.Peak != row.peak || r.Interruptions != i+1 {
+				t.Errorf("break %d at %v: %d breaks, peak %v, %d interruptions, want %d, %v, %d", i, row.fraction, r.Breaks, r.Peak, r.Interruptions, row.breaks, row.peak, i+1)
+			}
+		}
+	})
+}

@@ -41,6 +41,7 @@ func goldenRecords() map[string]Record {
 		"fresh":     {ID: "job-1", Version: 1, Status: Running, Kind: "k", PayloadHash: hashOf(nil), MessageID: "m", Token: "t", Write: 1, Generation: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"cancelled": {ID: "job-1", Version: 1, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
 		"newer":     newer,
+		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, SilentEnds: 2, EarlyEnds: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, Paid: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
@@ -121,6 +122,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 			ID: "job-1", Version: 1, Status: Status(word.Draw(t, "status")), Kind: word.Draw(t, "kind"),
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
+			FailuresTotal: count.Draw(t, "total"), Breaks: count.Draw(t, "breaks"), Peak: float64(rapid.IntRange(0, 10000).Draw(t, "peak")) / 10000,
 			SilentEnds: count.Draw(t, "silent"), EarlyEnds: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"), Interruptions: count.Draw(t, "interruptions"),
 			Paid:       time.Duration(rapid.Int64Range(0, maxPaid).Draw(t, "paid")) * time.Millisecond,
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
@@ -189,6 +191,7 @@ func TestSizeAtWorst(t *testing.T) {
 	r := Record{
 		Status: Cancelled, Kind: strings.Repeat("k", 64), PayloadHash: hashOf(nil), MessageID: strings.Repeat("m", 36),
 		Token: strings.Repeat("t", 36), Write: math.MaxInt, Generation: math.MaxInt, Failures: math.MaxInt,
+		FailuresTotal: math.MaxInt, Breaks: math.MaxInt, Peak: 1,
 		SilentEnds: math.MaxInt, EarlyEnds: math.MaxInt, Charge: true, Interruptions: math.MaxInt, Paid: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,

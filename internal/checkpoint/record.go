@@ -53,8 +53,14 @@ type Record struct {
 	// Generation counts the claims from 1.
 	Generation int
 
-	// Failures counts failures in a row without progress.
-	Failures int
+	// Failures counts failures in a row without progress, FailuresTotal all of
+	// them.
+	Failures, FailuresTotal int
+
+	// Breaks counts the breaks in a row that the handler took without a fraction
+	// above Peak, the highest that the job has had at a break.
+	Breaks int
+	Peak   float64
 
 	// SilentEnds and EarlyEnds count unclean exits in a row: claims that ended
 	// with neither release nor failure nor progress, by a crash, a kill, or an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
@@ -58,11 +59,34 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	})
 }
 
+// Break opens the job to other workers after a break that its handler took, with
+// the last snapshot. Unlike Release it always leaves a record, so that breaks are
+// counted.
+func (c *Claim) Break(ctx context.Context, s Snapshot) error {
+	return c.update(ctx, s, func(r *Record) {
+		r.Status = Open
+		r.Interruptions++
+		r.Breaks, r.Peak = breaksAfter(*r, s.Fraction)
+		r.clearExits()
+	})
+}
+
+// breaksAfter returns the breaks in a row without progress of the fraction after
+// one more at that fraction, and the highest fraction at a break. Fractions count
+// to the four digits that a record keeps: finer ones would be new each time.
+func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
+	if at := math.Round(bounded(fraction)*1e4) / 1e4; at > r.Peak {
+		return 0, at
+	}
+	return r.Breaks + 1, r.Peak
+}
+
 // Fail opens the job to another attempt after a failure, with the last snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason = Open, plaintext.Block(reason)
 		r.Failures++
+		r.FailuresTotal++
 		r.clearExits()
 	})
 }
@@ -142,6 +166,21 @@ func (c *Claim) FailuresAfter(s Snapshot) int {
 		return 1
 	}
 	return c.record.Failures + 1
+}
+
+// Attempts are counts of a job that bound how often it is tried.
+type Attempts struct {
+	Failures      int // in a row without progress
+	FailuresTotal int
+	Breaks        int // in a row without progress of the fraction
+}
+
+// After returns what the counts would be if the job failed, or took a break, now
+// with this snapshot.
+func (c *Claim) After(s Snapshot) Attempts {
+	r := c.Record()
+	breaks, _ := breaksAfter(r, s.Fraction)
+	return Attempts{Failures: c.FailuresAfter(s), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
 }
 
 // progressed reports whether a state of that hash is progress: one that differs

@@ -81,8 +81,18 @@ func writeKinds() []writeKind {
 			func(r Record) bool { return r.Status == Open && r.Interruptions == 1 && r.StateVersion == 1 }, true},
 		{"fail", onClaim(func(t *testing.T, c *Claim) error { return c.Fail(t.Context(), Snapshot{}, "no luck\n") }),
 			func(r Record) bool {
-				return r.Status == Open && r.Failures == 1 && r.Interruptions == 0 && r.Reason == "no luck\n"
+				return r.Status == Open && r.Failures == 1 && r.FailuresTotal == 1 && r.Interruptions == 0 && r.Reason == "no luck\n"
 			}, true},
+		{"break", onClaim(func(t *testing.T, c *Claim) error { return c.Break(t.Context(), Snapshot{}) }),
+			func(r Record) bool {
+				return r.Status == Open && r.Interruptions == 1 && r.Breaks == 1 && r.Failures == 0 && r.FailuresTotal == 0
+			}, true},
+		{"first break", func(t *testing.T, b *bench) func() error { // leaves a record, or nothing would be counted
+			c := b.store.Fresh(ours, "worker-1")
+			return func() error { return c.Break(t.Context(), Snapshot{}) }
+		}, func(r Record) bool { return r.Status == Open && r.Breaks == 1 && r.Generation == 1 }, true},
+		{"break with progress", onClaim(func(t *testing.T, c *Claim) error { return c.Break(t.Context(), next) }),
+			func(r Record) bool { return r.Status == Open && r.Breaks == 0 && r.Peak == 0.5 && saved(r) }, true},
 		{"first fail", func(t *testing.T, b *bench) func() error {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Fail(t.Context(), Snapshot{}, "no luck") }

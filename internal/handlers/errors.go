@@ -29,14 +29,14 @@ func explain(ctx context.Context, doing, role string, err error) error {
 		}
 		explained := fmt.Errorf("%s: the storage service answered %s", doing, answer(response))
 		if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
-			return job.Interrupted(explained)
+			return job.Unavailable(explained)
 		}
 		return explained
 	case errors.Is(err, context.DeadlineExceeded):
-		return job.Interrupted(fmt.Errorf("%s: no answer in time: %w", doing, context.DeadlineExceeded))
+		return job.Unavailable(fmt.Errorf("%s: no answer in time: %w", doing, context.DeadlineExceeded))
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return job.Interrupted(fmt.Errorf("%s: %s", doing, strings.TrimSpace(line)))
+	return job.Unavailable(fmt.Errorf("%s: %s", doing, strings.TrimSpace(line)))
 }
 
 // answer is what the service said, in short.

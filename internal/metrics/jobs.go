@@ -17,6 +17,7 @@ type Jobs struct {
 	savedBytes prometheus.Counter
 	saveTime   prometheus.Histogram
 	leftOut    prometheus.Counter
+	circles    *prometheus.CounterVec
 	states     []string
 }
 
@@ -40,7 +41,9 @@ func newJobs(w Words) Jobs {
 			Help: "Time that it took to record a state.", Buckets: saveBuckets,
 		}),
 		leftOut: counter("states_left_out_total", "Jobs let go of without their last state: what was done since the checkpoint before is done again."),
-		states:  w.States,
+		circles: byWord(w.Circles, "jobs_circling_total",
+			"Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
+		states: w.States,
 	}
 	for i, state := range w.States {
 		first := 0.0
@@ -54,7 +57,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut,
+		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles,
 	}
 }
 
@@ -94,6 +97,9 @@ func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
 
 // resultSaved is the result of an attempt to record a state that did.
 const resultSaved = "saved"
+
+// Circles counts a report of a job that does not come to an end.
+func (j *Jobs) Circles(cause string) { j.circles.WithLabelValues(cause).Inc() }
 
 // LeftOut takes note of a state that could not be recorded in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

@@ -14,7 +14,7 @@ import (
 
 var testWords = Words{
 	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
-	Saves: []string{"saved", "failed"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
+	Saves: []string{"saved", "failed"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
 }
 
 // expect compares the metrics of those names with their text form.
@@ -38,6 +38,7 @@ func TestJobsAreCounted(t *testing.T) {
 	m.Saved("saved", 1000, 20*time.Millisecond)
 	m.Saved("failed", 5000, time.Second)
 	m.LeftOut()
+	m.Circles("breaks")
 	expect(t, m, `
 # HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network.
 # TYPE spotworker_checkpoint_saved_bytes_total counter
@@ -59,6 +60,10 @@ spotworker_job_slots 4
 # HELP spotworker_jobs_in_hand Messages that the worker has taken and not let go of.
 # TYPE spotworker_jobs_in_hand gauge
 spotworker_jobs_in_hand 1
+# HELP spotworker_jobs_circling_total Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.
+# TYPE spotworker_jobs_circling_total counter
+spotworker_jobs_circling_total{cause="breaks"} 1
+spotworker_jobs_circling_total{cause="failures"} 0
 # HELP spotworker_state 1 for the lifecycle state that the worker is in, 0 for the others.
 # TYPE spotworker_state gauge
 spotworker_state{state="process"} 1
@@ -68,7 +73,7 @@ spotworker_state{state="stopped"} 0
 # TYPE spotworker_states_left_out_total counter
 spotworker_states_left_out_total 1
 `, "checkpoint_saved_bytes_total", "checkpoint_saves_total", "deliveries_total", "delivery_outcomes_total",
-		"job_slots", "jobs_in_hand", "state", "states_left_out_total")
+		"job_slots", "jobs_circling_total", "jobs_in_hand", "state", "states_left_out_total")
 	if got := testutil.CollectAndCount(m.saveTime); got != 1 {
 		t.Errorf("series of save times = %d, want 1", got)
 	}

@@ -47,7 +47,8 @@ func TestReadKinds(t *testing.T) {
       "pass_environment": ["AZURE_CLIENT_ID"],
       "concurrency": 2,
       "memory": "512MiB", "disk": "10GiB", "max_checkpoint": "4GiB",
-      "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s"
+      "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
+      "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },
     "a.b": {"command": ["sh"]}
   }
@@ -65,7 +66,8 @@ func TestReadKinds(t *testing.T) {
 		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
 		Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
-		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second},
+		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
+			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
 	}, {Name: "a.b", Command: got[1].Command}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kinds differ (- want, + got):\n%s", diff)
@@ -94,7 +96,7 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a kind's name", `{"kinds": {"a b": {}}}`, `1:12: kind "a b": has ' '`},
 		{"a kind is a list", `{"kinds": {"k": ["sh"]}}`, "1:17: kinds.k: give an object"},
 		{"no command", in(`"memory": "1MiB"`), `kinds.k: it has no command`},
-		{"unknown", with("\n\"comand\": []"), "2:1: kinds.k.comand: this name is not known here; allowed: command, concurrency, cpu_time, "},
+		{"unknown", with("\n\"comand\": []"), "2:1: kinds.k.comand: this name is not known here; allowed: backoff, command, concurrency, cpu_time, "},
 		{"an empty command", in(`"command": []`), "kinds.k.command: the program is missing"},
 		{"a command line", in(`"command": "ls -l"`), `1:29: kinds.k.command: give a list of texts`},
 		{"a number in a command", in(`"command": ["ls", 5]`), "1:36: kinds.k.command[1]: give a text in quotes"},
@@ -118,6 +120,12 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a duration as a number", with(`"max_run": 10`), `give a duration in quotes, such as "10m"`},
 		{"no duration", with(`"cpu_time": "0s"`), `"0s" is no duration`},
 		{"a negative duration", with(`"max_silence": "-1s"`), "is no duration"},
+		{"no retries", with(`"max_failures": 0`), "kinds.k.max_failures: give a whole number above 0"},
+		{"breaks in quotes", with(`"max_breaks": "9"`), "without quotes"},
+		{"half a total", with(`"max_total_failures": 1.5`), "give a whole number above 0"},
+		{"a back-off that is longer than the longest", with(`"backoff": "2h", "max_backoff": "1h"`), "backoff 2h0m0s is longer than max backoff 1h0m0s"},
+		{"the same the other way round", with(`"max_backoff": "1h", "backoff": "2h"`), "backoff 2h0m0s is longer than max backoff 1h0m0s"},
+		{"a back-off of days", with(`"max_backoff": "48h"`), "longer than 24h0m0s, for which a message can be hidden"},
 		{"no concurrency", with(`"concurrency": 0`), "kinds.k.concurrency: give a whole number above 0"},
 		{"half a concurrency", with(`"concurrency": 1.5`), "give a whole number above 0"},
 		{"a concurrency in quotes", with(`"concurrency": "2"`), "without quotes"},

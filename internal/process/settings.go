@@ -17,17 +17,22 @@ import (
 
 // settings are what a kind in a kinds file may have.
 var settings = map[string]func(*placedKind, value) error{
-	"command":          (*placedKind).setCommand,
-	"directory":        (*placedKind).setDirectory,
-	"environment":      (*placedKind).setEnvironment,
-	"pass_environment": (*placedKind).setPass,
-	"concurrency":      func(k *placedKind, v value) (err error) { k.Limits.Concurrency, err = v.count(); return err },
-	"max_run":          func(k *placedKind, v value) (err error) { k.Limits.MaxRun, err = v.duration(); return err },
-	"max_silence":      func(k *placedKind, v value) (err error) { k.Limits.MaxSilence, err = v.duration(); return err },
-	"memory":           (*placedKind).setMemory,
-	"cpu_time":         (*placedKind).setCPUTime,
-	"disk":             func(k *placedKind, v value) (err error) { k.Disk, err = v.size(); return err },
-	"max_checkpoint":   (*placedKind).setMaxCheckpoint,
+	"command":            (*placedKind).setCommand,
+	"directory":          (*placedKind).setDirectory,
+	"environment":        (*placedKind).setEnvironment,
+	"pass_environment":   (*placedKind).setPass,
+	"concurrency":        func(k *placedKind, v value) (err error) { k.Limits.Concurrency, err = v.count(); return err },
+	"max_run":            func(k *placedKind, v value) (err error) { k.Limits.MaxRun, err = v.duration(); return err },
+	"max_failures":       func(k *placedKind, v value) (err error) { k.Limits.MaxFailures, err = v.count(); return err },
+	"max_total_failures": func(k *placedKind, v value) (err error) { k.Limits.MaxTotalFailures, err = v.count(); return err },
+	"max_breaks":         func(k *placedKind, v value) (err error) { k.Limits.MaxBreaks, err = v.count(); return err },
+	"backoff":            (*placedKind).setBackoff,
+	"max_backoff":        (*placedKind).setMaxBackoff,
+	"max_silence":        func(k *placedKind, v value) (err error) { k.Limits.MaxSilence, err = v.duration(); return err },
+	"memory":             (*placedKind).setMemory,
+	"cpu_time":           (*placedKind).setCPUTime,
+	"disk":               func(k *placedKind, v value) (err error) { k.Disk, err = v.size(); return err },
+	"max_checkpoint":     (*placedKind).setMaxCheckpoint,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
@@ -78,6 +83,28 @@ func (k *placedKind) setPass(v value) (err error) {
 		if err := checkVariable(name); err != nil {
 			return v.wrong("%v", err)
 		}
+	}
+	return nil
+}
+
+func (k *placedKind) setBackoff(v value) (err error) {
+	if k.Limits.Backoff, err = v.duration(); err == nil {
+		err = v.checked(k.Limits)
+	}
+	return err
+}
+
+func (k *placedKind) setMaxBackoff(v value) (err error) {
+	if k.Limits.MaxBackoff, err = v.duration(); err == nil {
+		err = v.checked(k.Limits)
+	}
+	return err
+}
+
+// checked says what is wrong with the limits that this value completes.
+func (v value) checked(l job.Limits) error {
+	if err := l.Validate(); err != nil {
+		return v.wrong("%v", err)
 	}
 	return nil
 }

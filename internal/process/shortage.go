@@ -37,7 +37,7 @@ func excuse(err error) error {
 }
 
 func notCounted(err error) error {
-	return job.Interrupted(fmt.Errorf("this machine cannot run the job now, which is not counted against it: %w", err))
+	return job.Unavailable(fmt.Errorf("this machine cannot run the job now, which is not counted against it: %w", err))
 }
 
 // notBegun is the end of a job whose program was not started. It is an

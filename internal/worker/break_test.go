@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +19,7 @@ import (
 // later, and is never charged for one.
 func TestBreak(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		const breaks = maxFailures + 2
+		const breaks = job.DefaultMaxFailures + 2
 		var calls atomic.Int32
 		inParts := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			state, _, _ := j.Saved()
@@ -35,8 +37,8 @@ func TestBreak(t *testing.T) {
 		if got := int(calls.Load()); got != breaks+1 || r.Interruptions != breaks || r.Failures != 0 {
 			t.Errorf("%d calls, %d interruptions, %d failures, want %d, %d, 0", got, r.Interruptions, r.Failures, breaks+1, breaks)
 		}
-		if took := time.Since(began); took < breaks*firstBackoff {
-			t.Errorf("%d breaks took %s in all, want %s each: the worker must not spin", breaks, took, firstBackoff)
+		if took := time.Since(began); took < breaks*job.DefaultBackoff {
+			t.Errorf("%d breaks took %s in all, want %s each: the worker must not spin", breaks, took, job.DefaultBackoff)
 		}
 	})
 }
@@ -60,6 +62,74 @@ func TestStopTellsNotBefore(t *testing.T) {
 		b.waitFor("stop", 5*time.Second, func() bool { return stopped.Load() != nil })
 		if stop := stopped.Load(); stop.NotBefore.IsZero() || !stop.NotBefore.After(stop.Deadline) {
 			t.Errorf("stop = %+v, want the event's NotBefore in it, behind the deadline", stop)
+		}
+	})
+}
+
+// TestFailuresWithoutEnd: a job that reports another state before each of its
+// failures makes progress as far as anybody can tell. It ends all the same, and
+// logs and metrics show it long before.
+func TestFailuresWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		seen := &counter{}
+		circling := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved()
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: 0.5})
+			return nil, errors.New("no luck")
+		})
+		b.put("usual", "usual", "")
+		b.put("few", "few", "")
+		p := b.start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, observe(seen))
+		b.waitFor("both given up", 12*time.Hour, func() bool { return len(b.poisoned()) == 2 })
+		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
+			r := b.record(id)
+			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total-1 || r.Failures > 1 {
+				t.Errorf("%s = %s because %q, %d failures in all, %d in a row, want poison because of %s", id, r.Status, r.Reason, r.FailuresTotal, r.Failures, want)
+			}
+		}
+		if n, lines := seen.of("circles failures")["circles failures"], p.log.find("job circles: it keeps failing although it makes progress"); n != 5 || len(lines) != 5 {
+			t.Errorf("circling was counted %d times and logged %d times, want 5 each: at 10, 20, 40 and 80, and at 10", n, len(lines))
+		}
+	})
+}
+
+// TestBreaksWithoutEnd: a job that only takes breaks ends; one whose fraction grows
+// by the break does not, however many it takes.
+func TestBreaksWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		seen := &counter{}
+		later := job.Interrupted(errors.New("later"))
+		never := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			return nil, later
+		})
+		again := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved() // the fraction goes up and down, and the state is new each time
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: 0.1 + 0.1*float64(len(state)%2)})
+			return nil, later
+		})
+		slowly := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			state, _, _ := j.Saved()
+			if len(state) == 100 {
+				return []byte("done"), nil
+			}
+			j.Report(job.Progress{State: append(state, 'x'), Fraction: float64(len(state)+1) / 1000})
+			return nil, later
+		})
+		kinds := job.Kinds{}
+		for name, h := range map[string]job.Handler{"never": never, "again": again, "slowly": slowly} {
+			kinds[name] = job.WithLimits(h, job.Limits{MaxBreaks: 25})
+			b.put(name, name, "")
+		}
+		p := b.start("vm_0", kinds, observe(seen))
+		b.waitDone("slowly", time.Hour)
+		b.waitFor("both given up", time.Hour, func() bool { return len(b.poisoned()) == 2 })
+		for _, id := range []string{"never", "again"} {
+			if r := b.record(id); !strings.Contains(r.Reason, "25 breaks in a row without progress of the fraction") || r.Failures != 0 {
+				t.Errorf("%s = %s because %q, %d failures, want poison for its breaks", id, r.Status, r.Reason, r.Failures)
+			}
+		}
+		if n, lines := seen.of("circles breaks")["circles breaks"], p.log.find("job circles: it keeps taking breaks and its fraction does not grow"); n != 4 || len(lines) != 4 {
+			t.Errorf("circling was counted %d times and logged %d times, want 4 each: at 10 and 20 of two jobs", n, len(lines))
 		}
 	})
 }

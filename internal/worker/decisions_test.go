@@ -50,8 +50,54 @@ func TestDecide(t *testing.T) {
 		{"an error of a record that is another's", ended{conflict: conflict, err: failure}, 1, drop},
 	}
 	for _, tt := range tests {
-		if got := decide(tt.end, tt.failures); got.action != tt.want {
+		n := checkpoint.Attempts{Failures: tt.failures, FailuresTotal: tt.failures}
+		if got := decide(tt.end, n, job.Limits{}); got.action != tt.want {
 			t.Errorf("%s: decide = %s, want %s", tt.name, got.action, tt.want)
+		}
+	}
+}
+
+// TestDecideBounds: the limits of a kind bound failures and breaks, and say how
+// long the job waits.
+func TestDecideBounds(t *testing.T) {
+	failure := errors.New("no")
+	n := func(failures, total, breaks int) checkpoint.Attempts {
+		return checkpoint.Attempts{Failures: failures, FailuresTotal: total, Breaks: breaks}
+	}
+	own := job.Limits{MaxFailures: 2, MaxTotalFailures: 7, MaxBreaks: 30, Backoff: time.Minute, MaxBackoff: 3 * time.Minute}
+	for _, row := range []struct {
+		name   string
+		err    error
+		n      checkpoint.Attempts
+		limits job.Limits
+		want   action
+		delay  time.Duration
+		reason string // a part of it
+	}{
+		{"failures with progress", failure, n(1, 99, 0), job.Limits{}, retry, 10 * time.Second, "no"},
+		{"too many failures with progress", failure, n(1, 100, 0), job.Limits{}, poison, 0, "100 failures in all, in spite of progress between them, the last: no"},
+		{"a kind's own retries", failure, n(1, 1, 0), own, retry, time.Minute, "no"},
+		{"a kind's own retries are over", failure, n(2, 2, 0), own, poison, 0, "2 failures in a row"},
+		{"a kind's own total is over", failure, n(1, 7, 0), own, poison, 0, "7 failures in all"},
+		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retry, 5 * time.Second, "no"},
+		{"a break", job.Interrupted(failure), n(1, 1, 9), job.Limits{}, interrupted, 10 * time.Second, "no"},
+		{"the tenth break waits for longer", job.Interrupted(failure), n(1, 1, 10), job.Limits{}, interrupted, 20 * time.Second, "no"},
+		{"the last break but one", job.Interrupted(failure), n(1, 1, 999), job.Limits{}, interrupted, 10 * time.Minute, "no"},
+		{"the last break", job.Interrupted(failure), n(1, 1, 1000), job.Limits{}, poison, 0, "1000 breaks in a row without progress of the fraction, the last: no"},
+		{"a kind's own breaks are over", job.Interrupted(failure), n(1, 1, 30), own, poison, 0, "30 breaks"},
+		{"something unavailable is no break", job.Unavailable(failure), n(9, 9, 5000), own, interrupted, time.Minute, "no"},
+	} {
+		got := decide(ended{err: row.err}, row.n, row.limits)
+		if got.action != row.want || got.delay != row.delay || !strings.Contains(got.reason, row.reason) {
+			t.Errorf("%s: decide = %s after %s because %q, want %s after %s because %q", row.name, got.action, got.delay, got.reason, row.want, row.delay, row.reason)
+		}
+		if got.broke != (got.action == interrupted && !job.IsUnavailable(row.err)) {
+			t.Errorf("%s: counted as a break: %t", row.name, got.broke)
+		}
+	}
+	for n, want := range map[int]bool{1: false, 5: false, 9: false, 10: true, 15: false, 20: true, 30: false, 40: true, 640: true} {
+		if got := circles(n); got != want {
+			t.Errorf("circles(%d) = %t, want %t", n, got, want)
 		}
 	}
 }
@@ -134,14 +180,15 @@ func TestOutcomeOf(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
+	usual := job.Limits{}.WithDefaults()
 	want := []time.Duration{10, 20, 40, 80, 160, 320, 600, 600}
 	for i, w := range want {
-		if got := backoff(i + 1); got != w*time.Second {
+		if got := backoff(i+1, usual); got != w*time.Second {
 			t.Errorf("backoff(%d) = %s, want %s", i+1, got, w*time.Second)
 		}
 	}
-	if got := backoff(1000); got != longestBackoff {
-		t.Errorf("backoff(1000) = %s, want %s", got, longestBackoff)
+	if got := backoff(1000, usual); got != job.DefaultMaxBackoff {
+		t.Errorf("backoff(1000) = %s, want %s", got, job.DefaultMaxBackoff)
 	}
 }
 

@@ -46,6 +46,7 @@ type delivery struct {
 	job      *job.Job
 	saved    *job.Progress   // what was recorded last, as far as this delivery knows
 	cost     checkpoint.Cost // of saving this job's state
+	allowed  job.Limits      // of the job's kind and message
 	failed   bool            // the last write got no answer
 	from     float64         // the fraction done when the handler was called
 	suspect  bool            // this delivery holds the worker's place for a suspect
@@ -123,6 +124,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	if !ok {
 		return out
 	}
+	d.allowed = d.limits(handler)
 	if !d.hold.wait(ctx, turnPatience) {
 		return d.duplicate(ctx)
 	}
@@ -143,7 +145,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	if end.failed() {
 		end = d.saveStream(ctx, end)
 	}
-	return decide(end, d.claim.FailuresAfter(d.snapshot()))
+	return decide(end, d.claim.After(d.snapshot()), d.allowed)
 }
 
 // read decodes the message. It returns what is to be done with one that is no job

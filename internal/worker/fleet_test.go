@@ -332,8 +332,8 @@ func TestOneIDThatIsAbandoned(t *testing.T) {
 		b.start("vm_0", job.Kinds{"h": job.WithLimits(h, job.Limits{MaxSilence: time.Second})})
 		b.waitFor("poison", time.Hour, func() bool { return b.record("a").Status == checkpoint.Poison })
 		time.Sleep(time.Minute)
-		if starts, most := h.of("a"); starts != maxFailures || most != 1 {
-			t.Errorf("starts = %d, at once = %d, want %d and 1", starts, most, maxFailures)
+		if starts, most := h.of("a"); starts != job.DefaultMaxFailures || most != 1 {
+			t.Errorf("starts = %d, at once = %d, want %d and 1", starts, most, job.DefaultMaxFailures)
 		}
 	})
 }

@@ -12,12 +12,19 @@ import (
 
 // keep writes the last state, or if that does not get through in its time, only
 // that the job is open.
-func (d *delivery) keep(ctx context.Context) error {
+func (d *delivery) keep(ctx context.Context, out outcome) error {
 	if d.claim == nil || d.recorded {
 		return nil // not even claimed, or a repeat
 	}
-	err := d.withState(ctx, d.claim.Release)
-	d.recorded = err == nil
+	write := d.claim.Release
+	if out.broke {
+		write = d.claim.Break
+	}
+	err := d.withState(ctx, write)
+	if err == nil {
+		d.recorded = true
+		d.reportBreaks(out)
+	}
 	return err
 }
 

@@ -181,10 +181,10 @@ func TestLastFailureWithProgressInTrouble(t *testing.T) {
 		var runs atomic.Int64
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			run := runs.Add(1)
-			if run > maxFailures {
+			if run > job.DefaultMaxFailures {
 				return nil, nil
 			}
-			if run == maxFailures {
+			if run == job.DefaultMaxFailures {
 				b.server.OnCall(func(c storage.Call) storage.Fault {
 					return storage.Fault{DropRequest: c.Operation == storage.OpPutBlock}
 				})
@@ -195,9 +195,9 @@ func TestLastFailureWithProgressInTrouble(t *testing.T) {
 		})
 		b.put("a", "h", "")
 		b.start("vm_0", job.Kinds{"h": h})
-		b.waitFor("the fifth failure", 10*time.Minute, func() bool { return runs.Load() == maxFailures && b.record("a").Status == checkpoint.Open })
+		b.waitFor("the fifth failure", 10*time.Minute, func() bool { return runs.Load() == job.DefaultMaxFailures && b.record("a").Status == checkpoint.Open })
 		b.waitFor("an outcome", 10*time.Minute, func() bool { return b.record("a").Status.Final() })
-		if r := b.record("a"); r.Status != checkpoint.Done || runs.Load() != maxFailures+1 {
+		if r := b.record("a"); r.Status != checkpoint.Done || runs.Load() != job.DefaultMaxFailures+1 {
 			t.Errorf("record after %d runs = %s %q, want done at the next attempt", runs.Load(), r.Status, r.Reason)
 		}
 	})

@@ -184,7 +184,7 @@ func TestStateOfAnUnknownVersion(t *testing.T) {
 		first.stop()
 
 		b.start("vm_1", job.Kinds{"k": older})
-		for failures := 1; failures < maxFailures; failures++ {
+		for failures := 1; failures < job.DefaultMaxFailures; failures++ {
 			b.waitFor("failure", 10*time.Minute, func() bool { return b.record("a").Failures == failures })
 			wantVersion2(t, b, checkpoint.Open)
 		}

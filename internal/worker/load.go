@@ -94,7 +94,7 @@ func (d *delivery) restore(ctx context.Context) (*job.Progress, outcome, bool) {
 	case conflict != nil:
 		return nil, outcomeOf(conflict), false
 	case errors.Is(err, checkpoint.ErrDamaged):
-		return nil, decide(ended{err: err}, d.claim.FailuresAfter(checkpoint.Snapshot{})), false
+		return nil, decide(ended{err: err}, d.claim.After(checkpoint.Snapshot{}), d.allowed), false
 	case err != nil:
 		return nil, stopped(ctx, err), false
 	case snapshot == nil:

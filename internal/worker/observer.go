@@ -38,6 +38,10 @@ type Observer interface {
 	// LeftOut is told of a job that was let go of without its last state.
 	LeftOut()
 
+	// Circles is told of a job that does not come to an end: of its 10th, 20th,
+	// 40th ... of "failures" in all, or of "breaks" in a row.
+	Circles(cause string)
+
 	// Announced is told of each event that names this VM, and again if another
 	// action follows from it.
 	Announced(kind, action string)
@@ -71,6 +75,7 @@ func (unobserved) Ended(string)                       {}
 func (unobserved) Started(string)                     {}
 func (unobserved) Saved(string, int64, time.Duration) {}
 func (unobserved) LeftOut()                           {}
+func (unobserved) Circles(string)                     {}
 func (unobserved) Announced(string, string)           {}
 func (unobserved) Unrecognised()                      {}
 func (unobserved) Acknowledged(string)                {}
@@ -83,6 +88,7 @@ const (
 	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
 	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
 	askedAccepted, askedRefused                = "accepted", "refused"
+	circlesByFailures, circlesByBreaks         = "failures", "breaks"
 	outcomeMoved, outcomeLeft                  = "moved", "left"
 )
 
@@ -94,7 +100,7 @@ var outcomeWords = map[action]string{
 
 // Words are all that an [Observer] may hear, each list for one of its words.
 type Words struct {
-	States, Outcomes, Starts, Saves, Acknowledgements, DrainReasons, PollResults []string
+	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults []string
 }
 
 // ObserverWords returns them.
@@ -103,6 +109,7 @@ func ObserverWords() Words {
 		Outcomes:         slices.Compact(slices.Sorted(maps.Values(outcomeWords))),
 		Starts:           []string{startedFirst, startedResumed, startedAgain},
 		Saves:            []string{savedWell, savedFenced, savedFailed},
+		Circles:          []string{circlesByFailures, circlesByBreaks},
 		Acknowledgements: []string{askedAccepted, askedRefused},
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
 	}
@@ -134,6 +141,24 @@ func (d *delivery) over(out outcome) {
 		word = outcomeMoved
 	}
 	d.Observer.Ended(word)
+}
+
+// reportFailures reports a job that failed so often in all that it may circle.
+func (d *delivery) reportFailures() {
+	if n := d.claim.Record().FailuresTotal; circles(n) {
+		d.Observer.Circles(circlesByFailures)
+		d.log.Warn("job circles: it keeps failing although it makes progress",
+			"failures_total", n, "poison_at", d.allowed.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
+	}
+}
+
+// reportBreaks reports a job that took so many breaks in a row that it may circle.
+func (d *delivery) reportBreaks(out outcome) {
+	if n := d.claim.Record().Breaks; out.broke && circles(n) {
+		d.Observer.Circles(circlesByBreaks)
+		d.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
+			"breaks", n, "poison_at", d.allowed.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
+	}
 }
 
 // observeStart takes note that the handler is about to be called.

@@ -59,6 +59,7 @@ func (c *counter) Delivered()                    { c.note("delivered") }
 func (c *counter) Ended(outcome string)          { c.note("ended " + outcome) }
 func (c *counter) Started(how string)            { c.note("started " + how) }
 func (c *counter) LeftOut()                      { c.note("left out") }
+func (c *counter) Circles(cause string)          { c.note("circles " + cause) }
 func (c *counter) Announced(kind, action string) { c.note("announced " + kind + ", " + action) }
 func (c *counter) Unrecognised()                 { c.note("unrecognised") }
 func (c *counter) Acknowledged(result string)    { c.note("acknowledged " + result) }

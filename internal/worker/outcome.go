@@ -11,9 +11,6 @@ import (
 
 // Bounds of attempts.
 const (
-	// maxFailures in a row without progress end a job in the poison queue.
-	maxFailures = 5
-
 	// unknownKindFor is how long a message whose kind no worker has is put back
 	// before it is poison: a worker that has it may come, as during an update.
 	unknownKindFor = time.Hour
@@ -26,8 +23,13 @@ const (
 	// from being started once more on this worker.
 	abandonedFor = time.Minute
 
-	firstBackoff   = 10 * time.Second
-	longestBackoff = 10 * time.Minute
+	// breaksPerStep breaks in a row lengthen the wait after a break as one failure
+	// does that after a failure: a job that waits for something asks less often.
+	breaksPerStep = 10
+
+	// circlesFrom failures in all, or breaks in a row, a job is reported as one
+	// that circles, and again each time that number doubles.
+	circlesFrom = 10
 )
 
 // action is what is to be done with a delivery.
@@ -56,6 +58,7 @@ type outcome struct {
 	result []byte            // of commit
 	delay  time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
 	record checkpoint.Record // of finish
+	broke  bool              // of interrupted: the handler took a break
 }
 
 // ended is how a handler's run ended, as far as the worker saw it.
@@ -87,14 +90,14 @@ func (e ended) exceeded() bool {
 // failed reports whether the end is a failure, or may be one.
 func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
 
-// decide says what the end of a run means. failures is what the count of
-// failures in a row would be if this was one.
+// decide says what the end of a run means. n is what the counts would be if this
+// was a failure or a break, and limits bound them.
 //
 // Once a stop was requested nothing but a proven result counts: an error,
 // permanent or not, is then an interruption, and so is a nil error alone. A job that exceeded a limit has
 // failed, whatever its handler returned. Whatever the record's owner is by now
 // comes before everything.
-func decide(e ended, failures int) outcome {
+func decide(e ended, n checkpoint.Attempts, limits job.Limits) outcome {
 	switch {
 	case e.conflict != nil:
 		return outcomeOf(e.conflict)
@@ -103,7 +106,7 @@ func decide(e ended, failures int) outcome {
 	case e.exceeded() && e.stop.Reason == job.Overrun:
 		return outcome{action: poison, reason: e.stop.Error()} // another attempt would only exceed it more
 	case e.exceeded():
-		return failed(e.stop, failures)
+		return failed(e.stop, n, limits)
 	case e.err == nil && !e.abandoned && len(e.result) > job.MaxResult:
 		return outcome{action: poison, reason: fmt.Sprintf(
 			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
@@ -113,30 +116,56 @@ func decide(e ended, failures int) outcome {
 		return outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
 	case e.stop != nil:
 		return outcome{action: interrupted, reason: e.stop.Error()}
+	case job.IsUnavailable(e.err):
+		return outcome{action: interrupted, reason: e.err.Error(), delay: limits.WithDefaults().Backoff}
 	case job.IsInterrupted(e.err):
-		return outcome{action: interrupted, reason: e.err.Error(), delay: firstBackoff}
+		return broke(e.err, n, limits)
 	case job.IsPermanent(e.err):
 		return outcome{action: poison, reason: e.err.Error()}
 	default:
-		return failed(e.err, failures)
+		return failed(e.err, n, limits)
 	}
 }
 
-// failed is the outcome of a failure that a further attempt may mend.
-func failed(err error, failures int) outcome {
-	if failures >= maxFailures {
-		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", failures, err)}
+// failed is the outcome of a failure that a further attempt may fix.
+func failed(err error, n checkpoint.Attempts, limits job.Limits) outcome {
+	limits = limits.WithDefaults()
+	switch {
+	case n.Failures >= limits.MaxFailures:
+		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
+	case n.FailuresTotal >= limits.MaxTotalFailures:
+		return outcome{action: poison, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
 	}
-	return outcome{action: retry, reason: err.Error(), delay: backoff(failures)}
+	return outcome{action: retry, reason: err.Error(), delay: backoff(n.Failures, limits)}
 }
 
-// backoff returns how long a job waits after that many failures in a row:
-// 10 s, twice as long each time, at most 10 min.
-func backoff(failures int) time.Duration {
-	if shift := failures - 1; shift >= 0 && shift < 10 {
-		return min(firstBackoff<<shift, longestBackoff)
+// broke is the outcome of a break that the handler took.
+func broke(err error, n checkpoint.Attempts, limits job.Limits) outcome {
+	limits = limits.WithDefaults()
+	if n.Breaks >= limits.MaxBreaks {
+		return outcome{action: poison, reason: fmt.Sprintf("%d breaks in a row without progress of the fraction, the last: %v", n.Breaks, err)}
 	}
-	return longestBackoff
+	return outcome{action: interrupted, broke: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
+}
+
+// backoff returns how long a job waits after that many failures in a row: as long
+// as its kind says, twice as long each time, up to the most that its kind allows.
+func backoff(failures int, limits job.Limits) time.Duration {
+	wait := limits.Backoff
+	for i := 1; i < failures && wait < limits.MaxBackoff; i++ {
+		wait *= 2
+	}
+	return min(wait, limits.MaxBackoff)
+}
+
+// circles reports whether a count is one at which a job is reported as circling.
+func circles(count int) bool {
+	for at := circlesFrom; at <= count; at *= 2 {
+		if at == count {
+			return true
+		}
+	}
+	return false
 }
 
 // outcomeOf says what a conflict over the record means for the message.

@@ -97,7 +97,7 @@ func (d *delivery) delete() error {
 // message, visible at once unless the handler took a break, or a new one on the
 // on-demand queue in its place. A state that cannot be sent in time is left out.
 func (d *delivery) release(ctx context.Context, out outcome) error {
-	if err := d.keep(ctx); err != nil {
+	if err := d.keep(ctx, out); err != nil {
 		return err
 	}
 	moved := d.move(ctx)
@@ -118,12 +118,13 @@ func (d *delivery) retry(ctx context.Context, out outcome) error {
 			return err
 		}
 		d.recorded = true
+		d.reportFailures()
 	}
 	d.keepNoMore()
 	if err := d.handBack(ctx, false, out.delay); err != nil {
 		return err
 	}
-	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "in", out.delay)
+	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "failures_total", d.claim.Record().FailuresTotal, "in", out.delay)
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 	watch := startWatch()
 	d.claim.CountTime(watch.elapsed)
 	d.chargeExits(watch)
-	defer d.keepLimits(ctx, d.limits(handler), watch)()
+	defer d.keepLimits(ctx, d.allowed, watch)()
 	go func() {
 		defer close(d.closed)
 		defer d.hold.leave()
