@@ -20,8 +20,8 @@ const (
 	longestPause = 10 * time.Second
 
 	// deferral is the longest that a worker hides a message that it leaves to
-	// others: a duplicate, or a quarantined job beside another one. One of a kind
-	// that it lacks, and that a live worker has, is hidden for a second only.
+	// others, such as a duplicate. One of a kind that it lacks, and that a live
+	// worker has, is hidden for a second only.
 	deferral = 30 * time.Second
 
 	// machineSlack is for calls and processes that wait for a processor.
@@ -71,18 +71,55 @@ func (f *jobFacts) idleSpans(now time.Time) []span {
 }
 
 // worstIdle returns the longest that a job was idle beside a worker that could
-// take it. It is a pure function of what was seen.
-func worstIdle(jobs map[string]*jobFacts, vms map[string]*vmFacts, now time.Time) (worst idling) {
+// take it, and the same of jobs in quarantine. It is a pure function of what was
+// seen.
+func worstIdle(jobs map[string]*jobFacts, vms map[string]*vmFacts, now time.Time) (worst, quarantined idling) {
 	free := newFreeIndex(vms, now)
 	for id, f := range jobs {
 		for _, idle := range f.idleSpans(now) {
-			if both := free.longest(idle, f.program); both.length() > worst.length() {
-				worst = both
-				worst.job = id
+			both, which := free.longest(idle, f.program), &worst
+			if f.uncleanExits(idle.from) >= quarantineAfter {
+				which = &quarantined
+			}
+			if both.length() > which.length() {
+				*which, which.job = both, id
 			}
 		}
 	}
-	return worst
+	return worst, quarantined
+}
+
+// quarantineAfter is how many unclean exits in a row make workers take a job for
+// one that kills them: they run one such job at a time, and after some more only
+// where they have run for a minute. For all that they know it is not healthy.
+const quarantineAfter = 3
+
+// uncleanExits is how many claims in a row, up to the last one before at, ended
+// with neither a release nor a new state.
+func (f *jobFacts) uncleanExits(at time.Time) (exits int) {
+	chain, _ := inOrder(f.writes)
+	before, state := write{}, "" // state is that with which the claim began
+	end := func() {
+		switch {
+		case before.token == "":
+		case before.status != statusRunning || before.state != state:
+			exits = 0
+		default:
+			exits++
+		}
+	}
+	for _, w := range chain {
+		if w.arrived.After(at) {
+			break
+		}
+		if w.token != before.token {
+			end()
+			state = before.state
+		}
+		before = w
+	}
+	end()
+	return exits
 }
 
 // freeIndex holds the spans in which workers could take a job, by the periods that

@@ -50,7 +50,7 @@ func TestIdle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := viewOf(both)
 			row.happens(v)
-			if got := worstIdle(v.jobs, v.vms, at(100)); got.length() != time.Duration(row.want)*time.Second {
+			if got, _ := worstIdle(v.jobs, v.vms, at(100)); got.length() != time.Duration(row.want)*time.Second {
 				t.Errorf("worstIdle = %s, want %d s", got, row.want)
 			}
 		})
@@ -84,7 +84,7 @@ func TestWorkerThatDoesNotAsk(t *testing.T) {
 	v.job(true, 15, 80)
 	v.expire(a, at(80))
 	want := at(80).Sub(at(20).Add(returnLimit))
-	if got := worstIdle(v.jobs, v.vms, at(80)); got.length() != want {
+	if got, _ := worstIdle(v.jobs, v.vms, at(80)); got.length() != want {
 		t.Errorf("worstIdle = %s, want %s: returnLimit after the incident", got, want)
 	}
 }
@@ -131,5 +131,34 @@ func TestRuns(t *testing.T) {
 				t.Errorf("runs = %d, held: %t, want %d, %t", got, held, row.runs, row.held)
 			}
 		})
+	}
+}
+
+// A job is in quarantine after three unclean exits in a row, and out of it with a
+// new state; its idle time counts apart.
+func TestQuarantineCountsApart(t *testing.T) {
+	for name, row := range map[string]struct {
+		history *history
+		want    int
+	}{
+		"nothing written":   {new(history), 0},
+		"two unclean exits": {deaths(1), 2},
+		"three":             {deaths(2), 3},
+		"a release between": {deaths(2).but(1, func(w *write) { w.status = "open" }), 1},
+		"a state between":   {deaths(2).but(1, func(w *write) { w.state = "s" }), 1},
+		"a state at last":   {deaths(2).but(2, func(w *write) { w.state = "s" }), 0},
+	} {
+		f := row.history.over()
+		if got := f.uncleanExits(at(50)); got != row.want {
+			t.Errorf("%s: unclean exits = %d, want %d", name, got, row.want)
+		}
+		f.ended = at(70)
+		v := viewOf(map[string]bool{"a": true})
+		v.jobs["j"] = f
+		f.runs = []span{during(0, 60)}
+		worst, quarantined := worstIdle(v.jobs, v.vms, at(70))
+		if want := row.want >= quarantineAfter; (quarantined.length() == 10*time.Second) != want || (worst.length() == 10*time.Second) == want {
+			t.Errorf("%s: idle %s, in quarantine %s, want 10 s in quarantine: %t", name, worst.length(), quarantined.length(), want)
+		}
 	}
 }

@@ -19,7 +19,7 @@ type findings struct {
 	calls, unseen, refused, refusedStale int
 	messages, poison                     int // that are left
 	p50, p99                             time.Duration
-	idlest                               idling
+	idlest, quarantined                  idling
 	faults, stories                      []string
 }
 
@@ -73,7 +73,8 @@ func (r *chaos) findings(judged time.Time) findings {
 		}
 	}
 	slices.Sort(times)
-	if f.idlest = worstIdle(t.jobs, t.vms, judged); f.idlest.length() > idleBound(r.Config) {
+	f.idlest, f.quarantined = worstIdle(t.jobs, t.vms, judged)
+	if f.idlest.length() > idleBound(r.Config) {
 		f.stories = append(f.stories, f.idlest.String())
 		f.stories = append(f.stories, story(t.jobs[f.idlest.job])...)
 	}
@@ -124,6 +125,7 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	told("claims, of which from a worker that is gone", "%d, %d", f.claims, f.taken)
 	told("storage calls, writes of records", "%d, %d", f.calls, f.writes)
 	told("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
+	told("longest idle in quarantine", "%s", seconds(f.quarantined.length()))
 	told("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.p50), seconds(f.p99), seconds(f.longest))
 	return b.String()
 }
