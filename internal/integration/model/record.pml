@@ -4,7 +4,11 @@
  * model.md beside this file says what each part stands for in the code, and
  * what is left out. The bounds can be set with -D: workers, faults (a crash, a
  * request or reply lost, a request delayed, a visibility that runs out while its
- * holder lives) and stops (notices and failures, after which a job is released).
+ * holder lives, a message that expires or is cleared) and stops (notices and
+ * failures, after which a job is released). SINGLE leaves the second enqueue out,
+ * NO_MOVE the on-demand queue, NO_OPERATOR the operator's cancellation and
+ * take-over. POISON_DESK adds an operator's replay and purge, REQUEUE messages
+ * that are lost and an operator who requeues.
  *
  * ETags, claim tokens and write numbers grow without end, so they are not here.
  * What the protocol asks of them is: whether what an actor knows is still the
@@ -26,14 +30,34 @@
 #define STEPS 2
 
 #define OPERATOR WORKERS
+#define DESK (WORKERS + 1) /* the operator at the poison queue, or who requeues */
+#if defined(POISON_DESK) || defined(REQUEUE)
+#define ACTORS (WORKERS + 2)
+#define AGAIN_EXISTS
+#else
 #define ACTORS (WORKERS + 1)
+#endif
 #define NOBODY 255
 
-/* Messages of the job: the first, a second enqueue, one in another queue. */
+/*
+ * Messages of the job: the first, a second enqueue, one in another queue, and one
+ * that replaces a lost message or that an operator puts. Of the last two even a
+ * first delivery reads the record, since they say resume.
+ */
 #define ORIGINAL 0
 #define DUPLICATE 1
 #define MOVED 2
+#define AGAIN 3
+#ifdef AGAIN_EXISTS
+#define MESSAGES 4
+#define againGone gone(AGAIN)
+#define againVisible (message[AGAIN] == visible)
+#else
 #define MESSAGES 3
+#define againGone true
+#define againVisible false
+#endif
+#define gone(x) (message[x] == deleted || message[x] == absent)
 
 mtype:statuses = { none, open, running, done, poison, cancelled };
 mtype:places = { absent, visible, taken, waiting, deleted };
@@ -68,12 +92,14 @@ request flight[ACTORS];
 mtype:places message[MESSAGES];
 byte holder[MESSAGES];  /* worker whose receipt counts */
 bool delivered[MESSAGES];
-bool posted;            /* the poison queue has a message */
+byte posted;            /* messages on the poison queue */
+bool kept;              /* the record has endedat: a replay opened it, and nobody claimed it */
 
 byte faults = FAULTS;
 byte stops = STOPS;
 
 byte i; /* scratch, in d_steps only */
+bool replays; /* the write being applied is a replay's or a purge's; in d_steps only */
 
 #ifdef WITHOUT_CONDITION
 #define CONDITION(create, holds) true
@@ -82,7 +108,23 @@ byte i; /* scratch, in d_steps only */
 #endif
 
 /* The job has its outcome, and where that is poison people can find it. */
-#define ended (status == done || status == cancelled || (status == poison && posted))
+#define ended (status == done || status == cancelled || (status == poison && posted > 0))
+
+/*
+ * Another message carries the job on: one that was put for that, or once a replay
+ * opened the record, any. Until a replay has put its own message, the poison
+ * message stands for the job.
+ */
+#define another(x, y) (x != y && !gone(y))
+#ifdef POISON_DESK
+#define carriedOn(x) (another(x, ORIGINAL) || another(x, DUPLICATE) || another(x, MOVED) || another(x, AGAIN) || posted > 0)
+#else
+#ifdef REQUEUE
+#define carriedOn(x) (another(x, MOVED) || another(x, AGAIN))
+#else
+#define carriedOn(x) another(x, MOVED)
+#endif
+#endif
 
 /* fault consumes one of the faults that may still happen. */
 #define fault (faults > 0) -> faults--
@@ -93,8 +135,10 @@ byte i; /* scratch, in d_steps only */
  */
 inline apply(toStatus, toOwner, toProgress, keepsToken)
 {
-	assert(!final(status));                        /* nothing is written over an outcome */
+	assert(!final(status) || (status == poison && replays)); /* nothing is written over an outcome, but by a replay or purge over poison */
 	assert(final(toStatus) || toProgress >= progress); /* progress never goes backwards */
+	kept = (replays && toStatus == open);
+	replays = false;
 	status = toStatus;
 	progress = toProgress;
 	if
@@ -137,6 +181,7 @@ end:
 		flight[a].sent ->
 		if
 		:: CONDITION(flight[a].create, flight[a].holds) ->
+			replays = (a == DESK);
 			apply(flight[a].status, flight[a].message, flight[a].steps, false);
 			if
 			:: a < WORKERS && flight[a].mine && flight[a].newest -> author[a] = latest
@@ -162,9 +207,13 @@ end:
 	:: atomic { message[m] == taken && holder[m] == NOBODY -> message[m] = visible }
 	:: atomic { message[m] == taken && holder[m] != NOBODY && fault; message[m] = visible }
 	:: atomic {
-		message[m] == waiting && message[ORIGINAL] != visible && message[DUPLICATE] != visible && message[MOVED] != visible ->
+		message[m] == waiting && message[ORIGINAL] != visible && message[DUPLICATE] != visible && message[MOVED] != visible && !againVisible ->
 		message[m] = visible
 	}
+#ifdef REQUEUE
+	/* It expires, or somebody clears the queue. */
+	:: atomic { !gone(m) && !ended && status != none && fault; message[m] = deleted }
+#endif
 	od
 }
 
@@ -280,6 +329,24 @@ inline reveal(how)
 	fi
 }
 
+/*
+ * handBack is the release of a job whose record is open, or that left none. A
+ * message that the service does not find is replaced. The service may say so of
+ * one that another worker has, too.
+ */
+inline handBack()
+{
+	if
+	:: holder[m] == p && message[m] != deleted -> message[m] = visible; holder[m] = NOBODY
+#if defined(REQUEUE) && !defined(NOT_REPLACED)
+	:: (holder[m] != p || message[m] == deleted) && againGone -> message[AGAIN] = visible; holder[AGAIN] = NOBODY
+	:: (holder[m] != p && message[m] != deleted) || !againGone
+#else
+	:: else
+#endif
+	fi
+}
+
 proctype Worker(byte p)
 {
 	byte m, at;
@@ -293,10 +360,13 @@ end:	do
 		:: message[ORIGINAL] == visible -> m = ORIGINAL
 		:: message[DUPLICATE] == visible -> m = DUPLICATE
 		:: message[MOVED] == visible -> m = MOVED
+#ifdef AGAIN_EXISTS
+		:: message[AGAIN] == visible -> m = AGAIN
+#endif
 		fi;
 		message[m] = taken;
 		holder[m] = p;
-		create = !delivered[m] && m != MOVED;
+		create = !delivered[m] && m < MOVED;
 		delivered[m] = true;
 		if
 		:: create -> goto work /* a first delivery reads nothing: its first write finds out */
@@ -316,8 +386,14 @@ end:	do
 		:: status == open || (status == running && owner == m) ->
 #endif
 			current[p] = true; at = progress; ruling = repeat
+#ifdef REQUEUE
+		/* the hour after which a record is stale, which only counts where its own message is gone */
+		:: status == running && owner != m && gone(owner) -> current[p] = true; at = progress; ruling = repeat
+		:: status == running && owner != m && !gone(owner) -> ruling = putback
+#else
 #ifndef ANY_OWNER
 		:: status == running && owner != m -> ruling = putback
+#endif
 #endif
 		fi;
 		if
@@ -346,7 +422,7 @@ work:	atomic {
 		:: stops > 0 ->
 			stops--;
 			if
-			:: create && at == 0 -> reveal(visible); goto idle /* nothing to keep */
+			:: create && at == 0 -> handBack(); goto idle /* nothing to keep */
 			:: else -> next = open
 			fi
 		fi
@@ -365,15 +441,21 @@ work:	atomic {
 free:	atomic {
 		maybeCrash();
 		if
-		:: true -> reveal(visible); goto idle
+		:: true -> handBack(); goto idle
+#ifndef NO_MOVE
 		:: message[MOVED] == absent -> message[MOVED] = visible
+#endif
 		fi
 	}
 	goto remove;
 
 	/* The job has ended, by this worker or another. */
 over:	if
-	:: atomic { status == poison && !posted -> maybeCrash(); posted = true }
+#ifdef POISON_DESK
+	:: atomic { status == poison && posted < 3 -> maybeCrash(); posted++ }
+#else
+	:: atomic { status == poison && posted == 0 -> maybeCrash(); posted++ }
+#endif
 	:: else
 	fi;
 
@@ -382,7 +464,7 @@ remove:	atomic {
 		if
 		:: holder[m] == p ->
 			/* no message goes without an outcome, or another that carries the job on */
-			assert(ended || (m != MOVED && message[MOVED] != absent && message[MOVED] != deleted));
+			assert(ended || carriedOn(m));
 			message[m] = deleted
 		:: holder[m] != p /* the receipt does not count any more */
 		:: fault /* the request is lost */
@@ -458,10 +540,102 @@ proctype Operator()
 	od
 }
 
-#define gone(m) (message[m] == deleted || message[m] == absent)
+#ifdef POISON_DESK
+/*
+ * Desk replays or purges a job that was given up, once, or as often as it is cut
+ * short: record, then the new message of a replay, then the poison message.
+ */
+proctype Desk()
+{
+	mtype:statuses wanted;
+	bool found;
+
+	if
+	:: wanted = none
+	:: wanted = cancelled
+	:: wanted = open
+	fi;
+end:	do
+	:: atomic { wanted == none -> break }
+	:: atomic { /* the read, when there is a poison message */
+		wanted != none && posted > 0 ->
+		current[DESK] = true;
+		found = (status == poison || (status == open && kept));
+		if
+		:: !found -> goto drop /* the job has ended otherwise, or is at work again */
+#ifdef PURGE_BLIND
+		:: found && wanted == cancelled -> goto drop
+#endif
+		:: found && status == open && wanted == open -> goto put
+		:: else
+		fi
+	}
+	if
+	:: d_step { /* between read and write others write */
+		if
+		:: current[DESK] -> replays = true; apply(wanted, NOBODY, progress, false); found = true
+		:: else -> found = false
+		fi
+	}
+	:: d_step { /* lost or delayed: it looks again */
+		!flight[DESK].sent && fault;
+		flight[DESK].sent = true;
+		flight[DESK].holds = current[DESK];
+		flight[DESK].status = wanted;
+		flight[DESK].message = NOBODY;
+		flight[DESK].steps = progress;
+		found = false
+	}
+	fi;
+	if
+	:: !found -> goto again
+	:: found && wanted == cancelled -> goto drop
+	:: else
+	fi;
+put:	atomic {
+		if
+		:: gone(AGAIN) -> message[AGAIN] = visible; holder[AGAIN] = NOBODY
+		:: !gone(AGAIN) /* it is there from the time before */
+		:: fault; goto again /* the operator's machine dies */
+		fi
+	}
+drop:	atomic {
+		if
+		:: posted > 0 -> posted--
+		:: else
+		fi;
+		wanted = none;
+		/* no poison message goes without an outcome, or a message of the job */
+		assert(ended || !gone(ORIGINAL) || !gone(DUPLICATE) || !gone(MOVED) || !gone(AGAIN))
+	}
+again:	skip
+	od
+}
+#endif
+
+#if defined(REQUEUE) && !defined(NOT_REPLACED)
+/*
+ * Requeuer puts a message for a job that has a record and no message, as often as
+ * that happens. It writes no record.
+ */
+proctype Requeuer()
+{
+end:	do
+	:: atomic {
+		gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED) && gone(AGAIN) && !ended && status != none ->
+		message[AGAIN] = visible; holder[AGAIN] = NOBODY
+	}
+	od
+}
+#endif
 
 /* The job ends, and nothing is left of it on any queue. */
-ltl ends { <> (ended && gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED)) }
+#ifdef POISON_DESK
+#define ever <>[] /* and it stays so: a replay may begin again what had ended */
+#else
+#define ever <>
+#endif
+ltl ends { ever (ended && gone(ORIGINAL) && gone(DUPLICATE) && gone(MOVED) && againGone) }
 
 init {
 	atomic {
@@ -476,7 +650,16 @@ init {
 #endif
 		for (i : 0 .. WORKERS - 1) { author[i] = other }
 		i = 0;
-		run Clock(ORIGINAL); run Clock(DUPLICATE); run Clock(MOVED);
+		run Clock(ORIGINAL);
+#ifndef SINGLE
+		run Clock(DUPLICATE);
+#endif
+#ifndef NO_MOVE
+		run Clock(MOVED);
+#endif
+#ifdef AGAIN_EXISTS
+		run Clock(AGAIN);
+#endif
 		run Worker(0);
 #if WORKERS > 1
 		run Worker(1);
@@ -491,7 +674,17 @@ init {
 #if WORKERS > 2
 		run Net(2);
 #endif
+#ifndef NO_OPERATOR
 		run Net(OPERATOR);
-		run Operator()
+		run Operator();
+#endif
+#ifdef POISON_DESK
+		run Net(DESK);
+		run Desk();
+#endif
+#if defined(REQUEUE) && !defined(NOT_REPLACED)
+		run Requeuer();
+#endif
+		skip
 	}
 }
