@@ -69,17 +69,20 @@ func (h *history) happen() {
 // finish starts workers that do what is left.
 func (h *history) finish() {
 	for i := range 2 {
-		l := life{vm: fmt.Sprintf("fresh-%d", len(h.fresh)), concurrency: 2 + i, onDemand: true}
+		l := life{vm: freshVM(len(h.fresh)), concurrency: 2 + i, onDemand: true}
 		h.fresh = append(h.fresh, h.start(l, func(c *Config) { c.Metadata = nil }))
 	}
 }
 
 // dismiss ends the workers that finish started.
 func (h *history) dismiss() {
-	for _, p := range h.fresh {
+	for i, p := range h.fresh {
+		h.ledger.leave(freshVM(i))
 		p.stop()
 	}
 }
+
+func freshVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
 
 // at waits until that time of the history.
 func (h *history) at(at time.Duration) { time.Sleep(at - time.Since(h.began)) }
@@ -137,7 +140,9 @@ func (h *history) live(l life) {
 	h.count(&h.chronicle.lives)
 	p := h.start(l)
 	for _, i := range l.incidents {
-		if h.at(i.at); i.freeze {
+		h.at(i.at)
+		h.ledger.disturb(l.vm, i.lasts)
+		if i.freeze {
 			h.count(&h.freezes)
 			thaw := p.link.hold()
 			time.Sleep(i.lasts)
@@ -150,6 +155,7 @@ func (h *history) live(l life) {
 		}
 	}
 	h.at(l.to)
+	h.ledger.leave(l.vm)
 	switch l.end {
 	case evicting:
 		h.count(&h.notices)
@@ -176,7 +182,12 @@ func (h *history) live(l life) {
 
 // start starts a worker, whose requests are exposed to the weather.
 func (h *history) start(l life, change ...func(*Config)) *process {
+	queues := []string{h.b.names.Queue, h.b.names.OnDemand}
+	if !l.onDemand {
+		queues = queues[:1]
+	}
 	change = append(change, func(c *Config) {
+		c.Observer = h.ledger.slotsOf(l.vm, l.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Log = l.concurrency, l.moveAfter, slog.New(slog.DiscardHandler)
 		if l.onDemand {
 			takeFromBoth(c)
@@ -209,6 +220,7 @@ func (h *history) check() {
 	}
 	h.checkKinds()
 	h.ledger.check(h.t)
+	h.worstWait = h.ledger.idle.worst
 	h.told = slices.Sorted(slices.Values(h.ledger.told)) // things that happen at once have no order
 	for _, n := range h.b.server.Counts() {
 		h.calls += n

@@ -74,7 +74,7 @@ type chronicle struct {
 	lives, kills, notices, freezes, takeovers int
 	interruptions, failures                   int
 	calls                                     int64
-	virtual                                   time.Duration
+	virtual, worstWait                        time.Duration
 	told                                      []string // all that the ledger saw, and when; of one history
 }
 
@@ -84,11 +84,12 @@ func (c *chronicle) add(d chronicle) {
 	c.lives, c.kills, c.notices, c.freezes, c.takeovers = c.lives+d.lives, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
 	c.interruptions, c.failures = c.interruptions+d.interruptions, c.failures+d.failures
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
+	c.worstWait = max(c.worstWait, d.worstWait)
 }
 
 func (c chronicle) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time",
-		c.jobs, c.done, c.poison, c.cancelled, c.lives, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour))
+	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.poison, c.cancelled, c.lives, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // play lets the history of a seed happen and checks what came of it.
@@ -98,6 +99,7 @@ func play(t *testing.T, seed uint64) (c chronicle) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), cured: map[string]bool{}}
 		b.retry = &evenRetries
 		h.ledger = b.observe()
+		h.ledger.watchIdle(h.calmFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isCured: h.isCured, failed: map[failure]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.happen()

@@ -20,6 +20,7 @@ func (l *ledger) note(r storage.Result) {
 	case r.Service == storage.BlobService && r.Container == l.b.names.Records && r.Blob != "":
 		l.noteRecord(r)
 	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:
+		l.noteVisibility(r)
 		l.noteMessage(r)
 	case r.Operation == storage.OpDeleteBlob && r.Container == l.b.names.Payloads && r.Status == http.StatusAccepted:
 		l.payloadGone(r)

@@ -24,6 +24,9 @@ import (
 //   - a claim that was superseded writes nothing any more;
 //   - neither generation nor progress nor a claim's write number goes back;
 //   - a failure is counted only where a handler failed;
+//   - no message is hidden for longer than the longest back-off, and in calm times
+//     none waits for longer than a pause between claims beside a free slot (where
+//     the test asks for that, see watchIdle);
 //   - a message goes only when its job has an outcome, or another message that
 //     carries it on; and every message that a worker puts never expires.
 type ledger struct {
@@ -39,6 +42,7 @@ type ledger struct {
 	jobs    map[string]*account
 	jobOf   map[string]string // by message id; "" for a message that is no envelope
 	order   map[string]int    // in which messages were put, by their ids
+	idle    *idle             // nil where nobody judges that
 	cleared bool              // somebody cleared the queues of jobs
 	broken  []string
 	told    []string // all that happened so far: when, by whom, to which job

@@ -55,6 +55,14 @@ func (r *roll) weather(seed uint64, p *plan) weather {
 	return w
 }
 
+// calmFrom is when the weather is calm for good, and with it all that it delayed.
+func (p *plan) calmFrom() time.Duration {
+	if p.weather.rough == 0 && len(p.weather.fronts) == 0 {
+		return 0
+	}
+	return p.weather.clearsAt + quietDown
+}
+
 // fateOf says what becomes of a worker's request. It follows from what is asked
 // for and when, not from the order in which goroutines come to ask.
 func (w weather) fateOf(vm, what string, now time.Duration) fate {
