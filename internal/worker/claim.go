@@ -158,7 +158,7 @@ func (c *claimer) giveUpOld(ctx context.Context) {
 	}
 	if old > 0 {
 		c.Log.DebugContext(ctx, "releasing messages that no slot got free for", "messages", old)
-		c.releaseAll(ctx, c.buffer[:old])
+		c.releaseAll(c.last, c.buffer[:old]) // which a stop must not cut short
 		c.buffer = c.buffer[old:]
 	}
 }

@@ -163,7 +163,5 @@ func (d *delivery) overstays(begun, now time.Time) *drain {
 	if p.mayGoOn(d.course(begun), now) {
 		return nil
 	}
-	drain := drainFor(p.notice(now))
-	d.drains.begin(drain)
-	return drain
+	return drainFor(p.notice(now))
 }

@@ -34,8 +34,8 @@ type delivery struct {
 	// it, and so must every other context of a write that a stop does not cancel.
 	tries *haste.Tries
 
-	// cancel stops this job alone.
-	cancel context.CancelCauseFunc
+	// cancel stops this job alone, unless it is stopped already.
+	cancel func(*drain)
 
 	// performed is closed when the delivery is over, closed when its handler has
 	// returned and its cleanups have run; nil if it was never called.
@@ -80,9 +80,9 @@ func (d *delivery) deliver(ctx context.Context) (telling bool) {
 	last, cancelLast := outlive(ctx, drainEnd)
 	defer cancelLast()
 	last = tries.In(last)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	d.last, d.tries, d.cancel = last, tries, cancel
+	ctx, cancel := d.stoppable(ctx)
+	defer cancel()
+	d.last, d.tries = last, tries
 	defer d.letGo()
 	defer d.leaveID()
 	d.renewer = renewWhile(last, d.lease, d.pace, d.log, d.lost)
@@ -248,6 +248,26 @@ func (d *delivery) lost(err error) {
 	d.stopAlone(job.Lost, err)
 }
 
+// stoppable returns a context that ends with ctx, or when d.cancel stops this job
+// alone. A stop of its own is heard by the worker's drains, so that an eviction
+// leaves the job no more time than the others. Cancel frees all of it.
+func (d *delivery) stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
+	work := ctx
+	ctx, stop := context.WithCancelCause(work)
+	d.cancel = func(own *drain) {
+		d.drains.begin(own)
+		if stop(own); drainOf(ctx) != own {
+			d.drains.end(own) // it came too late
+		}
+	}
+	return ctx, func() {
+		stop(nil)
+		if own := drainOf(ctx); own != nil && own != drainOf(work) {
+			d.drains.end(own)
+		}
+	}
+}
+
 // keepNoMore ends the renewals. It comes before the last call for the message.
 func (d *delivery) keepNoMore() {
 	d.held.remove(d.lease)
@@ -255,5 +275,5 @@ func (d *delivery) keepNoMore() {
 }
 
 func (d *delivery) stopAlone(reason job.Reason, err error) {
-	d.cancel(&job.Stop{Reason: reason, Deadline: time.Now().Add(strayGrace), Err: err})
+	d.cancel(stopAlone(reason, err, time.Now()))
 }

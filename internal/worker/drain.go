@@ -14,6 +14,10 @@ import (
 // stopped: its message or its record went to another worker.
 const strayGrace = 5 * time.Second
 
+// aloneStates is how long the last state of such a job may be sent, as long as
+// not all work is stopped.
+const aloneStates = time.Minute
+
 // drain is the cause with which all work is stopped: why, and the times to keep
 // to. The clock starts when the notice is seen.
 //
@@ -27,6 +31,7 @@ type drain struct {
 	err       error
 	seen      time.Time
 	notBefore time.Time // see [job.Stop]
+	alone     bool      // one job is stopped for a reason of its own, and no VM goes
 
 	mu      sync.Mutex
 	times   times
@@ -52,6 +57,15 @@ func drainFor(n preempt.Notice) *drain {
 	d := newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
 	d.notBefore = n.NotBefore
 	return d
+}
+
+// stopAlone is the drain of one job that is stopped for a reason of its own. A drain
+// of the worker shortens its times.
+func stopAlone(reason job.Reason, err error, now time.Time) *drain {
+	return &drain{
+		reason: reason, err: err, seen: now, alone: true, changed: make(chan struct{}),
+		times: times{handlers: now.Add(strayGrace), states: now.Add(aloneStates), end: now.Add(aloneStates)},
+	}
 }
 
 // current returns the times to keep to, and a channel that is closed when they

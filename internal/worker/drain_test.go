@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,6 +111,129 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 		}
 		if r := b.record("a"); r.Status != checkpoint.Open || r.StateSize != int64(len(state)) || r.Interruptions != 1 {
 			t.Errorf("record = %s, %d bytes of state, %d interruptions, want open, %d, 1", r.Status, r.StateSize, r.Interruptions, len(state))
+		}
+	})
+}
+
+// TestDrainOfSlowStorage: many jobs are released in time although storage takes
+// 2.5 s for each call, as it did before or since the notice alone.
+func TestDrainOfSlowStorage(t *testing.T) {
+	const jobs = 128
+	slow := storage.Fault{Before: 1250 * time.Millisecond, After: 1250 * time.Millisecond}
+	for _, row := range []struct {
+		name   string
+		before storage.Fault
+	}{{"slow all the time", slow}, {"slow since the notice", storage.Fault{Before: 10 * time.Millisecond}}} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.server.OnCall(func(storage.Call) storage.Fault { return row.before })
+				for i := range jobs {
+					b.put(fmt.Sprintf("job-%d", i), "crowd", "")
+				}
+				work := &crowd{}
+				p := b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) { c.Concurrency, c.Metadata = jobs, nil })
+				b.waitFor("all at work", 2*time.Minute, func() bool { return work.atWork.Load() == jobs })
+				time.Sleep(time.Minute)
+				b.server.OnCall(func(storage.Call) storage.Fault { return slow })
+				p.term()
+				b.waitFor("drained", 15*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+				b.server.OnCall(nil)
+				took, leftOut := p.drainedAfter()
+				t.Logf("%d jobs drained with calls of 2.5s: %s", jobs, took)
+				released := p.log.find("drained")[0]["released"]
+				if took > 8*time.Second || leftOut != 0 || released != float64(jobs) {
+					t.Errorf("drained after %s, %v released, %d states left out, want at most 8s, %d, 0", took, released, leftOut, jobs)
+				}
+			})
+		})
+	}
+}
+
+// TestEvictionOfAStoppedJob: a job that was stopped for a reason of its own hears
+// of an eviction in its time to return, and is released within the budget.
+func TestEvictionOfAStoppedJob(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		slow bool // its state cannot be sent, rather than its handler not return
+	}{{"its handler does not return", false}, {"its state cannot be sent", true}} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				stubborn := newStubborn()
+				defer stubborn.giveUp()
+				quiet := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					j.Report(job.Progress{State: []byte("first")})
+					<-ctx.Done()
+					j.Report(job.Progress{State: make([]byte, 1<<20)})
+					return nil, context.Cause(ctx)
+				})
+				limits := job.Limits{MaxSilence: 20 * time.Second}
+				kinds := job.Kinds{"h": job.WithLimits(quiet, limits)}
+				if !row.slow {
+					kinds["h"] = job.WithLimits(stubborn, limits)
+				}
+				b.put("a", "h", "")
+				p := b.start("vm_0", kinds, func(c *Config) { c.Metadata, c.DrainBudget = nil, 2*time.Second })
+				b.waitFor("a checkpoint", 15*time.Second, func() bool { return b.record("a").HasState() })
+				if row.slow {
+					b.server.OnCall(func(c storage.Call) storage.Fault {
+						if c.Operation == storage.OpPutBlob && c.Size > 1<<19 {
+							return storage.Fault{Before: time.Hour}
+						}
+						return storage.Fault{}
+					})
+				}
+				b.waitFor("the stop", time.Minute, func() bool { return len(p.log.find("job exceeds a limit; stopping it")) == 1 })
+				p.stop()
+				if took, _ := p.drainedAfter(); took > 2*time.Second {
+					t.Errorf("drained after %s, want the budget of 2s at most", took)
+				}
+				if r := b.record("a"); r.Status != checkpoint.Open || r.Failures != 1 {
+					t.Errorf("record = %s, %d failures, want open, 1", r.Status, r.Failures)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainsOfSingleJobs: whichever comes first, a job's own drain keeps to the
+// times of the worker's, and is forgotten when the job has ended.
+func TestDrainsOfSingleJobs(t *testing.T) {
+	now := time.Now()
+	for name, inOrder := range map[string]func(s *drains, worker, own *drain){
+		"the worker's first": func(s *drains, worker, own *drain) { s.press(worker); s.begin(own) },
+		"the job's first":    func(s *drains, worker, own *drain) { s.begin(own); s.press(worker) },
+	} {
+		s, worker, own := &drains{}, newDrain(job.Evicted, nil, now, 2*time.Second), stopAlone(job.Silent, nil, now)
+		inOrder(s, worker, own)
+		want, _ := worker.current()
+		if got, _ := own.current(); got != want {
+			t.Errorf("%s: times = %v, want the worker's %v", name, got, want)
+		}
+		if own.stop().Reason != job.Silent {
+			t.Errorf("%s: reason = %s, want its own", name, own.stop().Reason)
+		}
+		if s.end(own); len(s.all) != 1 {
+			t.Errorf("%s: drains after the job's end = %d, want the worker's alone", name, len(s.all))
+		}
+	}
+}
+
+// TestStoppedJobsAreForgotten: jobs that are stopped alone leave nothing behind in
+// a worker that runs for months.
+func TestStoppedJobsAreForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		silent := job.WithLimits(job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}), job.Limits{MaxSilence: time.Second})
+		b.put("a", "silent", "")
+		p := b.start("vm_0", job.Kinds{"silent": silent}, func(c *Config) { c.Metadata = nil })
+		b.waitFor("poison", time.Hour, func() bool { return len(b.poisoned()) == 1 })
+		time.Sleep(time.Second)
+		p.drains.mu.Lock()
+		defer p.drains.mu.Unlock()
+		if n := len(p.drains.all); n != 0 {
+			t.Errorf("drains kept = %d, want none", n)
 		}
 	})
 }

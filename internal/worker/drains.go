@@ -1,6 +1,9 @@
 package worker
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // drains are those begun since the worker took up work: the worker's own, and
 // those of single jobs that would not have been done in time. The most urgent one
@@ -11,7 +14,8 @@ type drains struct {
 	limit *times // of the worker's own drains together; nil before the first
 }
 
-// begin adds the drain of a single job.
+// begin adds the drain of a single job. It keeps to the times of a drain of the
+// worker that began before.
 func (s *drains) begin(d *drain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,6 +23,13 @@ func (s *drains) begin(d *drain) {
 		d.shorten(*s.limit)
 	}
 	s.all = append(s.all, d)
+}
+
+// end removes the drain of a single job.
+func (s *drains) end(d *drain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(other *drain) bool { return other == d })
 }
 
 // press adds a drain of the worker, and shortens those under way to its times. It

@@ -4,13 +4,25 @@ import (
 	"container/heap"
 	"context"
 	"sync"
+	"time"
 )
 
 // drainParallel is how many jobs are saved and released at once in a drain.
 const drainParallel = 64
 
+const (
+	// smallWrite is the largest write, in bytes, whose time is latency rather
+	// than bandwidth, and smallWriteHolds how long it keeps its place. Where
+	// storage is slow to answer, more writes run at once: up to drainParallel
+	// more in each such time.
+	smallWrite      = 64 << 10
+	smallWriteHolds = 200 * time.Millisecond
+)
+
 // gate lets a bounded number of last writes run at once, the smallest first:
-// when time or bandwidth is short, most jobs are then saved.
+// when time or bandwidth is short, most jobs are then saved. A small write that
+// takes long gives its place to another, since waiting for an answer uses nothing
+// that the others need.
 type gate struct {
 	mu      sync.Mutex
 	free    int
@@ -33,7 +45,7 @@ func (g *gate) enter(ctx context.Context, size int) (leave func(), err error) {
 	if g.free > 0 {
 		g.free--
 		g.mu.Unlock()
-		return g.leave, nil
+		return g.hold(size), nil
 	}
 	t := &ticket{size: size, admitted: make(chan struct{})}
 	heap.Push(&g.waiting, t)
@@ -41,7 +53,7 @@ func (g *gate) enter(ctx context.Context, size int) (leave func(), err error) {
 
 	select {
 	case <-t.admitted:
-		return g.leave, nil
+		return g.hold(size), nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
@@ -52,6 +64,17 @@ func (g *gate) enter(ctx context.Context, size int) (leave func(), err error) {
 		heap.Remove(&g.waiting, t.index)
 	}
 	return nil, context.Cause(ctx)
+}
+
+// hold returns what leaves a place that was entered, unless its time was over
+// before.
+func (g *gate) hold(size int) (leave func()) {
+	once := sync.OnceFunc(g.leave)
+	if size > smallWrite {
+		return once
+	}
+	timer := time.AfterFunc(smallWriteHolds, once)
+	return func() { timer.Stop(); once() }
 }
 
 func (g *gate) leave() {

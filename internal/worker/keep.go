@@ -75,7 +75,7 @@ func statesEnd(cause error, stopped time.Time) time.Time {
 		t, _ := drain.current()
 		return t.states
 	}
-	return stopped.Add(time.Minute)
+	return stopped.Add(aloneStates)
 }
 
 // unsaved is the last report, with its state only if that is not recorded yet.

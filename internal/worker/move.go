@@ -108,9 +108,13 @@ func movesEnd(cause error, stopped time.Time) time.Time {
 
 // mover remembers whether the on-demand queue can be reached.
 type mover struct {
-	rests atomic.Int64 // until then nothing is moved, in ns since 1970
+	rests atomic.Pointer[time.Time] // until then nothing is moved; nil before the first failure
 }
 
-func (m *mover) mayTry(now time.Time) bool { return now.UnixNano() >= m.rests.Load() }
+// mayTry compares by the monotonic clock, as long as now has its reading.
+func (m *mover) mayTry(now time.Time) bool {
+	rests := m.rests.Load()
+	return rests == nil || !now.Before(*rests)
+}
 
-func (m *mover) failed(now time.Time) { m.rests.Store(now.Add(moveRest).UnixNano()) }
+func (m *mover) failed(now time.Time) { m.rests.Store(new(now.Add(moveRest))) }

@@ -36,7 +36,7 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 
 // enterGate takes its turn with the other last writes of a drain.
 func (d *delivery) enterGate(ctx context.Context) (leave func()) {
-	if drainOf(ctx) == nil {
+	if drain := drainOf(ctx); drain == nil || drain.alone {
 		return func() {}
 	}
 	leave, err := d.gate.enter(d.last, d.unsavedSize())

@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// fillBuffer starts a worker whose slots are taken by two long jobs, and that has
+// claimed more messages than it has slots. Echo jobs before taught it that jobs
+// are short.
+func (b *bench) fillBuffer(change ...func(*Config)) *process {
+	b.t.Helper()
+	put := func(kind string, n int) {
+		for i := range n {
+			b.put(fmt.Sprintf("%s-%d-%d", kind, i, len(b.server.Messages(b.names.Queue))), kind, "1")
+		}
+	}
+	put("echo", 40)
+	put("long", 2)
+	put("echo", 20)
+	long := &steps{n: 5000, each: time.Second}
+	p := b.start("vm_0", job.Kinds{"echo": echo, "long": long}, append(change, func(c *Config) { c.Concurrency = 2 })...)
+	b.waitFor("messages in the buffer", time.Minute, func() bool {
+		started := p.log.find("job started")
+		return len(started) == 42 && b.invisible() > 10
+	})
+	return p
+}
+
+// TestStopWhileTheBufferIsReleased: a stop does not cut off the releases of
+// messages that no slot got free for.
+func TestStopWhileTheBufferIsReleased(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := b.fillBuffer(func(c *Config) { c.Metadata = nil })
+		releasing := false
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			releasing = releasing || c.Operation == storage.OpUpdateMessage
+			return storage.Fault{Before: 300 * time.Millisecond}
+		})
+		b.waitFor("releases", maxBuffered+time.Second, func() bool { return releasing })
+		p.stop()
+		if n := b.invisible(); n > 0 {
+			t.Errorf("messages hidden after the drain = %d, want none", n)
+		}
+	})
+}
+
+// TestStopDuringAClaim: the messages of a claim that was under way at a stop are
+// released.
+func TestStopDuringAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		claiming := make(chan struct{})
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation != storage.OpGetMessages {
+				return storage.Fault{}
+			}
+			if len(b.server.Messages(b.names.Queue)) > 0 {
+				close(claiming)
+			}
+			return storage.Fault{After: claimGrace / 2}
+		})
+		for i := range 4 {
+			b.put(fmt.Sprintf("job-%d", i), "echo", "1")
+		}
+		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Metadata = nil })
+		<-claiming
+		time.Sleep(time.Millisecond)
+		if n := b.invisible(); n != 4 {
+			t.Fatalf("messages hidden while the claim is under way = %d, want 4", n)
+		}
+		p.stop()
+		if n, started := b.invisible(), len(p.log.find("job started")); n > 0 || started > 0 || b.left() != 4 {
+			t.Errorf("after the stop %d of %d messages are hidden, and %d jobs were started, want 0 of 4 and 0", n, b.left(), started)
+		}
+	})
+}
+
+// TestBufferWhenClaimingEnds: when claiming ends before NotBefore, messages that
+// wait for a slot are released at once.
+func TestBufferWhenClaimingEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		p := b.fillBuffer()
+		b.announce("Reboot", in(4*time.Minute))
+		b.waitFor("claiming ended", 2*time.Second, func() bool {
+			return len(p.log.find("claiming ended; jobs that will not be done in time are handed over")) == 1
+		})
+		time.Sleep(time.Second)
+		if n := b.invisible(); n > 0 {
+			t.Errorf("messages hidden a second after claiming ended = %d, want none", n)
+		}
+	})
+}
+
+// TestSaveAllOfAJobThatEnds: a job that ends while all are asked to save answers
+// with its end, so that a freeze is acknowledged.
+func TestSaveAllOfAJobThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := &atWork{}
+		seat, other := room.enter(), room.enter()
+		r := room.saveAll()
+		answer(other.take(), true)
+		seat.leave()
+		other.leave()
+		answered := make(chan struct{})
+		go func() { r.wait(); close(answered) }()
+		synctest.Wait()
+		select {
+		case <-answered:
+		default:
+			t.Fatal("the round has no answer from a job that ended")
+		}
+		if r.jobs != 2 || r.unsaved.Load() != 0 {
+			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", r.jobs, r.unsaved.Load())
+		}
+	})
+}
+
+// TestPlaceAtTheGateIsPassedOn: a place is not lost when the write that it was
+// given to gives up at the same moment.
+func TestPlaceAtTheGateIsPassedOn(t *testing.T) {
+	const large = smallWrite + 1 // which keeps its place
+	for range 1000 {
+		g := newGate(1)
+		leave, err := g.enter(t.Context(), large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			if leave, err := g.enter(ctx, large); err == nil {
+				leave()
+			}
+		}()
+		for isWaiting := false; !isWaiting; {
+			g.mu.Lock()
+			isWaiting = len(g.waiting) == 1
+			g.mu.Unlock()
+		}
+		cancel() // which wakes the write, and before it runs the place is given to it
+		leave()
+		<-left
+		g.mu.Lock()
+		free, waiting := g.free, len(g.waiting)
+		g.mu.Unlock()
+		if free != 1 || waiting != 0 {
+			t.Fatalf("free places = %d, waiting = %d, want 1 and 0", free, waiting)
+		}
+	}
+}
+
+// TestGateFollowsLatency: small writes that take long let others in, large ones
+// do not, and no place is given back twice.
+func TestGateFollowsLatency(t *testing.T) {
+	for _, row := range []struct {
+		size int
+		want time.Duration // until the second write may begin
+	}{{10, smallWriteHolds}, {smallWrite + 1, time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGate(1)
+			first, err := g.enter(t.Context(), row.size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := time.Now()
+			time.AfterFunc(time.Minute, first)
+			second, err := g.enter(t.Context(), row.size)
+			if waited := time.Since(asked); err != nil || waited != row.want {
+				t.Errorf("a write of %d bytes waited %s for the one before (%v), want %s", row.size, waited, err, row.want)
+			}
+			time.Sleep(2 * time.Minute)
+			second()
+			synctest.Wait()
+			if g.free != 1 {
+				t.Errorf("free places in the end = %d, want 1", g.free)
+			}
+		})
+	}
+}
