@@ -24,7 +24,7 @@ type chaosCommand struct {
 	EvictEvery         int           `help:"About how many incidents there are for one eviction with notice. 0 is none." default:"10"`
 	CutEvery           int           `help:"About how many incidents there are for one worker that is cut off from storage, or whose calls are reset, swallowed or delayed. 0 is none." default:"6"`
 	ProgramEvery       int           `help:"About how many jobs there are for one that is a program. 0 is none." default:"4"`
-	LackEvery          int           `help:"How many workers there are for one that lacks the kind of programs. 0 is none." default:"6"`
+	LackEvery          int           `help:"How many workers there are for one that lacks the kind of programs. 0 is none." default:"3"`
 	DuplicateEvery     int           `help:"About how many jobs there are for one that is put twice. 0 is none." default:"50"`
 	LargeEvery         int           `help:"About how many jobs there are for one whose payload is in a blob. 0 is none." default:"20"`
 	StreamEvery        int           `help:"About how many jobs there are for one with a state of 3 MiB. 0 is none." default:"30"`

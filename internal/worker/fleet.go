@@ -18,6 +18,11 @@ const (
 	// hasKindFor is how old a heartbeat may be that says that its worker has a
 	// kind: eight heartbeats that did not come.
 	hasKindFor = deadAfter
+
+	// lacksKindFor is how old a heartbeat may be that says that its worker lacks a
+	// kind. It is one heartbeat and the way of it: workers that were evicted since
+	// put no message off any more.
+	lacksKindFor = beatEvery + 5*time.Second
 )
 
 // fleet keeps the last sample of the heartbeats of all workers.
@@ -74,7 +79,8 @@ func (f *fleet) last() sample {
 
 // whoHas returns what the heartbeats say about a kind of job on a queue: the best
 // answer of all workers that are alive and take from there, and how many of those
-// lack it. A worker that stopped, or was silent for [hasKindFor], has nothing.
+// lack it. A worker that stopped, or was silent for [hasKindFor], has nothing; one
+// that leaves its VM, or was silent for [lacksKindFor], is not counted as lacking it.
 func (s sample) whoHas(kind, queue string, now time.Time) (best presence.Has, lacking int) {
 	for _, p := range s.workers {
 		age := p.Age + now.Sub(s.at)
@@ -83,7 +89,7 @@ func (s sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 		}
 		has := p.HasKind(kind)
 		best = max(best, has)
-		if has == presence.HasNot {
+		if has == presence.HasNot && p.Age <= lacksKindFor && p.State != lifecycle.Shutdown.String() {
 			lacking++
 		}
 	}

@@ -48,9 +48,10 @@ func TestWhoHas(t *testing.T) {
 	if has, _ := late.whoHas("render", "jobs", now); has != presence.HasNot {
 		t.Errorf("whoHas by an old sample = %d, want %d: the heartbeat is too old by now", has, presence.HasNot)
 	}
-	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs)}
-	if has, lacking := (sample{at: now, workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 2 {
-		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 2", has, lacking, presence.HasIt)
+	mixed := []presence.Listed{worker(0, "process", digest, jobs), worker(0, "process", digest, jobs), worker(0, "process", render, jobs), worker(time.Hour, "process", digest, jobs),
+		worker(lacksKindFor, "process", digest, jobs), worker(lacksKindFor+1, "process", digest, jobs), worker(0, "shutdown", digest, jobs)}
+	if has, lacking := (sample{at: now, workers: mixed}).whoHas("render", "jobs", now); has != presence.HasIt || lacking != 3 {
+		t.Errorf("whoHas of a mixed fleet = %d, %d lack it, want %d and 3", has, lacking, presence.HasIt)
 	}
 }
 
