@@ -33,7 +33,7 @@ checkTools() {
 
 checkSubscription() {
   az account show --output tsv \
-    --query "['subscription  ' , name, '(', id, ')', ' tenant ', tenantId, ' as ', user.name] | join(' ', @)"
+    --query "['subscription ', name, ' (', id, ') of tenant ', tenantId, ', signed in as ', user.name] | join('', @)"
   groupThere=$(az group exists --name "$group") || fail "it cannot be read whether there is a resource group $group, for the reason above"
   if [ "$groupThere" = true ]; then
     echo "resource group $group is there, and keeps its tags"

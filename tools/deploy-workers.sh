@@ -19,7 +19,7 @@ heartbeats() {
 # this version, ready for jobs. A worker is alive if its heartbeat is another one
 # than at the look before, so no clocks are compared.
 awaitWorkers() {
-  local version want minutes=${WORKERS_WITHIN:-20} pause=${DEPLOY_RETRY:-15} rounds before now alive
+  local version want minutes=${WORKERS_WITHIN:-20} pause=${DEPLOY_RETRY:-15} rounds before now alive ready shown
   version=$(packageVersion)
   [ -n "$version" ] || fail "$package does not say what version its worker is; see docs/deploy.md, Watch it, whether workers run"
   want=$(instances "$prefix-spot") || exit
@@ -35,6 +35,8 @@ awaitWorkers() {
     before=$now
     ready=$(awk -F '\t' -v version="$version" '$2 == version && $3 == "process"' <<<"$alive" | grep -c . || true)
     [ "$ready" -lt "$want" ] || { echo "$ready worker(s) of version $version take jobs"; return; }
+    [ "$ready" = "${shown:-0}" ] || echo "$ready of $want so far"
+    shown=$ready
   done
   echo "workers that sent a heartbeat at the last look (name, version, state, time):" >&2
   printf '%s\n' "${alive:-none}" >&2
@@ -46,6 +48,7 @@ awaitWorkers() {
 # found ill and replaced; Azure repairs none whose provisioning failed.
 settle() {
   local what
+  echo "from now on a VM that fails to install this version is replaced, and fails no deployment"
   [ "$mode" = dry-run ] || numbers
   target Workers failOnInstall=false
   run az deployment group create --output none "${what[@]}"

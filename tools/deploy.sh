@@ -233,6 +233,8 @@ else
   checkSubscription
   checkOperator
   checkProviders
+  checkSizes
+  confirm "Deploy to this subscription?"
 fi
 
 echo "== 1 of 6: package"
@@ -241,10 +243,6 @@ case $package in
   *) echo "$package, made before" ;;
 esac
 [ "$mode" = dry-run ] || [ "$mode" = what-if ] || [ -f "$package" ] || fail "there is no $package"
-if [ "$mode" != dry-run ]; then
-  checkSizes
-  confirm "Deploy to this subscription?"
-fi
 
 echo "== 2 of 6: storage, identities and their roles, network, gallery"
 if [ "$mode" = dry-run ] || [ "$groupThere" = false ]; then

@@ -27,7 +27,7 @@ for word in "$@"; do
   last=$word
 done
 case "$*" in
-  "account show --output tsv"*) echo "subscription   Some ( 1234 )  tenant  5678  as  me@example.com" ;;
+  "account show --output tsv"*) echo "subscription Some (1234) of tenant 5678, signed in as me@example.com" ;;
   "account show"*) test ! -f signed-out ;;
   "version"*) cat version ;;
   "bicep version"*) cat bicep ;;
@@ -296,7 +296,7 @@ func TestDeployImage(t *testing.T) {
 func TestDeploySaysWhere(t *testing.T) {
 	a := newSubscription(t)
 	said, calls, err := a.deploy() // nobody there to answer
-	if err == nil || !strings.Contains(said, "subscription   Some ( 1234 )  tenant  5678") || len(changing(calls)) > 0 {
+	if err == nil || !strings.Contains(said, "subscription Some (1234) of tenant 5678") || len(changing(calls)) > 0 {
 		t.Errorf("deploy = %v after %q, want a question with the subscription first; it said:\n%s", err, changing(calls), said)
 	}
 }
@@ -356,7 +356,7 @@ func TestDeployTakesBack(t *testing.T) {
 // a configuration.
 func TestDeployConfigurationInPackage(t *testing.T) {
 	a := newSubscription(t)
-	a.env = []string{"CONFIGURATION_IN=Package", "GOFLAGS=-mod=mod", "GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE")}
+	a.env = []string{"CONFIGURATION_IN=Package", "GOCACHE=" + goEnv(t, "GOCACHE"), "GOMODCACHE=" + goEnv(t, "GOMODCACHE")}
 	a.env = append(a.env, "PATH="+a.folder+":"+os.Getenv("PATH"))
 	said, calls, err := a.deploy("--yes")
 	if err != nil {

@@ -38,15 +38,16 @@ type file struct {
 }
 
 type resource struct {
-	Symbol    string
-	Type      string
-	Existing  bool
-	Line      int
-	Parent    string
-	Scope     string
-	Condition string
-	Loop      string
-	Body      map[string]value
+	Symbol     string
+	Type       string
+	APIVersion string
+	Existing   bool
+	Line       int
+	Parent     string
+	Scope      string
+	Condition  string
+	Loop       string
+	Body       map[string]value
 }
 
 type module struct {

@@ -48,6 +48,8 @@ func checkAlerts(d deployment, tell report) {
 	} {
 		needWords(d, path, tell, want)
 	}
+	needWords(d, "modules/monitoring.bicep", tell, "destinations: ['workspace']")
+	needWords(d, "modules/eviction-alert.bicep", tell, "{ field: 'category', equals: 'Administrative' }", "{ field: 'status', equals: 'Succeeded' }")
 	given := map[string]bool{"alerts": true, "evictionAlert": true, "foundation": true}
 	for path, f := range d {
 		for _, m := range f.Modules {

@@ -150,8 +150,8 @@ func checkRolesFirst(d deployment, tell report) {
 func checkAssignmentNames(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {
-			if name := text(at(r.Body, "name")); r.Type == assignmentType && !strings.HasPrefix(name, "guid(") {
-				tell(path, r.Line, "name of %s is %s, want guid(…)", r.Symbol, name)
+			if name := text(at(r.Body, "name")); r.Type == assignmentType && (!strings.HasPrefix(name, "guid(") || strings.Count(name, ",") < 2) {
+				tell(path, r.Line, "name of %s is %s, want guid(scope, principal, role)", r.Symbol, name)
 			}
 		}
 		if strings.Contains(f.source, "newGuid(") || strings.Contains(f.source, "utcNow(") {

@@ -40,6 +40,16 @@ var rules = []struct {
 	{"scaling", checkScaling},
 	{"retention", checkRetention},
 	{"alerts", checkAlerts},
+	{"limits", checkLimits},
+	{"transformations", checkTransformations},
+	{"versions", checkVersions},
+	{"settings", checkSettings},
+	{"handed down", checkHandedDown},
+	{"resources", checkResources},
+	{"alert times", checkAlertTimes},
+	{"directions", checkDirections},
+	{"name lengths", checkNameLengths},
+	{"mixes", checkMixes},
 }
 
 // judge returns what breaks the rules, in an order of its own.

@@ -1,0 +1,361 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limit is one that the types of resources do not have, or a value that the worker
+// or another file relies on. It is about every line "setting: value" of its file.
+// Where a value is an expression, each number or text in it counts.
+type limit struct {
+	file, setting string
+	accepts       matcher
+	source        string
+}
+
+// matcher says what is wrong with a value as Bicep writes it, or nothing.
+type matcher func(value string) string
+
+// Where the limits come from. Pages are those of learn.microsoft.com/azure, tables
+// those of Azure's REST interface.
+const (
+	healthPage      = "virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension#settings"
+	repairsPage     = "virtual-machine-scale-sets/virtual-machine-scale-sets-automatic-instance-repairs#grace-period"
+	terminatePage   = "virtual-machine-scale-sets/virtual-machine-scale-sets-terminate-notification#rest-api"
+	upgradePage     = "virtual-machine-scale-sets/virtual-machine-scale-sets-configure-rolling-upgrades"
+	flexiblePage    = "virtual-machine-scale-sets/virtual-machine-scale-sets-orchestration-modes"
+	mixPage         = "virtual-machine-scale-sets/instance-mix-overview"
+	autoscaleTable  = "rest/api/monitor/autoscale-settings, MetricTrigger and ScaleAction"
+	autoscalePage   = "azure-monitor/autoscale/autoscale-common-metrics#commonly-used-storage-metrics"
+	autoscaleDesign = "azure-monitor/autoscale/autoscale-best-practices: rules in pairs, with a margin between them"
+	logAlertPage    = "azure-monitor/alerts/alerts-create-log-alert-rule; rest/api/monitor/scheduled-query-rules"
+	activityPage    = "azure-monitor/alerts/alerts-create-activity-log-alert-rule; rest/api/monitor/activity-log-alerts"
+	networkTable    = "rest/api/virtualnetwork: security rules, NAT gateways, public IP addresses"
+	storagePage     = "storage/common/storage-account-create; storage/blobs/lifecycle-management-policy-structure"
+	firewallPage    = "storage/common/storage-network-security; virtual-machines/vm-applications-publish-with-managed-identity"
+	galleryPage     = "virtual-machines/vm-applications#properties-in-vm-application-version-resource"
+	policyPage      = "governance/policy/samples/built-in-policies#monitoring, 2ea82cdd-f2e8-4500-af75-67a2e084ca74"
+	collectionPage  = "azure-monitor/data-collection/data-collection-rule-structure; azure-monitor/logs/create-custom-table"
+	workspacePage   = "azure-monitor/logs/data-retention-configure"
+	rolesPage       = "role-based-access-control/role-assignments-template"
+	namesPage       = "azure-resource-manager/management/resource-name-rules"
+	trustedPage     = "virtual-machines/trusted-launch"
+	fleetPage       = "azure-compute-fleet/overview; its schema has the compute version's properties"
+	agentPage       = "azure-monitor/agents/azure-monitor-agent-requirements#permissions"
+	ours            = "this project"
+)
+
+var limits = []limit{
+	{"modules/vm.bicep", "protocol", exactly("'http'"), ours + ": the answer's body is the state"},
+	{"modules/vm.bicep", "port", exactly("port"), ours},
+	{"modules/vm.bicep", "requestPath", exactly("'/healthz'"), ours},
+	{"modules/vm.bicep", "intervalInSeconds", between(5, 60), healthPage},
+	// A restart of the worker takes up to 20 s, and must not look like an illness.
+	{"modules/vm.bicep", "numberOfProbes", between(3, 24), healthPage},
+	{"modules/vm.bicep", "gracePeriod", between(300, 14_400), healthPage},
+	{"modules/vm.bicep", "publisher", oneOf("'Microsoft.ManagedServices'", "'Microsoft.Azure.Monitor'"), healthPage + "; " + agentPage},
+	{"modules/vm.bicep", "type", oneOf("'ApplicationHealthLinux'", "'AzureMonitorLinuxAgent'"), healthPage + "; " + agentPage},
+	{"modules/vm.bicep", "typeHandlerVersion", oneOf("'2.0'", "'1.21'"), healthPage + ": rich health states are of 2.0"},
+	{"modules/vm.bicep", "'identifier-name'", exactly("'mi_res_id'"), agentPage},
+	{"modules/vm.bicep", "'identifier-value'", exactly("identityId"), agentPage},
+	{"modules/vm.bicep", "securityType", exactly("'TrustedLaunch'"), trustedPage},
+	{"modules/vm.bicep", "deleteOption", exactly("'Delete'"), ours + ": nothing of an evicted VM stays and costs"},
+	{"modules/vm.bicep", "networkApiVersion", oneOf("'2020-11-01'", "'2022-11-01'"), flexiblePage + "; rest/api/compute: 2020-11-01 or later"},
+	{"modules/vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
+	{"modules/vm.bicep", "secureBootEnabled", exactly("true"), trustedPage},
+	{"modules/vm.bicep", "vTpmEnabled", exactly("true"), trustedPage},
+	{"modules/vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
+	{"modules/vm.bicep", "imageReference", exactly("source"), ours},
+	{"modules/vm.bicep", "managedDisk", exactly("{ storageAccountType: diskType }"), ours},
+	{"modules/vm.bicep", "subnet", exactly("{ id: subnetId }"), ours},
+	{"modules/vm.bicep", "packageReferenceId", exactly("packageId"), galleryPage},
+	{"modules/vm.bicep", "treatFailureAsDeploymentFailure", exactly("failOnInstall"), galleryPage},
+	{"modules/vm.bicep", "adminUsername", exactly("adminUsername"), ours},
+	{"modules/vm.bicep", "computerNamePrefix", exactly("computerNamePrefix"), ours},
+	{"modules/vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
+	{"modules/vm.bicep", "keyData", exactly("sshPublicKey"), ours},
+	{"modules/vm.bicep", "autoUpgradeMinorVersion", exactly("true"), healthPage},
+	{"modules/vm.bicep", "enableAutomaticUpgrade", exactly("true"), agentPage},
+	{"modules/single-vm.bicep", "primary", exactly("true"), "rest/api/compute: one card and one address of it"},
+	{"modules/single-vm.bicep", "imageReference", exactly("image"), ours},
+	{"modules/single-vm.bicep", "hardwareProfile", exactly("{ vmSize: vmSize }"), ours},
+	{"modules/single-vm.bicep", "subnet", exactly("{ id: subnetId }"), ours},
+	{"modules/single-vm.bicep", "adminUsername", exactly("adminUsername"), ours},
+	{"modules/single-vm.bicep", "computerName", exactly("vmName"), ours},
+	{"modules/single-vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
+	{"modules/single-vm.bicep", "keyData", exactly("sshPublicKey"), ours},
+	{"modules/single-vm.bicep", "id", exactly("card.id"), ours},
+	{"modules/single-vm.bicep", "properties", oneOf("{", "vm.logExtension(identityId).properties"), ours},
+	{"modules/single-vm.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
+	{"modules/single-vm.bicep", "deleteOption", exactly("'Delete'"), ours},
+	{"modules/single-vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
+
+	{"modules/*-scale-set.bicep", "orchestrationMode", exactly("'Flexible'"), mixPage},
+	{"modules/*-scale-set.bicep", "platformFaultDomainCount", exactly("1"), flexiblePage + ": with zones, and to mix priorities"},
+	{"modules/*-scale-set.bicep", "singlePlacementGroup", exactly("false"), flexiblePage + ": more than 100 VMs"},
+	{"modules/*-scale-set.bicep", "gracePeriod", lasts(10*time.Minute, 90*time.Minute), repairsPage},
+	{"modules/*-scale-set.bicep", "enabled", exactly("true"), repairsPage},
+	{"modules/*-scale-set.bicep", "enable", exactly("true"), ours},
+	{"modules/*-scale-set.bicep", "capacity", exactly("capacity"), ours},
+	{"modules/*-scale-set.bicep", "zones", exactly("empty(zones) ? null : zones"), ours},
+	{"modules/*-scale-set.bicep", "networkProfile", exactly("vm.networkProfile(subnetId)"), ours},
+	{"modules/*-scale-set.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
+	{"modules/*-scale-set.bicep", "storageProfile", exactly("vm.storageProfile(image, diskType)"), ours},
+	{"modules/*-scale-set.bicep", "mode", exactly("upgradeMode"), upgradePage},
+	{"modules/*-scale-set.bicep", "rollingUpgradePolicy", exactly("upgradeMode == 'Rolling'"), upgradePage},
+	{"modules/spot-scale-set.bicep", "allocationStrategy", exactly("allocationStrategy"), mixPage},
+	{"modules/spot-scale-set.bicep", "vmSizes", exactly("map(vmSizes, size => { name: size })"), mixPage},
+	{"modules/spot-scale-set.bicep", "skuProfile", exactly("length(vmSizes) > 1"), mixPage},
+	{"modules/spot-scale-set.bicep", "baseRegularPriorityCount", exactly("baseRegularCount"), "virtual-machine-scale-sets/spot-priority-mix"},
+	{"modules/spot-scale-set.bicep", "regularPriorityPercentageAboveBase", exactly("regularPercentage"), "virtual-machine-scale-sets/spot-priority-mix"},
+	{"modules/spot-scale-set.bicep", "priorityMixPolicy", exactly("mixed"), "virtual-machine-scale-sets/spot-priority-mix"},
+	{"modules/spot-scale-set.bicep", "restoreTimeout", exactly("restoreTimeout"), ours},
+	{"modules/*-scale-set.bicep", "repairAction", exactly("'Replace'"), ours + ": a VM without a worker is not helped by a restart"},
+	{"modules/*-scale-set.bicep", "maxBatchInstancePercent", between(5, 100), upgradePage},
+	{"modules/*-scale-set.bicep", "maxUnhealthyInstancePercent", between(5, 100), upgradePage},
+	{"modules/*-scale-set.bicep", "maxUnhealthyUpgradedInstancePercent", between(5, 100), upgradePage},
+	{"modules/*-scale-set.bicep", "pauseTimeBetweenBatches", lasts(0, time.Hour), upgradePage},
+	{"modules/*-scale-set.bicep", "osImageNotificationProfile", never, flexiblePage + ": no automatic OS updates"},
+	{"modules/*-scale-set.bicep", "automaticOSUpgradePolicy", never, flexiblePage + ": no automatic OS updates"},
+	{"modules/regular-scale-set.bicep", "notBeforeTimeout", lasts(5*time.Minute, 15*time.Minute), terminatePage},
+	{"modules/spot-scale-set.bicep", "name", oneOf("scaleSetName", "length(vmSizes) > 1 ? 'Mix' : vmSizes[0]"), mixPage},
+	{"modules/spot-scale-set.bicep", "scheduledEventsApiVersion", exactly("'2020-07-01'"), "virtual-machines/linux/scheduled-events"},
+	{"modules/fleet.bicep", "computeApiVersion", exactly("'2024-07-01'"), fleetPage + "; the types in vm.bicep are of it"},
+	{"modules/fleet.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
+	{"modules/fleet.bicep", "networkProfile", exactly("vm.networkProfile(subnetId)"), ours},
+	{"modules/fleet.bicep", "storageProfile", exactly("vm.storageProfile(image, diskType)"), ours},
+	{"modules/fleet.bicep", "vmSizesProfile", exactly("[for size in vmSizes: { name: size }]"), fleetPage},
+	{"modules/fleet.bicep", "platformFaultDomainCount", exactly("1"), fleetPage},
+
+	{"modules/autoscale.bicep", "timeGrain", lasts(time.Minute, 12*time.Hour), autoscaleTable},
+	{"modules/autoscale.bicep", "timeWindow", lasts(5*time.Minute, 12*time.Hour), autoscaleTable},
+	{"modules/autoscale.bicep", "cooldown", lasts(time.Minute, 7*24*time.Hour), autoscaleTable},
+	{"modules/autoscale.bicep", "dividePerInstance", exactly("false"), autoscalePage},
+	{"modules/autoscale.bicep", "metricResourceUri", exactly("'${account.id}/services/queue/queues/${queueName}'"), autoscalePage},
+	{"modules/autoscale.bicep", "enabled", exactly("true"), ours},
+	{"modules/autoscale.bicep", "targetResourceUri", exactly("scaleSet.id"), autoscaleTable},
+	{"modules/autoscale.bicep", "minimum", exactly("string(minInstances)"), autoscaleDesign},
+	{"modules/autoscale.bicep", "maximum", exactly("string(maxInstances)"), autoscaleDesign},
+	{"modules/autoscale.bicep", "default", exactly("string(minInstances)"), ours + ": without a metric nothing is added"},
+	{"modules/autoscale.bicep", "value", between(1, 100), autoscaleTable + ": a step of none never scales"},
+
+	{"modules/alerts.bicep", "window", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 1440, 2880), logAlertPage},
+	{"modules/alerts.bicep", "frequency", lastsOneOf(1, 5, 10, 15, 30, 45, 60, 120, 180, 240, 300, 360, 720, 1440), logAlertPage},
+	{"modules/alerts.bicep", "severity", oneOf("0", "1", "2", "3", "4", "rule.severity"), logAlertPage},
+	{"modules/alerts.bicep", "numberOfEvaluationPeriods", exactly("1"), logAlertPage},
+	{"modules/alerts.bicep", "minFailingPeriodsToAlert", exactly("1"), logAlertPage + ": not more than periods"},
+	{"modules/alerts.bicep", "windowSize", exactly("rule.window"), ours},
+	{"modules/alerts.bicep", "evaluationFrequency", exactly("rule.frequency"), ours},
+	{"modules/alerts.bicep", "scopes", exactly("[workspaceId]"), logAlertPage},
+	{"modules/alerts.bicep", "skipQueryValidation", exactly("true"), logAlertPage + ": the tables are empty at first"},
+	{"modules/alerts.bicep", "timeAggregation", exactly("'Count'"), logAlertPage},
+	{"modules/alerts.bicep", "enabled", exactly("true"), ours},
+	{"modules/eviction-alert.bicep", "location", exactly("'global'"), activityPage},
+	{"modules/eviction-alert.bicep", "enabled", exactly("true"), ours},
+	{"modules/eviction-alert.bicep", "{ field", oneOf(
+		"'category', equals: 'Administrative' }", "'status', equals: 'Succeeded' }",
+		"'operationName', equals: 'Microsoft.Compute/virtualMachineScaleSets/evictSpotVM/action' }",
+		"'operationName', equals: 'Microsoft.Compute/virtualMachines/evictSpotVM/action' }",
+	), activityPage},
+
+	{"modules/network.bicep", "addressSpace", exactly("{ addressPrefixes: [addressPrefix] }"), networkTable},
+	{"modules/network.bicep", "defaultOutboundAccess", exactly("false"), ours},
+	{"modules/network.bicep", "networkSecurityGroup", exactly("{ id: securityGroup.id }"), ours},
+	{"modules/network.bicep", "publicIpAddresses", exactly("[{ id: address.id }]"), networkTable},
+	{"modules/network.bicep", "priority", between(100, 4096), networkTable},
+	{"modules/network.bicep", "direction", exactly("'Inbound'"), networkTable},
+	{"modules/network.bicep", "access", exactly("'Deny'"), ours},
+	{"modules/network.bicep", "sourcePortRange", exactly("'*'"), networkTable},
+	{"modules/network.bicep", "idleTimeoutInMinutes", between(4, 120), networkTable},
+	{"modules/network.bicep", "addressPrefix", exactly("addressPrefix"), networkTable + ": a subnet within its network"},
+	{"modules/network.bicep", "natGateway", exactly("outbound == 'NatGateway' ? { id: gateway.id } : null"), ours},
+	{"modules/network.bicep", "sku", exactly("{ name: 'Standard' }"), networkTable + ": a NAT gateway takes Standard addresses"},
+	{"modules/network.bicep", "properties", oneOf("{", "{ publicIPAllocationMethod: 'Static' }"), networkTable + ": Standard addresses are static"},
+
+	{"modules/storage.bicep", "kind", exactly("'StorageV2'"), storagePage + ": has queues"},
+	{"modules/storage.bicep", "accessTier", exactly("'Hot'"), storagePage},
+	{"modules/storage.bicep", "publicNetworkAccess", exactly("'Enabled'"), firewallPage + ": service endpoints need it"},
+	{"modules/storage.bicep", "bypass", exactly("'AzureServices'"), firewallPage},
+	{"modules/storage.bicep", "blobTypes", exactly("['blockBlob']"), storagePage},
+	{"modules/storage.bicep", "prefixMatch", exactly("['${rule.container}/']"), storagePage},
+	{"modules/storage.bicep", "enabled", exactly("true"), storagePage},
+	{"modules/storage.bicep", "type", exactly("'Lifecycle'"), storagePage},
+
+	{"modules/application-version.bicep", "configFileName", exactly("'worker.env'"), ours},
+	{"modules/application-version.bicep", "packageFileName", exactly("packageFileName"), galleryPage},
+	{"modules/application-version.bicep", "scriptBehaviorAfterReboot", exactly("'Rerun'"), galleryPage},
+	{"modules/application-version.bicep", "replicaCount", between(1, 3), galleryPage},
+	{"modules/application-version.bicep", "targetRegions", exactly("[for region in regions: { name: region, regionalReplicaCount: 1 }]"), galleryPage + ": 1 to 3 copies"},
+	{"modules/application-version.bicep", "mediaLink", exactly("packageUrl"), galleryPage},
+	{"modules/application-version.bicep", "defaultConfigurationLink", exactly("empty(configurationUrl) ? null : configurationUrl"), galleryPage},
+	{"modules/application-version.bicep", "excludeFromLatest", exactly("false"), galleryPage},
+	{"modules/application-version.bicep", "install", exactly("commands.install"), galleryPage},
+	{"modules/application-version.bicep", "update", exactly("commands.update"), galleryPage},
+	{"modules/application-version.bicep", "remove", exactly("commands.remove"), galleryPage},
+	{"modules/gallery.bicep", "supportedOSType", exactly("'Linux'"), galleryPage},
+	{"modules/vm.bicep", "order", between(1, 100), galleryPage},
+
+	{"modules/log-association.bicep", "effect", exactly("{ value: 'DeployIfNotExists' }"), policyPage},
+	{"modules/log-association.bicep", "dcrResourceId", exactly("{ value: ruleId }"), policyPage},
+	{"modules/log-association.bicep", "resourceType", exactly("{ value: resourceKind }"), policyPage},
+	{"modules/log-association.bicep", "scopeToSupportedImages", exactly("{ value: false }"), policyPage},
+	{"modules/log-association.bicep", "userAssignedIdentities", exactly("{ '${identity.id}': {} }"), policyPage},
+	{"modules/log-association.bicep", "location", exactly("location"), policyPage + ": an assignment with an identity has a place"},
+
+	{"modules/monitoring.bicep", "kind", exactly("'Linux'"), collectionPage},
+	{"modules/monitoring.bicep", "streams", exactly("[stream]"), collectionPage},
+	{"modules/monitoring.bicep", "destinations", oneOf("{", "['workspace']"), collectionPage},
+	{"modules/monitoring.bicep", "outputStream", exactly("'Custom-${table.name}'"), collectionPage},
+	{"modules/monitoring.bicep", "workspaceResourceId", exactly("workspace.id"), collectionPage},
+	{"modules/monitoring.bicep", "dataCollectionEndpointId", exactly("endpoint.id"), collectionPage},
+	{"modules/monitoring.bicep", "filePatterns", exactly("logFiles"), collectionPage},
+	{"modules/monitoring.bicep", "workspaceCapping", exactly("{ dailyQuotaGb: dailyQuotaGb }"), workspacePage},
+	{"modules/monitoring.bicep", "enableLogAccessUsingOnlyResourcePermissions", exactly("true"), ours},
+	{"modules/monitoring.bicep", "format", exactly("'json'"), collectionPage},
+	{"modules/monitoring.bicep", "disableLocalAuth", exactly("true"), ours},
+	{"modules/monitoring.bicep", "retentionInDays", oneOf("retentionDays < 30 ? 30 : retentionDays", "retentionDays"), workspacePage + ": 30 to 730 for a workspace"},
+
+	{"modules/worker-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
+	{"modules/gallery-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
+	{"modules/policy-roles.bicep", "principalType", exactly("'ServicePrincipal'"), rolesPage},
+	{"modules/operator-roles.bicep", "principalType", exactly("principalType"), rolesPage},
+}
+
+// TestLimitsHaveSources: a limit of unknown origin cannot be checked again.
+func TestLimitsHaveSources(t *testing.T) {
+	for _, l := range limits {
+		if l.source == "" || l.accepts == nil {
+			t.Errorf("%s of %s has no source or accepts nothing", l.setting, l.file)
+		}
+	}
+}
+
+// checkLimits holds each line to its limits.
+func checkLimits(d deployment, tell report) {
+	for _, l := range limits {
+		for name, f := range d {
+			if ok, err := path.Match(l.file, name); err != nil || !ok {
+				continue
+			}
+			values := f.settings(l.setting)
+			for line, value := range values {
+				if wrong := l.accepts(value); wrong != "" {
+					tell(name, line, "%s is %s, %s (%s)", l.setting, value, wrong, l.source)
+				}
+			}
+			if len(values) == 0 && l.accepts("") != mustNotBe {
+				tell(name, 0, "%s is not there (%s)", l.setting, l.source)
+			}
+		}
+	}
+}
+
+// settings are the values of all lines "name: value" of the file, by their line.
+func (f *file) settings(name string) map[int]string {
+	values := map[int]string{}
+	for n, line := range strings.Split(f.source, "\n") {
+		line = strings.TrimSpace(line)
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			values[n+1] = strings.TrimSpace(value)
+		}
+	}
+	return values
+}
+
+const mustNotBe = "must not be there"
+
+func never(string) string { return mustNotBe }
+
+func exactly(want string) matcher { return oneOf(want) }
+
+func oneOf(want ...string) matcher {
+	return func(value string) string {
+		if slices.Contains(want, value) {
+			return ""
+		}
+		return "want " + strings.Join(want, " or ")
+	}
+}
+
+var (
+	numberForm = regexp.MustCompile(`^'?(-?\d+)'?$`)
+	textForm   = regexp.MustCompile(`'([^'$]*)'`)
+)
+
+// between accepts numbers, and expressions in which no number is out of range.
+func between(least, most int) matcher {
+	return func(value string) string {
+		for _, part := range literals(value) {
+			n, err := strconv.Atoi(part)
+			if err != nil || n < least || n > most {
+				return fmt.Sprintf("want %d to %d", least, most)
+			}
+		}
+		return ""
+	}
+}
+
+// literals returns the numbers and texts that an expression may come to.
+func literals(value string) []string {
+	if m := numberForm.FindStringSubmatch(value); m != nil {
+		return m[1:]
+	}
+	var parts []string
+	for _, m := range textForm.FindAllStringSubmatch(value, -1) {
+		parts = append(parts, m[1])
+	}
+	if parts == nil && !strings.ContainsAny(value, ".(") && value != strings.ToLower(value) {
+		return nil // a parameter, which has limits of its own
+	}
+	return parts
+}
+
+var durationForm = regexp.MustCompile(`^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
+
+// duration reads one of ISO 8601 with days, hours, minutes and seconds.
+func duration(text string) (time.Duration, bool) {
+	m := durationForm.FindStringSubmatch(text)
+	if m == nil || text == "P" || strings.HasSuffix(text, "T") {
+		return 0, false
+	}
+	var all time.Duration
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if n, err := strconv.Atoi(m[i+1]); err == nil {
+			all += time.Duration(n) * unit
+		}
+	}
+	return all, true
+}
+
+func lasts(least, most time.Duration) matcher {
+	return func(value string) string {
+		parts := literals(value)
+		for _, part := range parts {
+			if got, ok := duration(part); !ok || got < least || got > most {
+				return fmt.Sprintf("want %s to %s, as PT…", least, most)
+			}
+		}
+		if len(parts) == 0 && !strings.HasPrefix(value, "rule.") {
+			return "want a duration"
+		}
+		return ""
+	}
+}
+
+func lastsOneOf(minutes ...int) matcher {
+	return func(value string) string {
+		for _, part := range literals(value) {
+			if got, ok := duration(part); !ok || got%time.Minute != 0 || !slices.Contains(minutes, int(got/time.Minute)) {
+				return fmt.Sprintf("want one of %v minutes", minutes)
+			}
+		}
+		return ""
+	}
+}

@@ -1,0 +1,436 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// newestVersion is how new a version of Azure's interface may be: a year old when
+// this was written, since new ones reach regions late. SpotPlus needs a newer one.
+const (
+	newestVersion  = "2025-11-22"
+	oldestVersion  = "2020-10-01"
+	spotPlusSymbol = "plusScaleSet"
+)
+
+// checkVersions: each interface is in every region.
+func checkVersions(d deployment, tell report) {
+	for name, f := range d {
+		for _, r := range f.Resources {
+			if v := r.APIVersion; r.Symbol != spotPlusSymbol && (v > newestVersion || v < oldestVersion) {
+				tell(name, r.Line, "%s is of version %s, want %s to %s", r.Symbol, v, oldestVersion, newestVersion)
+			}
+		}
+	}
+	for symbol, want := range map[string]string{"scaleSet": "priority == 'Spot'", spotPlusSymbol: "priority == 'SpotPlus'"} {
+		for _, r := range d["modules/spot-scale-set.bicep"].Resources {
+			if r.Symbol == symbol && r.Condition != want {
+				tell("modules/spot-scale-set.bicep", r.Line, "%s is made if %s, want %s", symbol, r.Condition, want)
+			}
+		}
+	}
+}
+
+// settingsFrom is which property each setting of a worker comes from.
+var settingsFrom = map[string]string{
+	"sharedSettings": "union( { SPOTWORKER_ACCOUNT: accountName SPOTWORKER_PREFIX: prefix SPOTWORKER_LOG_FORMAT: 'json' }, " +
+		"empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') }, " +
+		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, workerSettings )",
+	"written":      "filter(dataContainers, c => c.access == 'ReadWrite')",
+	"spotSettings": "union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })",
+	"onDemandSettings": "onDemand ? union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId " +
+		"SPOTWORKER_TAKE_FROM: 'on-demand' }) : {}",
+	"galleryName":    "'${replace(prefix, '-', '_')}_${uniqueString(resourceGroup().id)}'",
+	"packagesFolder": "ownsAccount ? applicationVersion : '${applicationVersion}/${location}'",
+	"packagesUrl":    "'https://${accountName}.blob.${environment().suffixes.storage}/${names.packages}/'",
+	"lastLine":       "'# end of worker.env'",
+}
+
+// outputsFrom is the same for outputs, by file.
+var outputsFrom = map[string]map[string]string{
+	"modules/foundation.bicep": {
+		"workerConfiguration":   "concat(map(items(spotSettings), s => '${s.key}=${s.value}'), [lastLine])",
+		"onDemandConfiguration": "onDemand ? concat(map(items(onDemandSettings), s => '${s.key}=${s.value}'), [lastLine]) : []",
+		"packageId":             "stage == 'Foundation' ? '' : versions[0].outputs.versionId",
+		"onDemandPackageId":     "stage == 'Foundation' || !onDemand ? '' : versions[1].outputs.versionId",
+	},
+}
+
+// identitiesFrom is whose ids an identity has, by the symbol of its resource.
+var identitiesFrom = map[string]string{"worker": "spot", "onDemandWorker": "regular!", "gallery": "gallery"}
+
+// checkSettings: each setting of a worker, and each id, is what it is called.
+func checkSettings(d deployment, tell report) {
+	const foundation = "modules/foundation.bicep"
+	for name, want := range settingsFrom {
+		if got := text(named(d[foundation].Variables, name)); got != want {
+			tell(foundation, 0, "%s is\n%s, want\n%s", name, got, want)
+		}
+	}
+	for name, outputs := range outputsFrom {
+		for output, want := range outputs {
+			if got := text(named(d[name].Outputs, output)); got != want {
+				tell(name, 0, "output %s is %s, want %s", output, got, want)
+			}
+		}
+	}
+	for output, symbol := range identitiesFrom {
+		v := named(d["modules/identities.bicep"].Outputs, output)
+		got := strings.Join(strings.Fields(fmt.Sprint(text(v))), " ")
+		parts := []string{"id: " + strings.TrimSuffix(symbol, "!") + "!?.id", "principalId: " + symbol + ".properties.principalId", "clientId: " + symbol + ".properties.clientId"}
+		if object, ok := v.(map[string]any); ok && object["$expr"] == nil {
+			got = "id: " + text(object["id"]) + " principalId: " + text(object["principalId"]) + " clientId: " + text(object["clientId"])
+		}
+		if !regexp.MustCompile(strings.Join([]string{parts[0], regexp.QuoteMeta(parts[1]), regexp.QuoteMeta(parts[2])}, " ")).MatchString(got) {
+			tell("modules/identities.bicep", 0, "ids of %s are %s, want those of %s", output, got, symbol)
+		}
+	}
+	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand.tar.gz' : 'spotworker.tar.gz'")
+	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
+	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)")
+	needWords(d, "modules/log-association.bicep", tell, "'2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "'Microsoft.Insights/dataCollectionRules'")
+}
+
+// otherwise is what modules are given that is not called like it where it comes
+// from: by file and module, and by parameter.
+var otherwise = map[string]map[string]string{
+	"main.bicep foundation": {"workerSettings": "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)"},
+	"main.bicep spot": {
+		"scaleSetName": "'${prefix}-spot'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
+		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
+	},
+	"main.bicep regular": {
+		"scaleSetName": "'${prefix}-ondemand'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.onDemandIdentityId",
+		"packageId": "foundation.outputs.onDemandPackageId", "sendLogs": "foundation.outputs.collectsLogs",
+		"vmSize": "onDemandVmSize", "capacity": "onDemandCapacity",
+	},
+	"main.bicep spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue"},
+	"main.bicep regularAutoscale": {
+		"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
+		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
+	},
+	"fleet.bicep foundation":  {"onDemand": "false"},
+	"single.bicep foundation": {"onDemand": "false"},
+	"fleet.bicep fleet": {
+		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
+		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
+	},
+	"single.bicep machine": {
+		"vmName": "'${prefix}-vm'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
+		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
+	},
+	"modules/foundation.bicep storage": {
+		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses",
+	},
+	"modules/foundation.bicep network": {"remoteStorage": "!ownsAccount"},
+	"modules/foundation.bicep workerRoles": {
+		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
+	},
+	"modules/foundation.bicep onDemandWorkerRoles": {
+		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true",
+	},
+	"modules/foundation.bicep operatorRoles": {"principalId": "operatorId", "principalType": "operatorKind"},
+	"modules/foundation.bicep galleryRoles": {
+		"containerName": "names.packages", "principalId": "identities.outputs.gallery.principalId", "identityId": "identities.outputs.gallery.id",
+	},
+	"modules/foundation.bicep gallery": {"applicationNames": "map(applications, a => a.name)", "identityId": "galleryRoles.outputs.identityId"},
+	"modules/foundation.bicep versions": {
+		"applicationName": "application.name", "version": "applicationVersion", "packageFileName": "packageName", "commands": "packageCommands",
+		"packageUrl":       "'${packagesUrl}${packagesFolder}/${application.package}'",
+		"configurationUrl": "configurationIn == 'Package' ? '' : '${packagesUrl}${packagesFolder}/${application.configuration}'",
+		"regions":          "[location]",
+	},
+	"modules/foundation.bicep log":            {"retentionDays": "logRetentionDays", "dailyQuotaGb": "logDailyQuotaGb"},
+	"modules/foundation.bicep logAssociation": {"ruleId": "log!.outputs.ruleId"},
+	"modules/foundation.bicep alerts":         {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
+	"modules/foundation.bicep storageLog":     {"workspaceId": "log!.outputs.workspaceId"},
+	"modules/log-association.bicep policyRoles": {
+		"principalId": "identity.properties.principalId", "roleIds": "[roles.monitoringContributor, roles.logAnalyticsContributor]",
+	},
+	"main.bicep spot restore": {"restore": "restoreEvicted && !autoscale"},
+}
+
+// waits is what a module waits for that it takes no output of, and madeIf when it
+// is made, where that is not always.
+var (
+	waits = map[string]string{
+		"main.bicep spotAutoscale": "[spot]", "main.bicep regularAutoscale": "[regular]",
+		"modules/foundation.bicep workerRoles": "[storage]", "modules/foundation.bicep onDemandWorkerRoles": "[storage]",
+		"modules/foundation.bicep operatorRoles": "[storage]", "modules/foundation.bicep galleryRoles": "[storage]",
+		"modules/foundation.bicep versions": "[gallery]", "modules/foundation.bicep storageLog": "[storage]",
+	}
+	madeIf = map[string]string{
+		"main.bicep spot": "stage == 'Workers'", "main.bicep spotAutoscale": "stage == 'Workers' && scales",
+		"main.bicep regular": "stage == 'Workers' && onDemand", "main.bicep regularAutoscale": "stage == 'Workers' && onDemand",
+		"fleet.bicep fleet": "stage == 'Workers'", "single.bicep machine": "stage == 'Workers'",
+		"modules/foundation.bicep storage": "ownsAccount", "modules/foundation.bicep onDemandWorkerRoles": "onDemand",
+		"modules/foundation.bicep operatorRoles": "!empty(operatorId) && ownsAccount",
+		"modules/foundation.bicep log":           "collects", "modules/foundation.bicep logAssociation": "collects",
+		"modules/foundation.bicep storageLog":    "collects && logStorage && ownsAccount",
+		"modules/foundation.bicep alerts":        "collects && stage == 'Workers'",
+		"modules/foundation.bicep evictionAlert": "monitoring",
+	}
+)
+
+// checkHandedDown: a module is given what its parameter is called, or what is
+// listed; it is made and waits as listed; and nothing is named by an output, which
+// what-if could not look into.
+func checkHandedDown(d deployment, tell report) {
+	for name, f := range d {
+		for _, m := range f.Modules {
+			key := name + " " + m.Symbol
+			params, _ := at(m.Body, "params").(map[string]any)
+			for param, v := range params {
+				want := param
+				for _, list := range []string{key, key + " " + param} {
+					if other, ok := otherwise[list][param]; ok {
+						want = other
+					}
+				}
+				got := text(v)
+				if list, ok := v.([]any); ok {
+					got = listText(list)
+				}
+				if got != want {
+					tell(name, m.Line, "%s of %s is %s, want %s", param, m.Symbol, got, want)
+				}
+				if strings.HasSuffix(param, "Name") && strings.Contains(got, ".outputs.") && param != "tableName" && param != "queueName" {
+					tell(name, m.Line, "%s of %s is an output: what-if cannot look into the module", param, m.Symbol)
+				}
+			}
+			if got := listText(at(m.Body, "dependsOn")); got != waits[key] {
+				tell(name, m.Line, "%s waits for %q, want %q", m.Symbol, got, waits[key])
+			}
+			if m.Condition != madeIf[key] {
+				tell(name, m.Line, "%s is made if %q, want %q", m.Symbol, m.Condition, madeIf[key])
+			}
+		}
+	}
+}
+
+// listText writes a list as Bicep does.
+func listText(v value) string {
+	list, ok := v.([]any)
+	if !ok {
+		return text(v)
+	}
+	parts := make([]string, 0, len(list))
+	for _, item := range list {
+		parts = append(parts, text(item))
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// signsIn are types whose resources act by an identity that they are given.
+var signsIn = []string{
+	"Microsoft.Compute/virtualMachineScaleSets", "Microsoft.Compute/virtualMachines", "Microsoft.AzureFleet/fleets",
+	"Microsoft.Compute/galleries", "Microsoft.Authorization/policyAssignments",
+}
+
+// singletons are types of which there is one, called default.
+var singletons = []string{
+	"Microsoft.Storage/storageAccounts/queueServices", "Microsoft.Storage/storageAccounts/blobServices",
+	"Microsoft.Storage/storageAccounts/managementPolicies",
+}
+
+// checkResources: every VM has its identity, every child its parent, and no list
+// that resources are made from has an entry twice.
+func checkResources(d deployment, tell report) {
+	for name, f := range d {
+		types := map[string]string{}
+		for _, r := range f.Resources {
+			types[r.Symbol] = r.Type
+		}
+		for _, r := range f.Resources {
+			if slices.Contains(singletons, r.Type) && at(r.Body, "name") != "default" {
+				tell(name, r.Line, "%s is called %s, want default (%s)", r.Symbol, text(at(r.Body, "name")), namesPage)
+			}
+			if r.Existing {
+				continue
+			}
+			if slices.Contains(signsIn, r.Type) {
+				checkIdentity(name, r, tell)
+			}
+			if last := strings.LastIndex(r.Type, "/"); strings.Count(r.Type, "/") > 1 && types[r.Parent] != r.Type[:last] &&
+				!strings.HasSuffix(types[lastPart(r.Parent)], r.Type[:last]) {
+				tell(name, r.Line, "parent of %s is %q, want a %s", r.Symbol, r.Parent, r.Type[:last])
+			}
+			if twice := repeated(r.Loop); twice != "" {
+				tell(name, r.Line, "%s is made twice from %s", r.Symbol, twice)
+			}
+		}
+	}
+	for _, list := range []struct{ file, variable, key string }{
+		{"modules/alerts.bicep", "rules", "name"}, {"modules/storage.bicep", "kept", "name"}, {"modules/storage.bicep", "kept", "container"},
+	} {
+		seen := map[string]bool{}
+		entries, _ := named(d[list.file].Variables, list.variable).([]any)
+		for _, entry := range entries {
+			key := text(at(entry, list.key))
+			if seen[key] {
+				tell(list.file, 0, "%s has two entries with the %s %s, which would be one resource", list.variable, list.key, key)
+			}
+			seen[key] = true
+		}
+	}
+}
+
+func lastPart(symbol string) string {
+	return symbol[strings.LastIndex(symbol, ":")+1:]
+}
+
+func checkIdentity(name string, r resource, tell report) {
+	want := map[string]any{"type": "UserAssigned", "userAssignedIdentities": map[string]any{"${identityId}": map[string]any{}}}
+	if r.Type == "Microsoft.Authorization/policyAssignments" {
+		want["userAssignedIdentities"] = map[string]any{"${identity.id}": map[string]any{}}
+	}
+	if at(r.Body, "identity", "type") != "UserAssigned" || at(r.Body, "identity", "userAssignedIdentities") == nil {
+		tell(name, r.Line, "%s has not the identity that it is given (-want +got):\n%s", r.Symbol, cmp.Diff(any(want), at(r.Body, "identity")))
+	}
+}
+
+// repeated returns an entry that a list in a loop has twice.
+func repeated(loop string) string {
+	for _, list := range regexp.MustCompile(`\[([^\[\]]+)\]`).FindAllStringSubmatch(loop, -1) {
+		var seen []string
+		for entry := range strings.SplitSeq(list[1], ",") {
+			if entry = strings.TrimSpace(entry); slices.Contains(seen, entry) {
+				return entry
+			}
+			seen = append(seen, entry)
+		}
+	}
+	return ""
+}
+
+// checkAlertTimes: no rule looks less often than its window is long.
+func checkAlertTimes(d deployment, tell report) {
+	rules, _ := named(d["modules/alerts.bicep"].Variables, "rules").([]any)
+	for _, rule := range rules {
+		window, _ := at(rule, "window").(string)
+		frequency, _ := at(rule, "frequency").(string)
+		w, ok := duration(window)
+		f, also := duration(frequency)
+		if query, _ := at(rule, "query").(map[string]any); query == nil && at(rule, "query") == nil {
+			tell("modules/alerts.bicep", 0, "%s asks nothing", text(at(rule, "name")))
+		}
+		if !ok || !also || f > w {
+			tell("modules/alerts.bicep", 0, "%s looks every %s at a window of %s (%s)", text(at(rule, "name")), frequency, window, logAlertPage)
+		}
+	}
+}
+
+// wantScaling is what autoscale does in either direction.
+var wantScaling = map[string]map[string]string{
+	"Increase": {"operator": "'GreaterThan'", "threshold": "fromNone ? 0 : jobsPerInstance"},
+	"Decrease": {"operator": "fromNone ? 'LessThanOrEqual' : 'LessThan'", "threshold": "fromNone ? 0 : jobsPerInstance / 2"},
+}
+
+// checkDirections: one rule for each direction, with a margin between them.
+func checkDirections(d deployment, tell report) {
+	const name = "modules/autoscale.bicep"
+	for _, r := range d[name].Resources {
+		profiles, _ := at(r.Body, "properties", "profiles").([]any)
+		if r.Existing || len(profiles) != 1 {
+			continue
+		}
+		rules, _ := at(profiles[0], "rules").([]any)
+		left := map[string]bool{"Increase": true, "Decrease": true}
+		for _, rule := range rules {
+			direction, _ := at(rule, "scaleAction", "direction").(string)
+			delete(left, direction)
+			for key, want := range wantScaling[direction] {
+				if got := text(at(rule, "metricTrigger", key)); got != want {
+					tell(name, r.Line, "%s of the rule to %s is %s, want %s (%s)", key, direction, got, want, autoscaleDesign)
+				}
+			}
+		}
+		for direction := range left {
+			tell(name, r.Line, "no rule has the direction %s (%s)", direction, autoscaleDesign)
+		}
+	}
+}
+
+// longest is how many characters names may have, of resources that begin with the
+// prefix.
+var longest = map[string]int{
+	"Microsoft.Network/virtualNetworks": 64, "Microsoft.Network/networkSecurityGroups": 80, "Microsoft.Network/natGateways": 80,
+	"Microsoft.Network/publicIPAddresses": 80, "Microsoft.OperationalInsights/workspaces": 63,
+	"Microsoft.Insights/dataCollectionEndpoints": 44, "Microsoft.Insights/dataCollectionRules": 64,
+	"Microsoft.Insights/scheduledQueryRules": 260, "Microsoft.Insights/activityLogAlerts": 260,
+	"Microsoft.ManagedIdentity/userAssignedIdentities": 128, "Microsoft.Authorization/policyAssignments": 64,
+}
+
+// checkNameLengths: with the longest prefix no name is longer than Azure takes.
+func checkNameLengths(d deployment, tell report) {
+	for name, f := range d {
+		for _, r := range f.Resources {
+			most, known := longest[r.Type]
+			rest, found := strings.CutPrefix(strings.Trim(text(at(r.Body, "name")), "'"), "${prefix}")
+			if r.Existing || !known || !found {
+				continue
+			}
+			rest = strings.ReplaceAll(rest, "${rule.name}", "blind-watchers")
+			if n := longestPrefix + len(rest); n > most {
+				tell(name, r.Line, "name of %s has up to %d characters, Azure takes %d (%s)", r.Symbol, n, most, namesPage)
+			}
+		}
+		for _, m := range regexp.MustCompile(`osProfile\('([^']*)'`).FindAllStringSubmatch(f.source, -1) {
+			if len(m[1]) > 15 {
+				tell(name, 0, "VMs' names begin with %s, Azure takes 15 characters", m[1])
+			}
+		}
+	}
+	for _, entry := range entries {
+		for _, p := range d[entry].Params {
+			switch p.Name {
+			case "prefix":
+				if !slices.Contains(p.Decorators, fmt.Sprintf("@maxLength(%d)", longestPrefix)) {
+					tell(entry, p.Line, "prefix has not at most %d characters", longestPrefix)
+				}
+			case "accountName":
+				if got, want := text(p.Default), "'${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'"; got != want {
+					tell(entry, p.Line, "account's name is %s, want %s: 24 of a-z and 0-9 (%s)", got, want, namesPage)
+				}
+			case "minInstances", "maxInstances", "capacity":
+				if !slices.Contains(p.Decorators, "@maxValue(1000)") {
+					tell(entry, p.Line, "%s is not at most 1000 (%s)", p.Name, flexiblePage)
+				}
+			case "restoreTimeout":
+				if wrong := lasts(15*60e9, 2*3600e9)(text(p.Default)); wrong != "" {
+					tell(entry, p.Line, "restoreTimeout: %s (rest/api/compute, SpotRestorePolicy)", wrong)
+				}
+			}
+		}
+	}
+}
+
+var sizeForm = regexp.MustCompile(`'Standard_([A-Z]+)(\d+)([a-z]*)(_v\d+)?'`)
+
+// checkMixes: sizes that are mixed have one kind of processor and of local disk,
+// as many cores, and are offered as Spot.
+func checkMixes(d deployment, tell report) {
+	for name, f := range d {
+		if strings.HasPrefix(name, "modules/") {
+			continue
+		}
+		var first []string
+		for _, m := range sizeForm.FindAllStringSubmatch(f.source, -1) {
+			if m[1] == "B" {
+				tell(name, 0, "%s is of the B series, which is not offered as Spot", m[0])
+			}
+			kind := []string{strconv.FormatBool(strings.Contains(m[3], "p")), m[2]}
+			if first == nil {
+				first = kind
+			}
+			if !slices.Equal(kind, first) {
+				tell(name, 0, "%s has another processor or number of cores than the sizes before it (%s)", m[0], mixPage)
+			}
+		}
+	}
+}
