@@ -5,8 +5,13 @@ import "embed"
 // Files are the scripts, units and settings of a package, in folders of these
 // names. internal/vmpackage puts them into an archive with the worker.
 //
-//go:embed scripts/*.sh units/*.service etc/*
+//go:embed scripts/*.sh units/* etc/*
 var Files embed.FS
+
+// CloudInit is user data for a machine that somebody has.
+//
+//go:embed cloud-init.yaml
+var CloudInit string
 
 // PackageFile is the name under which the package has to arrive: the packageFileName
 // of the VM application's version.

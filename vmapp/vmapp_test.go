@@ -75,7 +75,7 @@ func TestUnitKeepsItsWord(t *testing.T) {
 		"Type": "notify", "NotifyAccess": "main", "Restart": "always", "KillMode": "mixed", "OOMPolicy": "continue",
 		"RestartPreventExitStatus": fmt.Sprint(cli.ExitConfig), "StartLimitIntervalSec": "0",
 		"RuntimeDirectory": "spotworker", "RuntimeDirectoryPreserve": "yes", "User": "spotworker",
-		"After": "network-online.target", "Wants": "network-online.target", "WantedBy": "multi-user.target",
+		"After": "network-online.target spotworker-logs.service", "Requires": "spotworker-logs.service", "Wants": "network-online.target", "WantedBy": "multi-user.target",
 	} {
 		if got := setting(t, unit, name); got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)
@@ -105,6 +105,38 @@ func TestScriptsAgree(t *testing.T) {
 		for _, found := range sourced.FindAllStringSubmatch(file(t, "scripts/"+script), -1) {
 			file(t, "scripts/"+found[1])
 		}
+	}
+}
+
+// TestUnitsAreRemoved: every unit of the package is taken away with it.
+func TestUnitsAreRemoved(t *testing.T) {
+	units, err := Files.ReadDir("units")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range units {
+		if !strings.Contains(file(t, "scripts/remove.sh"), `"$UNITS/`+unit.Name()+`"`) {
+			t.Errorf("remove.sh leaves %s", unit.Name())
+		}
+	}
+}
+
+// TestConfigurationEndsAlike: the deployment, cloud-init and the scripts mean the
+// same last line.
+func TestConfigurationEndsAlike(t *testing.T) {
+	found := regexp.MustCompile(`(?m)^LAST_LINE='(.*)'$`).FindStringSubmatch(file(t, "scripts/check.sh"))
+	if found == nil {
+		t.Fatal("check.sh has no LAST_LINE")
+	}
+	foundation, err := os.ReadFile(filepath.Join("..", "infra", "bicep", "modules", "foundation.bicep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "var lastLine = '" + found[1] + "'\n"; !strings.Contains(string(foundation), want) {
+		t.Errorf("foundation.bicep does not have %s", want)
+	}
+	if want := found[1] + "\n      END\n"; !strings.Contains(CloudInit, want) {
+		t.Errorf("cloud-init.yaml does not end worker.env with %s", found[1])
 	}
 }
 

@@ -17,10 +17,15 @@ check_machine() {
   done
 }
 
-# check_package: did all of it arrive?
+# check_package: did all of it arrive? One that was installed and then tidied away
+# is in its release.
 check_package() {
+  [ -d payload ] || [ ! -d "$RELEASES/$RELEASE" ] || return 0
   sha256sum --check --quiet SHA256SUMS >&2 || fail "the package is damaged: publish it again, as a new version"
 }
+
+# The end of every worker.env, so that half of one does not pass for whole.
+LAST_LINE='# end of worker.env'
 
 # check_configuration: which worker.env counts, is each of its lines one that
 # systemd reads, and how many workers are there to be? It sets configuration and
@@ -31,6 +36,11 @@ check_configuration() {
     configuration=$CONFIGURATION
     [ -f "$configuration" ] || fail "no worker.env came with this version: publish one, with configFileName worker.env" 78
     say "no worker.env came with this version: $configuration stays as it is"
+  else
+    # The platform runs the command all the same where the file could not be fetched.
+    [ -s "$configuration" ] || fail "worker.env arrived empty: publish it again, as a new version" 78
+    [ "$(tail -n 1 "$configuration" | tr -d '\r')" = "$LAST_LINE" ] ||
+      fail "worker.env is cut off, or does not end as it should: its last line must be '$LAST_LINE'. Publish it again, as a new version" 78
   fi
   line=$(grep -n -v -E '^[[:space:]]*([#;].*)?$|^[[:space:]]*[A-Za-z_][A-Za-z0-9_]*=' "$configuration" | head -n 1 | cut -d : -f 1)
   [ -z "$line" ] || fail "line $line of worker.env is not NAME=VALUE: correct it, and publish it as a new version" 78

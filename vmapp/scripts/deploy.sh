@@ -8,10 +8,16 @@ PATIENCE=15
 # there is: what a script that was cut off has switched to is not that.
 STARTED=$RELEASES/.started
 
+# Where a release is unpacked before it appears.
+unfinished=$RELEASES/.unfinished.$$
+
 # deploy DONE: check, unpack beside what is there, switch, start; and back to what
 # was there if that fails.
 deploy() {
+  alone
+  trap at_end EXIT
   check_machine
+  again_after_a_reboot || say "a reboot during this installation would leave it unfinished, for the reason above" >&2
   check_package
   check_configuration
   before=$(readlink "$CURRENT" || true)
@@ -39,12 +45,39 @@ deploy() {
   say "$1 $RELEASE${before:+ in the place of $before}; running: $wanted"
 }
 
+# again_after_a_reboot: from now on, and until this script has ended one way or
+# another, a boot runs it again. The platform reports success for an installation
+# that a reboot or a power cut ended, and does not always repeat it.
+again_after_a_reboot() {
+  cat >"$UNITS/$UNFINISHED" <<END &&
+[Unit]
+Description=spotworker: an installation that was cut off
+ConditionPathExists=$PWD/install.sh
+
+[Service]
+Type=oneshot
+WorkingDirectory=$PWD
+ExecStart=/bin/sh -c 'sh ./install.sh || { tar -xzf spotworker.tar.gz && sh ./install.sh; }'
+
+[Install]
+WantedBy=multi-user.target
+END
+    systemctl --quiet enable "$UNFINISHED" && sync
+}
+
+# at_end runs where a script ends by itself, well or not, and not where it was
+# killed.
+at_end() {
+  rm -rf "$unfinished"
+  if [ -f "$UNITS/$UNFINISHED" ]; then
+    { systemctl --quiet disable "$UNFINISHED" && rm -f "$UNITS/$UNFINISHED" && systemctl daemon-reload; } 2>/dev/null || true
+  fi
+}
+
 # place: unpack this release, all of it or nothing. What an installation that was
 # cut off left is removed.
 place() {
   rm -rf "$RELEASES"/.unfinished.*
-  unfinished=$RELEASES/.unfinished.$$
-  trap 'rm -rf "$unfinished"' EXIT
   [ ! -d "$RELEASES/$RELEASE" ] || return 0
   {
     mkdir -p "$unfinished" && cp -R release lib.sh remove.sh units etc payload/. "$unfinished/" &&
@@ -77,9 +110,10 @@ configure() {
 # switch_to RELEASE: it is the one that the units start. Each file is there whole
 # or as it was.
 switch_to() {
-  put "$RELEASES/$1/units/spotworker.service" "$UNITS/spotworker.service" &&
-    put "$RELEASES/$1/units/spotworker@.service" "$UNITS/spotworker@.service" &&
-    { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
+  for file in "$RELEASES/$1"/units/*; do
+    put "$file" "$UNITS/${file##*/}" || return
+  done
+  { [ ! -d /etc/logrotate.d ] || put "$RELEASES/$1/etc/spotworker.logrotate" /etc/logrotate.d/spotworker; } &&
     ln -sfn "$1" "$CURRENT.new" && mv -T "$CURRENT.new" "$CURRENT" && systemctl daemon-reload
 }
 
@@ -107,6 +141,9 @@ start() {
     esac
   done
   systemctl --quiet enable "$@" || return
+  if [ -f "$UNITS/spotworker-logrotate.timer" ]; then
+    systemctl --quiet enable --now spotworker-logrotate.timer || return
+  fi
   if [ -n "$same" ]; then
     systemctl start "$@" || true
   else
@@ -165,7 +202,8 @@ why() {
   echo "$failed does not start (exit code $status); its last word is: $(tail -n 1 "$log" 2>/dev/null || true)"
 }
 
-# tidy: remove what this version replaced.
+# tidy: remove what this version replaced, and second copies: the platform keeps a
+# folder for each version, with the package in it and what was unpacked from it.
 tidy() {
   ln -sfn "$RELEASE" "$STARTED"
   rm -f "$CONFIGURATION.before"
@@ -174,5 +212,15 @@ tidy() {
       "$CURRENT" | "$RELEASES/$RELEASE") ;;
       *) rm -rf "$folder" ;;
     esac
+  done
+  case $PWD in
+    */Microsoft.CPlat.Core.VMApplicationManagerLinux/*) ;;
+    *) return 0 ;;
+  esac
+  rm -rf payload
+  for folder in ../*/; do
+    if [ "$folder" != "../${PWD##*/}/" ] && [ -f "${folder}release" ]; then
+      find "$folder" -mindepth 1 -maxdepth 1 ! -name stdout ! -name stderr -exec rm -rf {} +
+    fi
   done
 }

@@ -8,6 +8,11 @@ CONFIGURATION=/etc/spotworker/worker.env
 LOGS=/var/log/spotworker
 UNITS=/etc/systemd/system
 
+# The unit that runs an installation again which a reboot cut off.
+UNFINISHED=spotworker-install.service
+
+LOCK=/run/spotworker-install.lock
+
 umask 022
 
 # ARCHITECTURE, as Go calls it, and RELEASE: version and digest of the package.
@@ -20,6 +25,14 @@ say() { echo "spotworker: $*"; }
 fail() {
   say "$1" >&2
   exit "${2:-1}"
+}
+
+# alone: waits until no other script of the package runs. After a reboot there may
+# be two, the platform's and the unit's.
+alone() {
+  if command -v flock >/dev/null; then
+    exec 9>"$LOCK" && flock 9
+  fi
 }
 
 # workers_there: the units of workers that are enabled, running or trying to.

@@ -15,12 +15,16 @@ try() {
   }
 }
 
+alone
 # shellcheck disable=SC2046 # one word for each unit
 set -- $(workers_there)
 [ $# -eq 0 ] || try systemctl --quiet --now disable "$@"
-try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" /etc/logrotate.d/spotworker
+systemctl --quiet --now disable spotworker-logrotate.timer "$UNFINISHED" 2>/dev/null || true
+try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" "$UNITS/spotworker-logs.service" \
+  "$UNITS/spotworker-logrotate.service" "$UNITS/spotworker-logrotate.timer" "$UNITS/$UNFINISHED" \
+  /etc/logrotate.d/spotworker /run/spotworker-logrotate.state "$LOCK"
 try systemctl daemon-reload
-systemctl reset-failed 'spotworker.service' 'spotworker@*.service' 2>/dev/null || true
+systemctl reset-failed 'spotworker*' 2>/dev/null || true
 try rm -rf "$RELEASES" "${CONFIGURATION%/*}" "$LOGS" /var/cache/spotworker /run/spotworker
 if getent passwd spotworker >/dev/null; then
   try userdel spotworker

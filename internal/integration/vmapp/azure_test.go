@@ -62,6 +62,9 @@ func startAzure(t *testing.T, vms int) *localAzure {
 	return a
 }
 
+// lastLine is how every worker.env ends.
+const lastLine = "# end of worker.env"
+
 // settings is a worker.env that leads a VM's worker here.
 func (a *localAzure) settings(vm string, more ...string) string {
 	lines := append([]string{
@@ -70,7 +73,7 @@ func (a *localAzure) settings(vm string, more ...string) string {
 		"SPOTWORKER_METADATA_ENDPOINT=" + a.endpoints[vm],
 		"SPOTWORKER_LOG_FORMAT=json", "SPOTWORKER_LOG_LEVEL=debug", "SPOTWORKER_CHECKPOINT_INTERVAL=500ms",
 	}, more...)
-	return strings.Join(lines, "\n") + "\n"
+	return strings.Join(append(lines, lastLine), "\n") + "\n"
 }
 
 // put puts a job on the queue: the statistics of one of the package's files.

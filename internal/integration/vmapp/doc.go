@@ -7,7 +7,8 @@
 // What Microsoft's two extensions do there is done by stand-ins (extension_test.go,
 // probe_test.go), because the modules of the real ones could not be had where this
 // was written. They keep to the order of actions that the extensions' source
-// shows. docs/vmapp.md says what that leaves open.
+// shows, and to what the extensions did when they were run once against a package.
+// docs/first-run.md says what that leaves open.
 //
 // Its tests are built with the tag integration; see make integration.
 package vmapp

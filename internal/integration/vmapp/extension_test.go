@@ -5,7 +5,6 @@ package vmapp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,9 @@ type application struct {
 	archive                 string // file
 	configuration           string // content; empty for none
 	install, update, remove string
+
+	// The extension could not fetch them.
+	packageLost, configurationLost bool
 }
 
 // published is the package as docs/vmapp.md has it published.
@@ -43,16 +45,18 @@ func published(version, archive, configuration string) application {
 //     that came with the version there is runs in that version's folder, which is
 //     then deleted, whatever came of the command.
 //   - A wanted application that is not there: package and configuration are put
-//     into NAME/VERSION (0700) under the file names of the version, and the
-//     install command runs there.
+//     into NAME/VERSION (folders and files 0700) under the file names of the
+//     version, and the install command runs there. It also runs where one of them
+//     could not be fetched within 75 to 80 seconds, and then finds an empty file.
 //   - One that is there in another version, older or newer: the same in the new
 //     version's folder, with its update command; without one the old version's
 //     remove command, and if that succeeds the new one's install command.
-//   - One that is there in this version: nothing, even if it failed.
+//   - One that is there in this version: nothing, and success, even if it failed or
+//     a reboot ended it.
 //
 // A command runs under /bin/sh -c with its output in the files stdout and stderr
 // of its folder. Not stood in for: how applications are fetched, several of them
-// in an order, reboots.
+// in an order, and the retry after a reboot, which depends on who is killed first.
 type extension struct {
 	there map[string]*application
 }
@@ -97,35 +101,35 @@ func (e *extension) bring(t *testing.T, a *application) error {
 		}
 	}
 	e.there[a.name] = a
-	e.fetch(t, a)
-	return run(t, a, command)
+	lost := e.fetch(t, a)
+	return errors.Join(run(t, a, command), lost)
 }
 
-// fetch puts package and configuration where the commands find them.
-func (e *extension) fetch(t *testing.T, a *application) {
+// fetch puts package and configuration where the commands find them. The error is
+// what the status says of one that could not be fetched.
+func (e *extension) fetch(t *testing.T, a *application) error {
 	t.Helper()
 	folder := folderOf(a)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	in, err := os.Open(a.archive)
-	if err != nil {
+	archive, configuration := read(t, a.archive), a.configuration
+	var lost error
+	if a.packageLost {
+		archive, lost = "", errors.New("failed to download package file")
+	}
+	if a.configurationLost {
+		configuration, lost = "", errors.Join(lost, errors.New("failed to download config file"))
+	}
+	if err := os.WriteFile(filepath.Join(folder, commands.PackageFile), []byte(archive), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close()
-	out, err := os.Create(filepath.Join(folder, commands.PackageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
-	if a.configuration != "" {
-		if err := os.WriteFile(filepath.Join(folder, commands.ConfigurationFile), []byte(a.configuration), 0o600); err != nil {
+	if configuration != "" || a.configurationLost {
+		if err := os.WriteFile(filepath.Join(folder, commands.ConfigurationFile), []byte(configuration), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return lost
 }
 
 func folderOf(a *application) string { return filepath.Join(dataFolder, a.name, a.version) }

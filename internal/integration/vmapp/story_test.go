@@ -72,7 +72,7 @@ func (m *machine) remove(t *testing.T) {
 // removed.
 func (m *machine) life(t *testing.T) {
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_1", slowly)))
-	health, stop := watchHealth(t, 8810)
+	health, stop := watchHealth(t, 8810, patientProbes)
 	wantRunning(t, oldVersion)
 	wantHardened(t)
 	wantReadOnly(t)
@@ -102,6 +102,7 @@ func (m *machine) life(t *testing.T) {
 	}
 
 	m.deploy(t, published("1.1.1", archiveOf(newVersion), m.azure.settings("spot_1", slowly)))
+	wantFewCopies(t, "1.1.1")
 	m.azure.put(t, "evicted", longFile)
 	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"evicted"`)
 	seen = len(logged(workerLog))
@@ -114,7 +115,7 @@ func (m *machine) life(t *testing.T) {
 		t.Errorf("after the drain the unit is %s, want active: the worker waits for the end of its VM", got)
 	}
 	stop()
-	if got, want := health.history(), "Healthy"; got != want {
+	if got, want := health.history(), "Initializing, Healthy"; got != want {
 		t.Errorf("states in the eyes of the health extension = %s, want %s and nothing else", got, want)
 	}
 	m.remove(t)
@@ -195,10 +196,10 @@ func wantRunning(t *testing.T, version string) {
 
 func wantHealthy(t *testing.T, port int) {
 	t.Helper()
-	p, stop := watchHealth(t, port)
+	p, stop := watchHealth(t, port, fewProbes)
 	defer stop()
-	await(t, "a verdict on port "+strconv.Itoa(port), func() bool { return p.history() != "" })
-	if got := p.history(); got != "Healthy" {
+	await(t, "a verdict on port "+strconv.Itoa(port), func() bool { return p.history() != "Initializing" })
+	if got := p.history(); got != "Initializing, Healthy" {
 		t.Errorf("state on port %d = %s, want Healthy", port, got)
 	}
 }
@@ -227,11 +228,28 @@ func wantReadOnly(t *testing.T) {
 	}
 }
 
+// wantFewCopies: of this version there are the package and the release on the VM,
+// and of those before nothing but what their scripts said.
+func wantFewCopies(t *testing.T, version string) {
+	t.Helper()
+	out := command(t, "find", dataFolder, "/opt/spotworker/", "-type", "f", "-size", "+4M", "-printf", "%p\n")
+	if got := len(strings.Fields(out)); got != 2 || !strings.Contains(out, "spotworker/"+version+"/spotworker.tar.gz") {
+		t.Errorf("large files on the VM:\n%s\nwant the package of %s and its worker", out, version)
+	}
+}
+
 // wantRotation: logrotate takes the settings that came with the package, and the
 // worker writes on into the file that was emptied.
 func wantRotation(t *testing.T) {
 	t.Helper()
 	awaitLogged(t, workerLog, 0, `"to":"process"`)
+	if got := command(t, "systemctl", "is-active", "spotworker-logrotate.timer"); got != "active" {
+		t.Errorf("spotworker-logrotate.timer is %s, want active", got)
+	}
+	command(t, "systemctl", "start", "spotworker-logrotate.service") // below 100 MB, so nothing happens
+	if _, err := os.Stat(workerLog + ".1"); err == nil {
+		t.Error("a small log was rotated")
+	}
 	command(t, "logrotate", "--force", "--state", filepath.Join(t.TempDir(), "state"), "/etc/logrotate.d/spotworker")
 	if old := logged(workerLog + ".1"); !strings.Contains(old, `"to":"process"`) || strings.Contains(logged(workerLog), `"to":"process"`) {
 		t.Errorf("after a rotation the old log has %d bytes and the new one is\n%s\nwant everything in the old one", len(old), logged(workerLog))

@@ -3,10 +3,14 @@
 package vmapp
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -22,6 +26,11 @@ var troubles = []trouble{
 	{"another architecture", anotherArchitecture},
 	{"no configuration", noConfiguration},
 	{"configuration that is none", configurationThatIsNone},
+	{"configuration that was cut off", configurationCutOff},
+	{"package that never came", packageThatNeverCame},
+	{"reboot in the middle", rebootInTheMiddle},
+	{"folder of the logs gone", logFolderGone},
+	{"cloud-init", cloudInit},
 	{"configuration that the worker refuses", refusedConfiguration},
 	{"update that does not start", updateThatDoesNotStart},
 	{"port taken", portTaken},
@@ -52,6 +61,110 @@ func configurationThatIsNone(t *testing.T, m *machine) {
 	err = m.extension.want(t, published("1.0.1", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_INSTANCES=5")))
 	failed(t, err, 78, "SPOTWORKER_INSTANCES in worker.env is 5: give 1 to 4")
 	m.remove(t)
+}
+
+// The extension runs the command although the configuration could not be fetched,
+// or only its beginning.
+func configurationCutOff(t *testing.T, m *machine) {
+	good := m.azure.settings("spot_2")
+	cut := published("1.0.0", archiveOf(oldVersion), good[:len(good)/2])
+	failed(t, m.extension.want(t, cut), 78, "worker.env is cut off", lastLine)
+	if err := m.extension.want(t, cut); err != nil {
+		t.Errorf("the extension says of a version that failed before: %v, want success, as the real one does", err)
+	}
+	empty := published("1.0.1", archiveOf(oldVersion), good)
+	empty.configurationLost = true
+	failed(t, m.extension.want(t, empty), 78, "worker.env arrived empty")
+
+	m.deploy(t, published("1.0.2", archiveOf(oldVersion), good))
+	cut.version = "1.0.3"
+	failed(t, m.extension.want(t, cut), 78, "worker.env is cut off")
+	wantRunning(t, oldVersion)
+	if got := read(t, "/etc/spotworker/worker.env"); got != good {
+		t.Errorf("worker.env after half of one arrived is\n%s\nwant the one before", got)
+	}
+	m.remove(t)
+}
+
+// After a minute and more without the package the extension runs the command with
+// an empty file.
+func packageThatNeverCame(t *testing.T, m *machine) {
+	settings := m.azure.settings("spot_2")
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), settings))
+	lost := published("1.1.0", archiveOf(newVersion), settings)
+	lost.packageLost = true
+	if err := m.extension.want(t, lost); err == nil {
+		t.Error("an empty package was installed")
+	}
+	wantRunning(t, oldVersion)
+	m.remove(t)
+}
+
+// A reboot or a power cut ends the script where it is. The extension takes the
+// version for done; the next boot runs the installation again.
+func rebootInTheMiddle(t *testing.T, m *machine) {
+	for i, step := range []string{"place", "configure", "switch_to \"$RELEASE\"", "tidy"} {
+		version := fmt.Sprintf("1.0.%d", i)
+		cut := published(version, archiveOf(oldVersion), m.azure.settings("spot_2"))
+		cut.install = "tar -xzf spotworker.tar.gz && sed -i -e 's/^  check_package$/  :/' -e 's/^  " + step + "/  kill -KILL $$; &/' deploy.sh && sh ./install.sh"
+		if err := m.extension.want(t, cut); err == nil {
+			t.Fatalf("the installation was not cut off before %s", step)
+		}
+		if err := m.extension.want(t, cut); err != nil {
+			t.Errorf("the extension says of an installation that was cut off: %v, want nothing to do", err)
+		}
+		if got := command(t, "systemctl", "is-enabled", "spotworker-install.service"); got != "enabled" {
+			t.Fatalf("spotworker-install.service is %s after a reboot before %s, want enabled", got, step)
+		}
+		command(t, "systemctl", "start", "spotworker-install.service") // as a boot does
+		wantRunning(t, oldVersion)
+		m.remove(t)
+	}
+}
+
+func logFolderGone(t *testing.T, m *machine) {
+	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
+	if err := os.RemoveAll("/var/log/spotworker"); err != nil {
+		t.Fatal(err)
+	}
+	pid := number(t, "spotworker.service", "MainPID")
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "restart without a folder for the log", func() bool {
+		return property(t, "spotworker.service", "ActiveState") == "active" && number(t, "spotworker.service", "MainPID") != pid
+	})
+	awaitLogged(t, workerLog, 0, `"to":"process"`)
+	m.remove(t)
+}
+
+// cloudInit runs the script of cloud-init.yaml, with a curl that takes the package
+// from a folder.
+func cloudInit(t *testing.T, m *machine) {
+	const curl = "/usr/local/bin/curl"
+	put(t, curl, "#!/bin/sh\nwhile [ $# -gt 1 ]; do [ \"$1\" = --output ] && out=$2; shift; done\ncp \"$1\" \"$out\"\n")
+	if err := os.Chmod(curl, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := cloudInitScript(t)
+	for name, value := range map[string]string{
+		"PACKAGE_URL": archiveOf(oldVersion), "PACKAGE_SHA256": fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, archiveOf(oldVersion))))),
+	} {
+		script = regexp.MustCompile(`(?m)^`+name+`=.*$`).ReplaceAllLiteralString(script, name+"="+value)
+	}
+	path := filepath.Join(t.TempDir(), "install")
+	put(t, path, script)
+	for range 2 {
+		command(t, "sh", path)
+		wantRunning(t, oldVersion)
+	}
+	command(t, "sh", "-c", "cd /opt/spotworker/current && sh ./remove.sh")
+	for _, path := range []string{"/var/lib/spotworker-package", curl} {
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantNothingLeft(t, m.before)
 }
 
 // A value that only the worker can judge: the unit stays failed, since a restart
@@ -102,7 +215,7 @@ func portTaken(t *testing.T, m *machine) {
 func noNetwork(t *testing.T, m *machine) {
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), strings.Join([]string{
 		"SPOTWORKER_ACCOUNT=nowhere", "AZURE_CLIENT_ID=00000000-0000-0000-0000-000000000000",
-		"SPOTWORKER_METADATA_ENDPOINT=" + m.azure.endpoints["spot_2"],
+		"SPOTWORKER_METADATA_ENDPOINT=" + m.azure.endpoints["spot_2"], lastLine,
 	}, "\n")))
 	wantRunning(t, oldVersion)
 	awaitLogged(t, workerLog, 0, `"level":"ERROR"`, "storage is not ready")
