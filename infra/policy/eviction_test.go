@@ -6,7 +6,7 @@ package policy
 func checkEviction(d deployment, tell report) {
 	for path, f := range d {
 		for _, r := range f.Resources {
-			if r.Existing {
+			if r.Existing || r.Symbol == spotPlusSymbol && text(at(r.Body, "properties")) == "model" {
 				continue
 			}
 			switch r.Type {

@@ -27,11 +27,10 @@ func checkVersions(d deployment, tell report) {
 			}
 		}
 	}
-	for symbol, want := range map[string]string{"scaleSet": "priority == 'Spot'", spotPlusSymbol: "priority == 'SpotPlus'"} {
-		for _, r := range d["modules/spot-scale-set.bicep"].Resources {
-			if r.Symbol == symbol && r.Condition != want {
-				tell("modules/spot-scale-set.bicep", r.Line, "%s is made if %s, want %s", symbol, r.Condition, want)
-			}
+	const spot = "modules/spot-scale-set.bicep"
+	for _, r := range d[spot].Resources {
+		if want := "priority == 'Spot'"; r.Condition != want {
+			tell(spot, r.Line, "%s is made if %s, want %s", r.Symbol, r.Condition, want)
 		}
 	}
 }
@@ -165,6 +164,7 @@ var (
 		"modules/foundation.bicep versions": "[gallery]", "modules/foundation.bicep storageLog": "[storage]",
 	}
 	madeIf = map[string]string{
+		"modules/spot-scale-set.bicep plusScaleSet": "priority == 'SpotPlus'",
 		"main.bicep spot": "stage == 'Workers'", "main.bicep spotAutoscale": "stage == 'Workers' && scales",
 		"main.bicep regular": "stage == 'Workers' && onDemand", "main.bicep regularAutoscale": "stage == 'Workers' && onDemand",
 		"fleet.bicep fleet": "stage == 'Workers'", "single.bicep machine": "stage == 'Workers'",

@@ -91,6 +91,11 @@ param sendLogs bool
 
 var mixed = baseRegularCount > 0 || regularPercentage > 0
 
+var sku = {
+  name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
+  capacity: capacity
+}
+
 // SpotPlus is known to the newest version of the interface alone, which reaches
 // regions late. All else stays with one that is everywhere.
 var model = {
@@ -170,28 +175,22 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' = if (p
     type: 'UserAssigned'
     userAssignedIdentities: { '${identityId}': {} }
   }
-  sku: {
-    name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
-    capacity: capacity
-  }
+  sku: sku
   properties: model
 }
 
-resource plusScaleSet 'Microsoft.Compute/virtualMachineScaleSets@2026-04-01' = if (priority == 'SpotPlus') {
-  name: scaleSetName
-  location: location
-  tags: tags
-  zones: empty(zones) ? null : zones
-  identity: {
-    type: 'UserAssigned'
-    userAssignedIdentities: { '${identityId}': {} }
+module plusScaleSet 'spot-plus.bicep' = if (priority == 'SpotPlus') {
+  name: '${scaleSetName}-plus'
+  params: {
+    location: location
+    tags: tags
+    scaleSetName: scaleSetName
+    zones: zones
+    identityId: identityId
+    sku: sku
+    model: model
   }
-  sku: {
-    name: length(vmSizes) > 1 ? 'Mix' : vmSizes[0]
-    capacity: capacity
-  }
-  properties: model
 }
 
 @description('Resource id of the scale set.')
-output scaleSetId string = priority == 'Spot' ? scaleSet.id : plusScaleSet.id
+output scaleSetId string = resourceId('Microsoft.Compute/virtualMachineScaleSets', scaleSetName)
