@@ -9,6 +9,9 @@
 // interruptible when it can go on from any state it ever reported.
 //
 //	func sum(ctx context.Context, j *job.Job) ([]byte, error) {
+//		if err := j.CheckVersion(1); err != nil {
+//			return nil, err
+//		}
 //		cursor := 0
 //		if state, _, ok := j.Saved(); ok {
 //			cursor = decode(state)
@@ -18,7 +21,7 @@
 //				return nil, err // stopped: everything reported is kept
 //			}
 //			work(cursor)
-//			j.Report(job.Progress{State: encode(cursor + 1), Fraction: float64(cursor+1) / end})
+//			j.Report(job.Progress{State: encode(cursor + 1), Version: 1, Fraction: float64(cursor+1) / end})
 //		}
 //		return []byte("done"), nil
 //	}

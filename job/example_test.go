@@ -20,6 +20,9 @@ import (
 // step, it does only the rest when it is called again.
 func ExampleJob_Report() {
 	sum := func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if err := j.CheckVersion(1); err != nil {
+			return nil, err
+		}
 		var state struct{ Next, Sum int }
 		if saved, _, ok := j.Saved(); ok {
 			if err := json.Unmarshal(saved, &state); err != nil {

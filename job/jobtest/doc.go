@@ -25,18 +25,31 @@
 // recorded state, until one returns its result. Some jobs are interrupted once,
 // one at each of its reports, some at random.
 //
+// After that one handler is called for several jobs, as a worker does; a handler
+// that changes nothing outside is resumed in a new process; and the handler gets a
+// state of a version that it does not know.
+//
 // # What fails
 //
 //   - The result differs, or a run that was resumed returns an error.
+//   - A run that was stopped returns no error before the job was done: its last
+//     state, or the number of its reports, is not that of an uninterrupted run. Where
+//     neither a result nor a fraction of 1 shows that it finished, it is resumed, as
+//     by a worker.
 //   - Progress goes backwards: a run reports a smaller fraction, or a state from
 //     before the one that it was resumed from.
 //   - The handler ignores its context: it takes longer than [Case.Grace], or goes
 //     on reporting.
 //   - A state does not survive: its slice was changed after it was reported, a
 //     stream gives other bytes the second time, or a limit of package job is passed.
+//   - Something survives a run: goroutines stay behind, a handler's second job
+//     differs, or a resumed job differs in a new process, which has none of what
+//     package-level variables hold in this one.
+//   - A state of an unknown version is read or replaced, or ends the job for good:
+//     begin with [job.Job.CheckVersion].
 //   - Effects differ: something outside happened twice, or not at all. See [Effects].
 //
-// The failure tells the story: each run, what was recorded, what came back, and
+// The failure names the likely cause and tells the story: each run, what was recorded, what came back, and
 // what was expected.
 //
 // # What is in whose hands
@@ -48,6 +61,14 @@
 // A process cannot be killed from within. The goroutine that calls Report ends
 // there, as by [runtime.Goexit], and the context is cancelled so that others end
 // too: deferred functions and cleanups run, which a killed process would not do.
+//
+// # The new process
+//
+// Run starts the test's binary once more, with -test.run for this very test. There
+// it resumes the job first and then does it from the beginning, and skips the rest
+// of the test. If that fresh job does not come to the known result, the test makes
+// another world in each process, the comparison proves nothing, and the log says
+// so. It is left out for a [Case] with Reset, Check, effects or SameProcess.
 //
 // A handler with many reports is interrupted at a sample of them: the first, the
 // last, and some of each part between. [Case.Runs] bounds the work, [Case.Seed]

@@ -17,6 +17,9 @@ func sum(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := json.Unmarshal(j.Payload, &numbers); err != nil {
 		return nil, job.Permanent(err)
 	}
+	if err := j.CheckVersion(1); err != nil {
+		return nil, err
+	}
 	var state struct{ Next, Sum int }
 	if saved, _, ok := j.Saved(); ok {
 		if err := json.Unmarshal(saved, &state); err != nil {
@@ -62,6 +65,9 @@ type mailService interface {
 }
 
 func (h *invoicer) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	if err := j.CheckVersion(0); err != nil { // as yet its states have no version
+		return nil, err
+	}
 	sent := 0
 	if saved, _, ok := j.Saved(); ok {
 		var err error

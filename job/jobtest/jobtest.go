@@ -2,6 +2,8 @@ package jobtest
 
 import (
 	"bytes"
+	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -57,6 +59,14 @@ type Case struct {
 
 	// Seed chooses the moments where there are more than Runs allows.
 	Seed uint64
+
+	// SameProcess keeps jobtest from starting the test's binary once more, to resume
+	// the job in a process that has done nothing else. That is done only for a job
+	// without Reset, Check and effects, which changes nothing outside.
+	SameProcess bool
+
+	alone     bool // nothing outside is declared
+	elsewhere func(context.Context, request) (reply, error)
 }
 
 // Run fails the test, with the story of what happened, unless the job comes to
@@ -65,6 +75,16 @@ type Case struct {
 // is called for every run, since what a worker had in memory is gone with it.
 func Run(t testing.TB, newHandler func() job.Handler, c Case) {
 	t.Helper()
+	if file := os.Getenv(requestEnv); file != "" {
+		switch served, err := serve(t.Context(), t.Name(), file, newHandler, c); {
+		case err != nil:
+			t.Fatal(err)
+		case served:
+			t.SkipNow() // what follows is for the process that asked
+		}
+		return
+	}
+	c.elsewhere = func(ctx context.Context, q request) (reply, error) { return ask(ctx, t.Name(), q) }
 	summary, err := prove(t.Context(), newHandler, c)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +99,7 @@ func (c *Case) setDefaults() {
 	if c.Kind == "" {
 		c.Kind = defaultID
 	}
+	c.alone = c.Reset == nil && c.Check == nil
 	if c.Reset == nil {
 		c.Reset = func() {}
 	}

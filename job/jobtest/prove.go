@@ -16,12 +16,15 @@ type trial struct {
 	newHandler func() job.Handler
 
 	result        []byte // of the uninterrupted run
+	final         *state // what it ended with, nil for none
+	sameEnd       bool   // a second one ended with the same state, after as many reports
 	reports       int
 	looks         int
 	effects       ledger
 	places        ranks
 	runs          int
 	interruptions int
+	notElsewhere  string // why the job was not resumed in another process, if it was to be
 }
 
 // prove does what [Run] promises. The error is the story of a failure.
@@ -31,11 +34,17 @@ func prove(ctx context.Context, newHandler func() job.Handler, c Case) (summary 
 	if err := t.reference(ctx); err != nil {
 		return "", err
 	}
-	jobs, sampled := plan(t.reports, t.looks, t.Runs-t.runs, t.Seed)
+	jobs, sampled := plan(t.reports, t.looks, t.Runs-t.runs-t.laterRuns(), t.Seed)
 	for _, job := range jobs {
 		if err := t.try(ctx, job); err != nil {
 			return "", err
 		}
+	}
+	if err := t.sameProcess(ctx); err != nil {
+		return "", err
+	}
+	if err := t.unknownVersion(ctx); err != nil {
+		return "", err
 	}
 	return t.summary(sampled), nil
 }
@@ -53,6 +62,7 @@ func (t *trial) reference(ctx context.Context) error {
 	if err := t.untouched(ctx, second, t.places); err != nil {
 		return err
 	}
+	t.sameEnd = len(first.runs) == 1 && len(second.runs) == 1 && second.runs[0].reports == t.reports && second.last().recorded().is(t.final)
 	if f := t.compare(second.last().result); f != nil {
 		f.what = "two uninterrupted runs differ: " + f.what
 		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results mean the same, say so in Case.Same."
@@ -92,6 +102,7 @@ func (t *trial) untouched(ctx context.Context, s *story, places ranks) error {
 func (t *trial) learn(s *story) {
 	first := s.runs[0]
 	t.result, t.reports, t.looks = s.last().result, first.reports, first.looks
+	t.final = s.last().recorded()
 	t.effects = t.Effects.ledger()
 	if t.places = first.learned; first.repeats || len(s.runs) > 1 {
 		t.places = ranks{} // the order says nothing of states that come again, or not all of it
@@ -115,13 +126,20 @@ func (t *trial) try(ctx context.Context, all interruptions) error {
 	if f == nil {
 		return nil
 	}
+	if f.what == resultDiffers {
+		f.hint = t.cause(ctx, s, all)
+	}
 	return s.failWanting(f, t.result)
 }
 
 // complete calls the handler until the job has its result. The runs end early at
 // the given moments, and where the handler takes a break.
 func (t *trial) complete(ctx context.Context, s *story, all interruptions, places ranks) *fault {
-	var from *state
+	return t.completeFrom(ctx, s, nil, all, places)
+}
+
+// completeFrom is complete for a job that has a recorded state.
+func (t *trial) completeFrom(ctx context.Context, s *story, from *state, all interruptions, places ranks) *fault {
 	for i := range len(all) + maxBreaks {
 		var m *moment
 		if i < len(all) {
@@ -132,7 +150,12 @@ func (t *trial) complete(ctx context.Context, s *story, all interruptions, place
 			return f
 		}
 		if r.err == nil && !r.killed {
-			return nil
+			if f := t.endedEarly(r); f != nil {
+				return f
+			}
+			if !r.stopped || r.showsItsEnd() {
+				return nil
+			}
 		}
 		if r.stopped {
 			t.interruptions++
@@ -156,12 +179,57 @@ func outcome(r *run) *fault {
 	return &fault{what: "the handler cannot go on from its own state", detail: r.err.Error(), hint: "What is recorded is the bytes and the version, nothing else: all that the next run needs must be in them."}
 }
 
+// endedEarly returns a fault if a run that was stopped returned no error although
+// an uninterrupted one goes on from there. Of a run that was resumed that is known
+// only where its last state is one of those of an uninterrupted run.
+func (t *trial) endedEarly(r *run) *fault {
+	if !r.stopped {
+		return nil
+	}
+	last, detail := r.recorded(), ""
+	switch rank := last.rankIn(t.places); {
+	case r.from == nil && t.sameEnd && !last.is(t.final):
+		detail = fmt.Sprintf("its last state was %s; an uninterrupted run ends with %s", last, t.final)
+	case r.from == nil && t.sameEnd && r.reports < t.reports:
+		detail = fmt.Sprintf("it made %s; an uninterrupted run makes %d", count(r.reports, "report"), t.reports)
+	case r.from != nil && rank > 0 && rank < len(t.places):
+		detail = fmt.Sprintf("its last state was %s, which is state %d of %d of an uninterrupted run", last, rank, len(t.places))
+	default:
+		return nil
+	}
+	return &fault{
+		what: "a run that was stopped returned no error before the job was done", detail: detail,
+		hint: "Once ctx is cancelled return an error, context.Cause(ctx) for instance. No error says that the job is done: its result is committed, and nobody does the rest.",
+	}
+}
+
+// resultDiffers is the fault whose cause is worth a search.
+const resultDiffers = "the result differs"
+
+// cause is the likely cause of a result that differs. It does the job again with
+// one handler for all of its runs: what is right then was kept in the handler.
+func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
+	h := t.newHandler()
+	newHandler := t.newHandler
+	defer func() { t.newHandler = newHandler }()
+	t.newHandler = func() job.Handler { return h }
+	again := t.begin()
+	if f := t.complete(ctx, again, all, t.places); f == nil && t.Same(t.result, again.last().result) {
+		return "Something that the result depends on is kept in the handler's own memory: with one handler for all of these runs the result is right. " +
+			"A worker that starts again has a new handler and the recorded state, nothing else: put it into the state."
+	}
+	if len(s.runs) > 1 && s.last().from == nil {
+		return "The last run began with nothing and its result differs all the same: an earlier run left something behind, " +
+			"in a package-level variable, or outside where Case.Reset does not reach."
+	}
+	return "The state lacks something that the result depends on, such as a variable of Run, or it was captured before the work that it stands for was done: report after the work."
+}
+
 // compare says how the end of a job differs from that of an uninterrupted one.
 func (t *trial) compare(result []byte) *fault {
 	if !t.Same(t.result, result) {
 		return &fault{
-			what: "the result differs", detail: fmt.Sprintf("got %s, want %s", show(result), show(t.result)),
-			hint: "The state lacks something that the result depends on, or was captured before the work that it stands for was done, or a handler that was stopped returned no error.",
+			what: resultDiffers, detail: fmt.Sprintf("got %s, want %s", show(result), show(t.result)),
 		}
 	}
 	if f := t.Effects.ledger().differs(t.effects); f != nil {
@@ -186,6 +254,9 @@ func (t *trial) summary(sampled bool) string {
 	sample := ""
 	if sampled {
 		sample = fmt.Sprintf("; not at each of them, but at a sample with seed %d (Case.Runs, Case.Seed)", t.Seed)
+	}
+	if t.notElsewhere != "" {
+		sample += "; " + t.notElsewhere
 	}
 	return fmt.Sprintf("jobtest: %d runs with %s of a handler that makes %s and %s at its context%s",
 		t.runs, count(t.interruptions, "interruption"), count(t.reports, "report"), count(t.looks, "look"), sample)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,7 @@ type run struct {
 	looks   int
 	stopped bool // the context was cancelled
 	killed  bool // no report counts any more
+	over    bool // the handler has returned or was given up: what its goroutines do counts no more
 	late    int  // states that were reported after the stop
 	fault   *fault
 
@@ -63,6 +65,7 @@ type progress struct {
 func (r *run) call(ctx context.Context, h job.Handler) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	defer r.leave()
 	r.stop, r.done = cancel, make(chan struct{})
 	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline}, r.from.saved(&r.open))
 	r.job.OnReport(r.onReport)
@@ -73,7 +76,10 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 	if r.moment != nil && r.moment.place == atStart {
 		r.interrupt()
 	}
-	go r.handle(&watched{ctx, r.onLook}, h)
+	go func() {
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(runLabel, r.label())))
+		r.handle(&watched{ctx, r.onLook}, h)
+	}()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
@@ -87,6 +93,13 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 		}
 	}
 	r.close()
+}
+
+// leave ends the counting of what the run does.
+func (r *run) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 // handle runs the handler in a goroutine of its own.
@@ -136,10 +149,10 @@ func (w *watched) Err() error { w.look(); return w.Context.Err() }
 
 func (r *run) onLook() {
 	r.mu.Lock()
-	if !r.stopped {
+	if !r.stopped && !r.over {
 		r.looks++
 	}
-	now := r.due(atLook, r.looks)
+	now := r.due(atLook, r.looks) && !r.over
 	r.mu.Unlock()
 	if now {
 		r.interrupt()
@@ -179,6 +192,10 @@ func (r *run) onReport(p *job.Progress) {
 		runtime.Goexit()
 	}
 	r.mu.Lock()
+	if r.over {
+		r.mu.Unlock()
+		return
+	}
 	r.reports++
 	n, stopped := r.reports, r.stopped
 	now := r.due(atReport, n)
@@ -208,6 +225,13 @@ func (r *run) broke() *fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fault
+}
+
+// showsItsEnd reports whether a run that was stopped and returned no error showed
+// that the job is done; package job has the rule. Otherwise a worker resumes it.
+func (r *run) showsItsEnd() bool {
+	latest := r.job.Latest()
+	return r.result != nil || latest != nil && latest.Fraction >= 1
 }
 
 // recorded is the state that a worker would have recorded when the run ended.

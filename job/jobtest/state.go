@@ -20,6 +20,22 @@ type state struct {
 	rank     int    // its place among the states of an uninterrupted run; 0 if it has none
 }
 
+// is reports whether two states are the same to a handler; nil is none.
+func (s *state) is(other *state) bool {
+	if s == nil || other == nil {
+		return s == other
+	}
+	return s.sum() == other.sum()
+}
+
+// rankIn returns the place of a state among others, 0 if it has none there.
+func (s *state) rankIn(places ranks) int {
+	if s == nil {
+		return 0
+	}
+	return places[s.sum()]
+}
+
 // capture copies what was reported. A stream is read to its end.
 func capture(p *job.Progress) (*state, error) {
 	s := &state{streamed: p.Stream != nil, version: p.Version, fraction: p.Fraction}

@@ -36,6 +36,9 @@ func (c counted) report(j *job.Job) {
 }
 
 func restore(j *job.Job) (c counted, err error) {
+	if err := j.CheckVersion(1); err != nil {
+		return c, err
+	}
 	if saved, _, ok := j.Saved(); ok {
 		err = json.Unmarshal(saved, &c)
 	}
@@ -157,7 +160,108 @@ var zoo = []beast{
 			c.Next++
 		}
 		return c.result(), err
-	}), "the result differs", `returned no error`},
+	}), "a run that was stopped returned no error before the job was done", `its last state was nothing; an uninterrupted run ends with "{\"Next\":6`},
+
+	{"leaves its loop and returns nothing", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		c, err := restore(j)
+		for ; c.Next < steps && ctx.Err() == nil && err == nil; c.report(j) {
+			c.Next++
+		}
+		return nil, err
+	}), "a run that was stopped returned no error before the job was done", `Once ctx is cancelled return an error`},
+
+	{"leaves its loop only once it was resumed", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if _, _, ok := j.Saved(); !ok {
+			return adder(ctx, j)
+		}
+		c, err := restore(j)
+		for ; c.Next < steps && ctx.Err() == nil && err == nil; c.report(j) {
+			c.Sum += c.Next
+			c.Next++
+		}
+		return c.result(), err
+	}), "a run that was stopped returned no error before the job was done", `of 6 of an uninterrupted run`},
+
+	{"leaves its loop and reports no state", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		for i := range steps {
+			if ctx.Err() != nil {
+				break
+			}
+			j.Report(job.Progress{Fraction: float64(i+1) / steps})
+		}
+		return nil, nil
+	}), "a run that was stopped returned no error before the job was done", `it made 0 reports; an uninterrupted run makes 6`},
+
+	{"sums up in a package variable", func(*testing.T, *Case) func() job.Handler {
+		sums := map[string]int{} // stands for a variable of the package: it outlives all handlers
+		return always(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			c, err := restore(j)
+			for c.Next < steps {
+				if err != nil || ctx.Err() != nil {
+					return nil, errors.Join(err, ctx.Err())
+				}
+				sums[j.ID] += c.Next
+				c.Next++
+				counted{Next: c.Next}.report(j)
+			}
+			defer delete(sums, j.ID)
+			return counted{Sum: sums[j.ID]}.result(), nil
+		})
+	}, "the result differs", `want "15"`},
+
+	{"keeps a job in its fields", func(*testing.T, *Case) func() job.Handler {
+		return func() job.Handler {
+			var sum int
+			first := true
+			return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+				c, err := restore(j)
+				if first {
+					sum, first = c.Sum, false
+				}
+				for c.Next < steps {
+					if err != nil || ctx.Err() != nil {
+						return nil, errors.Join(err, ctx.Err())
+					}
+					sum += c.Next
+					c.Next++
+					counted{Next: c.Next, Sum: sum}.report(j)
+				}
+				return counted{Sum: sum}.result(), nil
+			})
+		}
+	}, "a handler's second job differs", `got "30", want "15"`},
+
+	{"leaves a goroutine behind", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		go func() { time.Sleep(time.Hour) }()
+		return adder(ctx, j)
+	}), "goroutines stay behind", `the last in github.com/spotworker/spotworker/job/jobtest.`},
+
+	{"leaves a goroutine behind when stopped", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		go func() {
+			if <-ctx.Done(); job.StopOf(ctx) != nil {
+				time.Sleep(time.Hour)
+			}
+		}()
+		return adder(ctx, j)
+	}), "goroutines stay behind", `zoo_test.go:`},
+
+	{"reads any version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		return adder(ctx, versioned(j, 1))
+	}), "a state of an unknown version was read", `returned "15"`},
+
+	{"begins anew with an unknown version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if j.CheckVersion(1) != nil {
+			return adder(ctx, fresh(j))
+		}
+		return adder(ctx, j)
+	}), "a state of an unknown version was replaced", `it reported the state "{\"Next\"`},
+
+	{"gives a job up for its version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if err := j.CheckVersion(1); err != nil {
+			return nil, job.Permanent(err)
+		}
+		return adder(ctx, j)
+	}), "a state of an unknown version ended the job", `reads 1: let workers of the program that wrote it finish the job`},
 
 	{"depends on time", of(func(context.Context, *job.Job) ([]byte, error) {
 		time.Sleep(time.Second)
@@ -314,6 +418,17 @@ func effectful(key func(j *job.Job, i int) string) func(*testing.T, *Case) func(
 	}
 }
 
+// versioned is the job with its state under another version.
+func versioned(j *job.Job, version int) *job.Job {
+	var saved *job.Progress
+	if state, _, ok := j.Saved(); ok {
+		saved = &job.Progress{State: state, Version: version}
+	}
+	again := job.New(j.Spec, saved)
+	again.OnReport(func(p *job.Progress) { j.Report(*p) })
+	return again
+}
+
 // fresh is the job without its state.
 func fresh(j *job.Job) *job.Job {
 	again := job.New(j.Spec, nil)
@@ -324,6 +439,9 @@ func fresh(j *job.Job) *job.Job {
 // appendTo is a handler whose state is a file that grows. next says where each
 // version of it is written.
 func appendTo(ctx context.Context, j *job.Job, next func(name string, i int) string) ([]byte, error) {
+	if err := j.CheckVersion(0); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "zoo")
 	if err != nil {
 		return nil, err

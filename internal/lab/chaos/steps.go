@@ -84,6 +84,9 @@ func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
 		return nil, job.Permanent(err)
 	}
+	if err := j.CheckVersion(0); err != nil {
+		return nil, err
+	}
 	at, err := p.resume(j)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,162 @@
+package jobtest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+const (
+	// strangeVersion is that of a state which no handler has reported.
+	strangeVersion = 1<<30 + 7
+
+	// leakPatience is how long goroutines may take to end after the handler has
+	// returned and its context has ended.
+	leakPatience = time.Second
+
+	// leakRuns is how many runs of a kind must each leave a goroutine. One that
+	// serves all runs, such as an idle connection's, is left by the first alone.
+	leakRuns = 3
+)
+
+// unknownVersion offers the handler a state of a version that it does not know, as
+// during an update a worker of the old program gets the new one's. It must return
+// an error, and leave the state and the job alone.
+func (t *trial) unknownVersion(ctx context.Context) error {
+	if t.final == nil {
+		return nil
+	}
+	s, strange := t.begin(), *t.final
+	strange.version, strange.fraction = strangeVersion, 0
+	r := t.call(ctx, s, &strange, nil, ranks{})
+	f := &fault{hint: "Begin with j.CheckVersion and the versions that the handler knows, 0 if it gives none, and return its error as it is. " +
+		"During an update workers of two versions run side by side: an old one must leave the states of a new one alone."}
+	given := fmt.Sprintf("given a state of version %d, which it never reported, it ", strangeVersion)
+	switch {
+	case r.current != nil:
+		f.what, f.detail = "a state of an unknown version was replaced", given+"reported the state "+r.current.String()
+	case r.broke() != nil:
+		f = r.broke()
+	case r.err == nil:
+		f.what, f.detail = "a state of an unknown version was read", given+r.end()
+	case job.IsPermanent(r.err):
+		f.what, f.detail = "a state of an unknown version ended the job", given+"returned a permanent error: "+r.err.Error()
+	default:
+		return nil
+	}
+	return s.fail(f)
+}
+
+// laterRuns is how many runs come after the planned interruptions, at most.
+func (t *trial) laterRuns() int {
+	runs := 1 // unknownVersion
+	if t.looksAtProcess() {
+		runs += 2*leakRuns + 1
+	}
+	return runs
+}
+
+// looksAtProcess reports whether there are runs enough for sameProcess.
+func (t *trial) looksAtProcess() bool { return t.Runs >= 2*leastRuns }
+
+// sameProcess looks for what survives a run within its process, where a worker
+// that starts again has nothing: it is found by nothing that only counts runs.
+func (t *trial) sameProcess(ctx context.Context) error {
+	if !t.looksAtProcess() {
+		return nil
+	}
+	if err := t.otherProcess(ctx); err != nil {
+		return err
+	}
+	return t.oneHandler(ctx)
+}
+
+// oneHandler calls one handler for several jobs in a row, as a worker does. Their
+// results must be the same, and no goroutine may stay behind.
+func (t *trial) oneHandler(ctx context.Context) error {
+	h := t.newHandler()
+	newHandler := t.newHandler
+	defer func() { t.newHandler = newHandler }()
+	t.newHandler = func() job.Handler { return h }
+	stop := &moment{place: atLook, n: (t.looks + 1) / 2}
+	if t.looks == 0 {
+		stop = &moment{place: atReport, n: (t.reports + 1) / 2}
+	}
+	for _, m := range []*moment{nil, stop} {
+		leaks := 0
+		for i := range leakRuns {
+			s := t.begin()
+			r := t.call(ctx, s, nil, m, t.places)
+			if f := outcome(r); f != nil {
+				f.what = "a handler that was called before does worse: " + f.what
+				return s.fail(f)
+			}
+			if m == nil && r.err == nil && !t.Same(t.result, r.result) {
+				return s.failWanting(&fault{
+					what: "a handler's second job differs", detail: fmt.Sprintf("got %s, want %s", show(r.result), show(t.result)),
+					hint: "A worker makes one handler and calls it for all jobs, many at once: keep nothing of a job in its fields.",
+				}, t.result)
+			}
+			left := r.leftBehind()
+			if left == "" && (i > 0 || m != nil) {
+				break
+			}
+			if left == "" {
+				continue
+			}
+			if leaks++; leaks == leakRuns {
+				return s.fail(&fault{
+					what: "goroutines stay behind", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had returned and its context had ended, the last in %s", leakRuns, leakPatience, left),
+					hint: "A worker runs for days: wait for the goroutines of a run before it returns, and give each a way to end, such as a select with ctx.Done() where it sends.",
+				})
+			}
+		}
+	}
+	return nil
+}
+
+// runLabel is the profiler label of a run's goroutines, which those that they
+// start inherit.
+const runLabel = "jobtest_run"
+
+func (r *run) label() string { return fmt.Sprintf("%p", r) }
+
+// leftBehind returns where a goroutine of the run stands that does not end, or "".
+func (r *run) leftBehind() string {
+	where := r.goroutine()
+	for wait := time.Millisecond; where != "" && wait < leakPatience; wait *= 2 {
+		time.Sleep(wait)
+		where = r.goroutine()
+	}
+	return where
+}
+
+// goroutine returns where one of the run's goroutines stands, or "" if there is
+// none. The profile has a paragraph for each stack, with its labels.
+func (r *run) goroutine() string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		return ""
+	}
+	label, ours := fmt.Sprintf("%q:%q", runLabel, r.label()), false
+	where := ""
+	for lines := bufio.NewScanner(&profile); lines.Scan(); {
+		switch fields := strings.Fields(lines.Text()); {
+		case len(fields) == 0 && ours && where != "":
+			return where
+		case len(fields) == 0:
+			ours = false
+		case fields[0] == "#" && len(fields) > 1 && fields[1] == "labels:":
+			ours = strings.Contains(lines.Text(), label)
+		case ours && fields[0] == "#" && len(fields) == 4:
+			where = fields[2] + " " + fields[3] // the outermost one: what was started
+		}
+	}
+	return where
+}
