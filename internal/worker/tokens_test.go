@@ -42,7 +42,7 @@ func TestTokenEndpointDown(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T, b *bench) {
 		issuer, client := token.NewIssuer(), uuid.NewString()
-		b.server = storage.New(storage.Options{Account: "account", Tokens: issuer})
+		b.server = storage.New(storage.Options{Account: "devstoreaccount1", Tokens: issuer})
 		tokens := imds.New(imds.Options{Tokens: issuer, TokenLife: tokenLife})
 		vm := tokens.AddVM(imds.VM{Name: "vm_0", Identities: []imds.Identity{{ClientID: client, ObjectID: uuid.NewString(), ResourceID: "/subscriptions/s/identity"}}})
 		b.stores = b.connect(b.server.Transport())
@@ -59,7 +59,7 @@ func TestTokenEndpointDown(t *testing.T) {
 		}
 		at := b.server.Endpoints()
 		account, err := azure.Connect(azure.Config{
-			Account: "account", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
+			Account: "devstoreaccount1", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
 			Transport: onVM{vm, &faultyWay{next: b.server.Transport()}},
 		})
 		if err != nil {
