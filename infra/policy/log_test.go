@@ -35,8 +35,14 @@ func logOf(t *testing.T) logged {
 			return err
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				l.note(call)
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				l.note(n)
+			case *ast.CompositeLit:
+				// Attributes that several calls share are put into a list first.
+				if list, ok := n.Type.(*ast.ArrayType); ok && list.Len == nil && isAny(list.Elt) {
+					l.attributes(n.Elts)
+				}
 			}
 			return true
 		})
@@ -73,11 +79,21 @@ func (l logged) note(call *ast.CallExpr) {
 	default:
 		return
 	}
-	for i := 0; i < len(attributes); i += 2 {
-		if key, ok := literal(attributes[i]); ok {
+	l.attributes(attributes)
+}
+
+// attributes notes the keys of a list of keys and values.
+func (l logged) attributes(list []ast.Expr) {
+	for i := 0; i < len(list); i += 2 {
+		if key, ok := literal(list[i]); ok {
 			l.keys[key] = true
 		}
 	}
+}
+
+func isAny(e ast.Expr) bool {
+	name, ok := e.(*ast.Ident)
+	return ok && name.Name == "any"
 }
 
 func literal(e ast.Expr) (string, bool) {
