@@ -80,7 +80,7 @@ func (s *service) Do(r *http.Request) (*http.Response, error) {
 }
 
 // call makes one call with a body of that size, and returns its error.
-func (s *service) call(t *testing.T, ctx context.Context, size int) error {
+func (s *service) call(ctx context.Context, t *testing.T, size int) error {
 	t.Helper()
 	pipeline := runtime.NewPipeline("test", "v0", runtime.PipelineOptions{
 		PerRetry: []policy.Policy{Policy{CloseIdle: func() { s.closed++ }}},
@@ -132,7 +132,7 @@ func TestTries(t *testing.T) {
 				var latency Latency
 				s := &service{takes: row.takes}
 				asked := time.Now()
-				err := s.call(t, latency.NewTries(short).In(ctx), row.size)
+				err := s.call(latency.NewTries(short).In(ctx), t, row.size)
 				// The SDK waits a millisecond or less before each retry.
 				took := time.Since(asked)
 				if took < row.want || took > row.want+3*time.Millisecond {
@@ -156,7 +156,7 @@ func TestNoAnswerIsATimeout(t *testing.T) {
 		short, begin := context.WithCancel(t.Context())
 		begin()
 		var latency Latency
-		err := (&service{takes: []time.Duration{0}}).call(t, latency.NewTries(short).In(t.Context()), 10)
+		err := (&service{takes: []time.Duration{0}}).call(latency.NewTries(short).In(t.Context()), t, 10)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want one that is a timeout", err)
 		}

@@ -43,8 +43,7 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 		t.answered(time.Since(begun))
 		return resp, nil // whose body is read under ctx
 	}
-	var unanswered *unansweredError
-	if errors.As(context.Cause(ctx), &unanswered) {
+	if unanswered, ok := errors.AsType[*unansweredError](context.Cause(ctx)); ok {
 		t.cutOff()
 		err = unanswered // not that ctx ended: the SDK is to retry
 	}
