@@ -95,7 +95,7 @@ var mutations = []mutation{
 	{
 		name: "a release leaves the state out",
 		file: "internal/worker/keep.go",
-		old:  "err := d.withState(ctx, d.claim.Release)", replacement: "err := d.claim.Release(d.last, d.unsaved().WithoutState())",
+		old:  "\terr := d.withState(ctx, write)\n", replacement: "\terr := write(d.last, d.unsaved().WithoutState())\n",
 		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
 	},
 	{
@@ -129,6 +129,20 @@ var mutations = []mutation{
 		file: "internal/worker/engine.go",
 		old:  "suspects: make(chan struct{}, 1)", replacement: "suspects: make(chan struct{}, 100)",
 		run: "^TestKillersAmongNeighbours$", sign: `suspects at once`,
+	},
+	{
+		// Messages that wait for a slot would stay hidden when the VM goes.
+		name: "the buffer is forgotten when claiming ends",
+		file: "internal/worker/windup.go",
+		old:  "\tc.releaseAll(c.last, c.buffer)\n", replacement: "",
+		run: "^TestBufferWhenClaimingEnds$", sign: `messages hidden a second after claiming ended`,
+	},
+	{
+		// A worker that was frozen takes a running job from its owner.
+		name: "a late delivery does not renew first",
+		file: "internal/worker/recover.go",
+		old:  "if !d.lease.Expired(time.Now()) {", replacement: "if d.lease != nil || !d.lease.Expired(time.Now()) {",
+		run: "^TestThawedWorkerTakesNothing$", sign: `want 2 by the second worker`,
 	},
 	{
 		// Work would go on on a VM that is taken away.
