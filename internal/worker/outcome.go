@@ -65,7 +65,7 @@ type outcome struct {
 type ended struct {
 	result    []byte
 	err       error
-	abandoned bool                      // it did not return in time; err is not its own
+	abandoned bool                      // it did not return in time; err is errAbandoned
 	proven    bool                      // it showed that it finished, see finished
 	stop      *job.Stop                 // why it was stopped; nil if it was not
 	fault     error                     // what the worker found wrong with its state
@@ -93,9 +93,9 @@ func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == 
 // decide says what the end of a run means. n is what the counts would be if this
 // was a failure or a break, and limits bound them.
 //
-// Once a stop was requested nothing but a proven result counts: an error,
-// permanent or not, is then an interruption, and so is a nil error alone. A job that exceeded a limit has
-// failed, whatever its handler returned. Whatever the record's owner is by now
+// Once a stop was requested nothing but a proven result counts: an error, permanent
+// or not, is then an interruption, and so is a nil error alone. A job that exceeded
+// a limit has failed, whatever its handler returned. A conflict over the record
 // comes before everything.
 func decide(e ended, n checkpoint.Attempts, limits job.Limits) outcome {
 	switch {
@@ -107,13 +107,8 @@ func decide(e ended, n checkpoint.Attempts, limits job.Limits) outcome {
 		return outcome{action: poison, reason: e.stop.Error()} // another attempt would only exceed it more
 	case e.exceeded():
 		return failed(e.stop, n, limits)
-	case e.err == nil && !e.abandoned && len(e.result) > job.MaxResult:
-		return outcome{action: poison, reason: fmt.Sprintf(
-			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
-	case e.err == nil && !e.abandoned && (e.stop == nil || e.proven):
-		return outcome{action: commit, result: e.result}
-	case e.stop != nil && e.err == nil && !e.abandoned:
-		return outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
+	case e.err == nil:
+		return succeeded(e)
 	case e.stop != nil:
 		return outcome{action: interrupted, reason: e.stop.Error()}
 	case job.IsUnavailable(e.err):
@@ -124,6 +119,19 @@ func decide(e ended, n checkpoint.Attempts, limits job.Limits) outcome {
 		return outcome{action: poison, reason: e.err.Error()}
 	default:
 		return failed(e.err, n, limits)
+	}
+}
+
+// succeeded is the outcome of a handler that returned no error.
+func succeeded(e ended) outcome {
+	switch {
+	case len(e.result) > job.MaxResult:
+		return outcome{action: poison, reason: fmt.Sprintf(
+			"result has %d bytes; at most %d are allowed: put it in a blob and return its name", len(e.result), job.MaxResult)}
+	case e.stop == nil || e.proven:
+		return outcome{action: commit, result: e.result}
+	default:
+		return outcome{action: interrupted, reason: e.stop.Error() + "; the handler returned no error then, but neither a result nor a report of fraction 1"}
 	}
 }
 

@@ -62,14 +62,6 @@
 // there, as by [runtime.Goexit], and the context is cancelled so that others end
 // too: deferred functions and cleanups run, which a killed process would not do.
 //
-// # The new process
-//
-// Run starts the test's binary once more, with -test.run for this very test. There
-// it resumes the job first and then does it from the beginning, and skips the rest
-// of the test. If that fresh job does not come to the known result, the test makes
-// another world in each process, the comparison proves nothing, and the log says
-// so. It is left out for a [Case] with Reset, Check, effects or SameProcess.
-//
 // A handler with many reports is interrupted at a sample of them: the first, the
 // last, and some of each part between. [Case.Runs] bounds the work, [Case.Seed]
 // chooses another sample, and the log says what was done. The same seed makes the
@@ -77,4 +69,12 @@
 //
 // Run waits by the clock of its test: inside testing/synctest that is virtual, so
 // that a handler that sleeps for hours is tested in milliseconds.
+//
+// # The new process
+//
+// Run starts the test's binary once more, with -test.run for this very test. There
+// it resumes the job first and then does it from the beginning, and skips the rest
+// of the test. If that fresh job does not come to the known result, the test makes
+// another world in each process, the comparison proves nothing, and the log says
+// so. It is left out for a [Case] with Reset, Check, effects or SameProcess.
 package jobtest

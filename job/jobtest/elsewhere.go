@@ -58,14 +58,14 @@ func (t *trial) otherProcess(ctx context.Context) error {
 	if killed.broke() != nil || !killed.killed || from == nil {
 		return nil // it makes fewer reports by now
 	}
-	got, err := t.elsewhere(ctx, request{
+	got, failed := t.elsewhere(ctx, request{
 		ID: t.ID, Kind: t.Kind, Payload: t.Payload,
 		State: from.bytes, Streamed: from.streamed, Version: from.version, Fraction: from.fraction,
 	})
 	switch {
-	case err != nil:
-		t.notElsewhere = "not resumed in another process: " + err.Error()
-		return nil
+	case failed != nil:
+		t.notElsewhere = "not resumed in another process: " + failed.Error()
+		return nil //nolint:nilerr // that proves nothing about the handler
 	case got.Fresh.Fault != "" || !t.Same(t.result, got.Fresh.Result):
 		t.notElsewhere = "not resumed in another process: there the test makes another world, in which the job ends otherwise"
 		return nil
@@ -106,11 +106,12 @@ func ask(ctx context.Context, test string, q request) (reply, error) {
 	if err != nil {
 		return r, err
 	}
-	cmd := exec.CommandContext(ctx, program, "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout="+answerPatience.String())
+	cmd := exec.CommandContext(ctx, program, //nolint:gosec // this very program
+		"-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout="+answerPatience.String())
 	cmd.Env = append(os.Environ(), requestEnv+"="+file)
 	ended := cmd.Run() // no matter how, if it answered
 	if data, err = os.ReadFile(answerTo(file)); err != nil {
-		return r, fmt.Errorf("the test does not come to this job there (%v)", cmp.Or(ended, err))
+		return r, fmt.Errorf("the test does not come to this job there: %w", cmp.Or(ended, err))
 	}
 	return r, json.Unmarshal(data, &r)
 }

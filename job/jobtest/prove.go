@@ -186,7 +186,8 @@ func (t *trial) endedEarly(r *run) *fault {
 	if !r.stopped {
 		return nil
 	}
-	last, detail := r.recorded(), ""
+	var detail string
+	last := r.recorded()
 	switch rank := last.rankIn(t.places); {
 	case r.from == nil && t.sameEnd && !last.is(t.final):
 		detail = fmt.Sprintf("its last state was %s; an uninterrupted run ends with %s", last, t.final)

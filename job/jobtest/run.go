@@ -77,7 +77,7 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 		r.interrupt()
 	}
 	go func() {
-		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(runLabel, r.label())))
+		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels(runLabel, r.label())))
 		r.handle(&watched{ctx, r.onLook}, h)
 	}()
 	select {
