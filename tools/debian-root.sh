@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes .tools/debian, a small Debian that integration tests boot in a container:
-# systemd, Python for the example, logrotate. It does nothing where that was done
+# systemd, Python for the example, logrotate, nftables. It does nothing where that was done
 # before; the mark is made last, so that a root that was cut off is made anew.
 # That takes root and debootstrap; without them it says so, and fails only in CI.
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 target=.tools/debian
 suite=bookworm
-packages=systemd,systemd-sysv,dbus,python3,logrotate
+packages=systemd,systemd-sysv,dbus,python3,logrotate,nftables
 mark="$suite $packages"
 
 [ "$(cat "$target.mark" 2>/dev/null)" != "$mark" ] || exit 0
@@ -20,6 +20,6 @@ fi
 
 echo "making a Debian in $target" >&2
 rm -rf "$target" "$target.mark"
-debootstrap --variant=minbase --include="$packages" "$suite" "$PWD/$target" >&2
+debootstrap --force-check-gpg --variant=minbase --include="$packages" "$suite" "$PWD/$target" >&2
 rm -rf "$target"/var/cache/apt/archives/*.deb "$target"/var/lib/apt/lists/*
 echo "$mark" >"$target.mark"

@@ -80,7 +80,7 @@ place() {
   rm -rf "$RELEASES"/.unfinished.*
   [ ! -d "$RELEASES/$RELEASE" ] || return 0
   {
-    mkdir -p "$unfinished" && cp -R release lib.sh remove.sh units etc payload/. "$unfinished/" &&
+    mkdir -p "$unfinished" && cp -R release lib.sh remove.sh firewall.sh units etc payload/. "$unfinished/" &&
       package_settings >"$unfinished/package.env" &&
       chown -R root:root "$unfinished" && chmod -R u=rX,go=rX "$unfinished" && mv "$unfinished" "$RELEASES/$RELEASE"
   } || fail "cannot unpack into $RELEASES, for the reason above; nothing was changed"
@@ -199,7 +199,9 @@ why() {
   case $failed in
     *@*) log=${failed#*@} && log=$LOGS/worker-${log%.service}.log ;;
   esac
-  echo "$failed does not start (exit code $status); its last word is: $(tail -n 1 "$log" 2>/dev/null || true)"
+  # Not what a program printed: this goes into the extension's status.
+  last=$(tail -n 200 "$log" 2>/dev/null | grep -v '"msg":"program output"' | tail -n 1 | tr -cd '[:print:]' | cut -c 1-1000)
+  echo "$failed does not start (exit code $status); its last word is: $last"
 }
 
 # tidy: remove what this version replaced, and second copies: the platform keeps a

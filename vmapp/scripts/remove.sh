@@ -24,6 +24,7 @@ try rm -f "$UNITS/spotworker.service" "$UNITS/spotworker@.service" "$UNITS/spotw
   "$UNITS/spotworker-logrotate.service" "$UNITS/spotworker-logrotate.timer" "$UNITS/$UNFINISHED" \
   /etc/logrotate.d/spotworker /run/spotworker-logrotate.state "$LOCK"
 try systemctl daemon-reload
+try sh ./firewall.sh down
 systemctl reset-failed 'spotworker*' 2>/dev/null || true
 try rm -rf "$RELEASES" "${CONFIGURATION%/*}" "$LOGS" /var/cache/spotworker /run/spotworker
 if getent passwd spotworker >/dev/null; then

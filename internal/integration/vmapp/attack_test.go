@@ -1,0 +1,84 @@
+//go:build integration && linux
+
+package vmapp
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+//go:embed testdata/attack.py
+var attackProgram string
+
+// attackKind is the kind that the test's package has beside the example's.
+const attackKind = `"attack": {"command": ["python3", "attack.py"], "directory": ".", "max_silence": "5m"},
+    `
+
+// attacked: a job can neither reach the worker nor another job, nor keep the worker
+// from hearing of an eviction.
+func (m *machine) attacked(t *testing.T) {
+	m.deploy(t, published("1.2.0", archiveOf(newVersion), m.azure.settings("spot_1", slowly)))
+	m.azure.put(t, "victim", longFile)
+	awaitLogged(t, workerLog, 0, `"msg":"checkpoint saved"`, `"job_id":"victim"`)
+	if got := m.azure.attack(t, "attack", "spot_1", 0); got != "[]" {
+		t.Errorf("a job's attacks that succeeded = %s, want none", got)
+	}
+
+	// The same program with the worker's own user shows that the attacks are real.
+	m.deploy(t, published("1.2.1", archiveOf(newVersion), m.azure.settings("spot_1", "SPOTWORKER_PROGRAM_USERS=none")))
+	var succeeded []string
+	if err := json.Unmarshal([]byte(m.azure.attack(t, "attack-shared", "spot_1", 0)), &succeeded); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"lists the jobs", "finds other payloads", "approves events"} {
+		if !strings.Contains(strings.Join(succeeded, ", "), want) {
+			t.Errorf("with the worker's user a job %v, want also that it %s: else the test shows nothing", succeeded, want)
+		}
+	}
+	for _, never := range []string{"reads the worker's environ", "reads the worker's mem", "becomes root"} {
+		if strings.Contains(strings.Join(succeeded, ", "), never) {
+			t.Errorf("with the worker's user a job %s", never)
+		}
+	}
+
+	m.deploy(t, published("1.2.2", archiveOf(newVersion), m.azure.settings("spot_1", slowly)))
+	seen := len(logged(workerLog))
+	m.azure.produce(t, "put", "--kind", "attack", "--id", "flood", "--payload", m.azure.attackPayload(t, "spot_1", 60))
+	awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"flood"`)
+	await(t, "progress of the flood", func() bool { return m.azure.record(t, "flood").Fraction > 0 })
+	begun := time.Now()
+	m.azure.evict(t, "spot_1")
+	awaitLogged(t, workerLog, seen, `"msg":"drained"`)
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("eviction during a flood of requests to drained = %s, want it as without", took)
+	}
+	m.remove(t)
+}
+
+// attackPayload tells the attacking program where the metadata service is.
+func (a *localAzure) attackPayload(t *testing.T, vm string, seconds int) string {
+	t.Helper()
+	u, err := url.Parse(a.endpoints[vm])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"host":%q,"port":%s,"path":%q,"seconds":%d}`, u.Hostname(), u.Port(), u.Path, seconds)
+}
+
+// attack runs the attacking program as a job, and returns its result.
+func (a *localAzure) attack(t *testing.T, id, vm string, seconds int) string {
+	t.Helper()
+	out := a.produce(t, "--wait", "put", "--kind", "attack", "--id", id, "--payload", a.attackPayload(t, vm, seconds))
+	for line := range strings.Lines(out) {
+		if got, result, ok := strings.Cut(line, "\t"); ok && got == id {
+			return strings.TrimSpace(result)
+		}
+	}
+	t.Fatalf("producer printed no result of %s:\n%s", id, out)
+	return ""
+}
