@@ -40,6 +40,7 @@ type engine struct {
 	inHand   inHand
 	held     held
 	tally    tally
+	putBacks logLimit // lines about messages that were put back
 	loops    loops
 	report   func(presence.Drain) // keeps how a drain ended for the heartbeat
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -182,7 +183,12 @@ func (d *delivery) putBack(out outcome) error {
 	if since.IsZero() {
 		since = d.lease.ClaimedAt // now is the first time
 	}
-	d.log.Info("message put back", "reason", out.reason, "since", since)
+	level := slog.LevelDebug
+	due, leftOut := d.putBacks.allow(d.envelope.Kind, time.Now())
+	if due {
+		level = slog.LevelInfo
+	}
+	d.log.Log(d.last, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
 	return nil
 }
 
