@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spotworker/spotworker/internal/azure"
@@ -17,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/process"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/tokenproxy"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -28,7 +30,7 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedi
 	}
 	all = f.builtin(account, log)
 	maps.Copy(all, given)
-	commands, closeKinds, err := f.commands(all, shared, log)
+	commands, closeKinds, err := f.commands(all, account, shared, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +56,7 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 
 // commands returns the handlers of the kinds file, none without one. Its kinds
 // must not be among the others: jobs of one name would do two things.
-func (f *flags) commands(others job.Kinds, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
+func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
 		return all, func() {}, nil
@@ -68,22 +70,44 @@ func (f *flags) commands(others job.Kinds, shared *runtimedir.Dir, log *slog.Log
 			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: kind %s is built into this worker and cannot be replaced; give the command another name", f.KindsFile, kinds[i].Name)}
 		}
 	}
+	tokens, closeTokens, err := tokensFor(kinds, account, log)
+	if err != nil {
+		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("%s: %w", f.KindsFile, err)}
+	}
 	users, err := f.programUsers(shared, log)
 	if err != nil {
+		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
 	}
 	scratch, err := process.OpenScratch(f.Scratch, users, log)
 	if err != nil {
+		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
 	for i := range kinds {
-		all[kinds[i].Name] = process.NewHandler(kinds[i], scratch, log)
+		all[kinds[i].Name] = process.NewHandler(kinds[i], scratch, tokens, log)
 	}
 	return all, func() {
+		closeTokens()
 		if err := scratch.Close(); err != nil {
 			log.Warn("scratch folder not removed; the next worker here does that", "error", err)
 		}
 	}, nil
+}
+
+// tokensFor returns what gives programs tokens, nil where no kind asks for them.
+func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (tokens process.Granter, closeTokens func(), err error) {
+	if !slices.ContainsFunc(kinds, func(k process.Kind) bool { return len(k.Tokens) > 0 }) {
+		return nil, func() {}, nil
+	}
+	if !account.HasIdentity() {
+		return nil, nil, errors.New("a kind asks for tokens, and this worker has no identity to get them with: set AZURE_CLIENT_ID, or sign in")
+	}
+	proxy, err := tokenproxy.Listen(account.Token, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	return proxy, proxy.Close, nil
 }
 
 // programUsers returns the users that commands run as, nil for the worker's own.

@@ -35,6 +35,7 @@ var breaches = []struct {
 	{"job stands alone", "job/jobtest/evict.go", importing("github.com/Azure/azure-sdk-for-go/sdk/azcore"), 3},
 	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
+	{"tokenproxy stands alone", "internal/tokenproxy/tokenproxy.go", importing(testModule + "/internal/azure"), 3},
 	{"sandbox stands alone", "internal/sandbox/users.go", importing(testModule + "/internal/process"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
 	{"health stands alone", "internal/health/loops.go", importing(testModule + "/internal/lifecycle"), 3},

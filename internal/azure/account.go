@@ -1,12 +1,14 @@
 package azure
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -54,8 +56,9 @@ type Config struct {
 
 // Account is a connected storage account.
 type Account struct {
-	blobs  *service.Client
-	queues *azqueue.ServiceClient
+	blobs    *service.Client
+	queues   *azqueue.ServiceClient
+	identity azcore.TokenCredential // nil with a connection string
 }
 
 // Connect prepares the clients of an account. It sends nothing: the first call
@@ -92,7 +95,7 @@ func Connect(c Config) (*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", queueURL, err)
 	}
-	return &Account{blobs: blobs, queues: queues}, nil
+	return &Account{blobs: blobs, queues: queues, identity: credential}, nil
 }
 
 // connectByString never lets an error repeat the string: it holds a key.
@@ -135,6 +138,21 @@ func refusePlainHTTP(address, connectionString string) error {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
+}
+
+// HasIdentity reports whether the account was signed in to, rather than reached
+// with a connection string.
+func (a *Account) HasIdentity() bool { return a.identity != nil }
+
+// Token returns an access token of the identity for a resource such as
+// https://storage.azure.com/, and when it expires. The credential keeps it until then.
+func (a *Account) Token(ctx context.Context, resource string) (string, time.Time, error) {
+	if a.identity == nil {
+		return "", time.Time{}, errors.New("no identity: the account is reached with a connection string")
+	}
+	scope := strings.TrimSuffix(resource, "/") + "/.default"
+	token, err := a.identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
+	return token.Token, token.ExpiresOn, err
 }
 
 // Queue returns the client of a queue.

@@ -21,11 +21,16 @@ const (
 	envResult     = "SPOTWORKER_RESULT"
 	envProgress   = "SPOTWORKER_PROGRESS"
 	envStop       = "SPOTWORKER_STOP"
+
+	// As Azure App Service names them; see package tokenproxy.
+	envTokenEndpoint = "IDENTITY_ENDPOINT"
+	envTokenSecret   = "IDENTITY_HEADER"
 )
 
 // contract is the names that a kinds file cannot give another meaning.
 var contract = []string{
 	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
+	envTokenEndpoint, envTokenSecret,
 }
 
 // base is what every program gets of the worker's environment, if it is there:
@@ -61,6 +66,9 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	})
 	if f.restored {
 		vars[envRestore] = f.restore
+	}
+	if f.tokenEndpoint != "" {
+		vars[envTokenEndpoint], vars[envTokenSecret] = f.tokenEndpoint, f.tokenSecret
 	}
 	all := make([]string, 0, len(vars))
 	for name, text := range vars {

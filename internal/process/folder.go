@@ -36,6 +36,10 @@ type folder struct {
 	// user is who the program runs as and whose files these are; nil for the
 	// worker's own user.
 	user *sandbox.User
+
+	// tokenEndpoint and tokenSecret are where the program gets access tokens, and
+	// with what; empty for a kind without.
+	tokenEndpoint, tokenSecret string
 }
 
 // newFolder makes a job's folder. Its name says nothing of the job: names from

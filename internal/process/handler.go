@@ -22,14 +22,22 @@ const noticeGrace = 2 * time.Second
 type Handler struct {
 	kind    Kind
 	scratch *Scratch
+	tokens  Granter
 	log     *slog.Logger
 	rest    time.Duration // shortageRest, but for tests
 }
 
+// Granter lets a program get access tokens for these resources from an endpoint,
+// with a secret, until revoke is called.
+type Granter interface {
+	Grant(resources []string) (endpoint, secret string, revoke func())
+}
+
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in scratch; log gets what the programs print.
-func NewHandler(k Kind, scratch *Scratch, log *slog.Logger) job.Handler {
-	return job.WithLimits(&Handler{kind: k, scratch: scratch, log: log, rest: shortageRest}, k.Limits)
+// folders in scratch; log gets what the programs print. tokens is needed by a kind
+// with [Kind.Tokens] only.
+func NewHandler(k Kind, scratch *Scratch, tokens Granter, log *slog.Logger) job.Handler {
+	return job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, rest: shortageRest}, k.Limits)
 }
 
 // Run implements [job.Handler]. The job's folder stays until its last state was
@@ -46,6 +54,11 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	j.Cleanup(func() { h.scratch.discard(f, log) })
 	if err := f.user.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notBegun(ctx, log, f, explainFill(err))
+	}
+	if len(h.kind.Tokens) > 0 {
+		var revoke func()
+		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
+		defer revoke()
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
 	if r.program, err = start(h.command(j, f), f.user, out); err != nil {

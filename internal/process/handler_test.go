@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -575,5 +577,39 @@ func TestFolderGoesAway(t *testing.T) {
 	w.Close()
 	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
 		t.Errorf("%q is left behind", left)
+	}
+}
+
+// granted is a Granter that counts its grants.
+type granted struct{ given, revoked atomic.Int64 }
+
+func (g *granted) Grant(resources []string) (endpoint, secret string, revoke func()) {
+	g.given.Add(1)
+	return "http://127.0.0.1:1/" + strings.Join(resources, ","), "s3cret", func() { g.revoked.Add(1) }
+}
+
+// TestTokens: a program of a kind with tokens finds where to get them, while it
+// runs, and one of another kind does not.
+func TestTokens(t *testing.T) {
+	for _, tokens := range [][]string{nil, {"https://storage.azure.com/"}} {
+		b := setup(t)
+		g := &granted{}
+		k := Kind{Name: "test", Tokens: tokens, Command: []string{"/bin/sh", "-c", `echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
+		if runtime.GOOS == "windows" {
+			t.Skip("the program is a shell script")
+		}
+		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
+		result, err := NewHandler(k, b.scratch, g, b.logger()).Run(t.Context(), j)
+		j.Close()
+		want := " \n"
+		if tokens != nil {
+			want = "http://127.0.0.1:1/https://storage.azure.com/ s3cret\n"
+		}
+		if err != nil || string(result) != want {
+			t.Errorf("with tokens %q the program finds %q, %v, want %q", tokens, result, err, want)
+		}
+		if g.given.Load() != int64(len(tokens)) || g.revoked.Load() != g.given.Load() {
+			t.Errorf("with tokens %q: %d grants, %d revoked", tokens, g.given.Load(), g.revoked.Load())
+		}
 	}
 }

@@ -52,6 +52,10 @@ type Kind struct {
 	// Default and most: [job.MaxStream].
 	MaxCheckpoint int64
 
+	// Tokens are the resources, such as https://storage.azure.com/, for which a
+	// program gets access tokens of the worker's identity.
+	Tokens []string
+
 	// Files are what arguments named when the kinds file was read, such as a
 	// script. A program that fails while one is missing tells nothing of its job.
 	Files []string

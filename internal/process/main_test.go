@@ -99,7 +99,7 @@ func (b *bench) begin(k Kind, payload string, saved *job.Progress) *work {
 	}
 	go func() {
 		defer close(w.done)
-		w.result, w.err = NewHandler(k, b.scratch, b.logger()).Run(ctx, w.Job)
+		w.result, w.err = NewHandler(k, b.scratch, nil, b.logger()).Run(ctx, w.Job)
 	}()
 	b.t.Cleanup(func() {
 		w.stop(job.Shutdown, 0)

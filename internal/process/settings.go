@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,7 @@ var settings = map[string]func(*placedKind, value) error{
 	"cpu_time":           (*placedKind).setCPUTime,
 	"disk":               func(k *placedKind, v value) (err error) { k.Disk, err = v.size(); return err },
 	"max_checkpoint":     (*placedKind).setMaxCheckpoint,
+	"tokens":             (*placedKind).setTokens,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
@@ -129,6 +131,21 @@ func (k *placedKind) setMaxCheckpoint(v value) (err error) {
 		err = v.wrong("a record holds at most %d GiB", int64(job.MaxStream)>>30)
 	}
 	return err
+}
+
+// setTokens takes resources as the identity platform names them: an address
+// without a path, a query or a user.
+func (k *placedKind) setTokens(v value) (err error) {
+	if k.Tokens, err = v.texts(); err != nil {
+		return err
+	}
+	for _, resource := range k.Tokens {
+		u, err := url.Parse(resource)
+		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+			return v.wrong("%q is no resource: give an address such as https://storage.azure.com/", resource)
+		}
+	}
+	return nil
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

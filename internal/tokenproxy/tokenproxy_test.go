@@ -1,0 +1,141 @@
+package tokenproxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+const storageResource = "https://storage.azure.com/"
+
+func start(t *testing.T, source Source) *Proxy {
+	t.Helper()
+	p, err := Listen(source, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func echoSource(_ context.Context, resource string) (string, time.Time, error) {
+	return "token for " + resource, time.Now().Add(time.Hour), nil
+}
+
+// TestSDK: an Azure SDK gets its token with the two variables and nothing else.
+func TestSDK(t *testing.T) {
+	p := start(t, echoSource)
+	endpoint, secret, revoke := p.Grant([]string{storageResource})
+	defer revoke()
+	t.Setenv("IDENTITY_ENDPOINT", endpoint)
+	t.Setenv("IDENTITY_HEADER", secret)
+	credential, err := azidentity.NewManagedIdentityCredential(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource + ".default"}})
+	if err != nil || !strings.HasPrefix(token.Token, "token for https://storage.azure.com") || time.Until(token.ExpiresOn) < 50*time.Minute {
+		t.Errorf("GetToken = %q until %s, %v, want the proxy's token for an hour", token.Token, token.ExpiresOn, err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	p := start(t, echoSource)
+	endpoint, secret, revoke := p.Grant([]string{storageResource, "https://vault.azure.net"})
+	_, over, end := p.Grant([]string{storageResource})
+	end()
+	for _, row := range []struct {
+		name, path, secret string
+		status             int
+		says               string
+	}{
+		{"allowed", "?resource=https://storage.azure.com/", secret, 200, "access_token"},
+		{"allowed, without the slash", "?resource=https://storage.azure.com", secret, 200, "access_token"},
+		{"the second one", "?resource=https://vault.azure.net", secret, 200, "access_token"},
+		{"another resource", "?resource=https://management.azure.com/", secret, 403, "https://storage.azure.com/, https://vault.azure.net"},
+		{"no resource", "", secret, 403, "tokens in the kinds file"},
+		{"no secret", "?resource=https://storage.azure.com/", "", 401, "X-IDENTITY-HEADER"},
+		{"a guess", "?resource=https://storage.azure.com/", "guess", 401, "X-IDENTITY-HEADER"},
+		{"a job that has ended", "?resource=https://storage.azure.com/", over, 401, "X-IDENTITY-HEADER"},
+		{"another path", "/x?resource=https://storage.azure.com/", secret, 404, "GET /token"},
+	} {
+		if status, body := ask(t, endpoint+row.path, row.secret); status != row.status || !strings.Contains(body, row.says) {
+			t.Errorf("%s: %d %s, want %d with %q", row.name, status, body, row.status, row.says)
+		}
+	}
+	revoke()
+	if status, _ := ask(t, endpoint+"?resource=https://storage.azure.com/", secret); status != 401 {
+		t.Errorf("after the end of the job: %d, want 401", status)
+	}
+}
+
+// TestRate: a job that floods the proxy gets its burst, and another its own.
+func TestRate(t *testing.T) {
+	g := &grant{}
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	allowed := func(n int) (times int) {
+		for range n {
+			if g.take(now) {
+				times++
+			}
+		}
+		return times
+	}
+	if got := allowed(1000); got != burst {
+		t.Errorf("of 1,000 requests at once %d are answered, want %d", got, burst)
+	}
+	now = now.Add(3 * time.Second)
+	if got := allowed(1000); got != 3*perSecond {
+		t.Errorf("three seconds later %d are answered, want 3", got)
+	}
+	now = now.Add(time.Hour)
+	if got := allowed(1000); got != burst {
+		t.Errorf("an hour later %d are answered, want %d", got, burst)
+	}
+}
+
+// TestSourceFails: the program learns that there is no token, and not why: the
+// reason may name the worker's identity.
+func TestSourceFails(t *testing.T) {
+	p := start(t, func(context.Context, string) (string, time.Time, error) {
+		return "", time.Time{}, errors.New("secret reason")
+	})
+	endpoint, secret, revoke := p.Grant([]string{storageResource})
+	defer revoke()
+	if status, body := ask(t, endpoint+"?resource="+storageResource, secret); status != 500 || strings.Contains(body, "secret reason") {
+		t.Errorf("answer = %d %s, want 500 without the reason", status, body)
+	}
+}
+
+func ask(t *testing.T, url, secret string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-IDENTITY-HEADER", secret)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
