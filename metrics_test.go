@@ -32,6 +32,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	// Series whose labels are not known in advance.
 	r.Polled(time.Now(), "answered")
 	r.Announced("Preempt", "drain")
+	r.Recovered("digest")
 	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx"})
 
 	families, err := r.Gatherer().Gather()

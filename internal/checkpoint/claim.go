@@ -42,6 +42,8 @@ type Claim struct {
 	record  Record                // as it stands, as far as is known; no ETag while there is none
 	begun   string                // the state's hash when the claim began
 	readers map[*stateReader]bool // of the recorded state, that are open
+	machine string                // that a failure happens on
+	repeat  bool                  // a failure counts as one with the last
 }
 
 // enter waits for this claim's turn to write, and returns what ends it.
@@ -179,6 +181,21 @@ func (c *Claim) Paid() time.Duration {
 		return c.paid
 	}
 	return c.paid + spent()
+}
+
+// FailsOn says on which machine a failure of this claim happens. A repeat is one
+// that the last failure happened on too, and of which it is not known whether it is
+// the machine or the job that is at fault: the two then count as one.
+func (c *Claim) FailsOn(machine string, repeat bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machine, c.repeat = machine, repeat
+}
+
+func (c *Claim) blamed() (machine string, repeat bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.machine, c.repeat
 }
 
 // Exists reports whether this claim knows of a record in storage.

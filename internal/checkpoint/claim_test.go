@@ -351,3 +351,38 @@ func TestBreaks(t *testing.T) {
 		}
 	})
 }
+
+// TestRepeatedFailures: a failure that counts as one with the last leaves the count,
+// and any other raises it, whatever machine the record names.
+func TestRepeatedFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		claim := func(i int) *Claim {
+			if i == 0 {
+				return b.store.Fresh(ours, "w")
+			}
+			return b.take(t, ours, "w")
+		}
+		for i, step := range []struct {
+			machine string
+			repeat  bool
+			want    int
+		}{{"vm_0", true, 1}, {"vm_0", true, 1}, {"vm_0", false, 2}, {"vm_1", false, 3}, {"vm_1", true, 3}} {
+			c := claim(i)
+			c.FailsOn(step.machine, step.repeat)
+			if got := c.FailuresAfter(Snapshot{}); got != step.want {
+				t.Errorf("step %d: FailuresAfter = %d, want %d", i, got, step.want)
+			}
+			if err := c.Fail(t.Context(), Snapshot{}, "no"); err != nil {
+				t.Fatal(err)
+			}
+			if r := b.read(t); r.Failures != step.want || r.FailedBy != step.machine {
+				t.Errorf("step %d: record has %d failures, by %q, want %d by %q", i, r.Failures, r.FailedBy, step.want, step.machine)
+			}
+		}
+		c := b.take(t, ours, "w")
+		c.FailsOn("vm_1", true)
+		if got := c.FailuresAfter(Snapshot{State: []byte("further")}); got != 1 {
+			t.Errorf("FailuresAfter progress = %d, want 1", got)
+		}
+	})
+}

@@ -48,6 +48,7 @@ var fields = []field{
 	number("failurestotal", func(r *Record) *int { return &r.FailuresTotal }),
 	number("breaks", func(r *Record) *int { return &r.Breaks }),
 	fraction("peak", func(r *Record) *float64 { return &r.Peak }),
+	freeText("failedby", maxOwner, func(r *Record) *string { return &r.FailedBy }),
 	number("silentends", func(r *Record) *int { return &r.SilentEnds }),
 	number("earlyends", func(r *Record) *int { return &r.EarlyEnds }),
 	flag("charge", func(r *Record) *bool { return &r.Charge }),

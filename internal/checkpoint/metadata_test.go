@@ -43,6 +43,7 @@ func goldenRecords() map[string]Record {
 		"newer":     newer,
 		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, SilentEnds: 2, EarlyEnds: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"failed":    {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
 		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, Paid: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
@@ -129,6 +130,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 			StateSize: rapid.Int64Range(0, maxNumber).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
 			Text:     rapid.StringN(0, 40, -1).Draw(t, "text"), Owner: rapid.StringN(0, 20, -1).Draw(t, "owner"),
+			FailedBy:  rapid.StringN(0, 20, -1).Draw(t, "failedby"),
 			Reason:    rapid.StringN(0, 100, -1).Draw(t, "reason"),
 			CreatedAt: moment.Draw(t, "created"), ClaimedAt: moment.Draw(t, "claimed"), EndedAt: moment.Draw(t, "ended"),
 			unknown: rapid.MapOf(rapid.StringMatching(`x[a-z]{1,8}`), rapid.StringMatching(`[ -~]{1,20}`)).Draw(t, "unknown"),

@@ -53,14 +53,17 @@ type Record struct {
 	// Generation counts the claims from 1.
 	Generation int
 
-	// Failures counts failures in a row without progress, FailuresTotal all of
-	// them.
+	// Failures counts failures in a row without progress, those of one machine
+	// perhaps as one ([Claim.FailsOn]), and FailuresTotal all of them.
 	Failures, FailuresTotal int
 
 	// Breaks counts the breaks in a row that the handler took without a fraction
 	// above Peak, the highest that the job has had at a break.
 	Breaks int
 	Peak   float64
+
+	// FailedBy is the machine that the job failed on last.
+	FailedBy string
 
 	// SilentEnds and EarlyEnds count unclean exits in a row: claims that ended
 	// with neither release nor failure nor progress, by a crash, a kill, or an

@@ -40,7 +40,7 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 	return c.write(ctx, func(r *Record) content {
 		r.Status, r.EndedAt = Done, time.Now()
 		r.clearState()
-		r.Fraction, r.Failures, r.Reason = 1, 0, ""
+		r.Fraction, r.Failures, r.Reason, r.FailedBy = 1, 0, "", ""
 		r.clearExits()
 		return content{data: result}
 	})
@@ -83,12 +83,21 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 
 // Fail opens the job to another attempt after a failure, with the last snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
+	machine, repeat := c.blamed()
 	return c.update(ctx, s, func(r *Record) {
-		r.Status, r.Reason = Open, plaintext.Block(reason)
-		r.Failures++
+		r.Status, r.Reason, r.FailedBy = Open, plaintext.Block(reason), machine
+		r.Failures = countFailure(r.Failures, repeat)
 		r.FailuresTotal++
 		r.clearExits()
 	})
+}
+
+// countFailure returns the failures in a row after one more.
+func countFailure(before int, repeat bool) int {
+	if repeat && before > 0 {
+		return before
+	}
+	return before + 1
 }
 
 // Poison ends the job as one that cannot be done, with the last snapshot.
@@ -165,7 +174,7 @@ func (c *Claim) FailuresAfter(s Snapshot) int {
 	if s.State != nil && hashOf(s.State) != c.begun {
 		return 1
 	}
-	return c.record.Failures + 1
+	return countFailure(c.record.Failures, c.repeat)
 }
 
 // Attempts are counts of a job that bound how often it is tried.

@@ -2,6 +2,8 @@ package health
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,8 +13,9 @@ import (
 // Loops are the loops of a process. The zero value has none. Its methods may be
 // called by several goroutines at once.
 type Loops struct {
-	mu  sync.Mutex
-	all []*Loop
+	mu    sync.Mutex
+	all   []*Loop
+	notes map[string]string // by what they are about
 }
 
 // Loop is one of them. It belongs to the goroutine that turns it.
@@ -43,6 +46,21 @@ func (l *Loop) Turn(now time.Time, within time.Duration) {
 // Rest says that the loop need not turn until it says that it turned again.
 func (l *Loop) Rest() { l.due.Store(resting) }
 
+// Note says something about the process that people should know and that is no
+// ill health. It takes the place of what was said about the same before; an empty
+// text takes that back.
+func (l *Loops) Note(about, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.notes == nil {
+		l.notes = map[string]string{}
+	}
+	l.notes[about] = text
+	if text == "" {
+		delete(l.notes, about)
+	}
+}
+
 // Check returns the loops that should have turned before now and did not, in the
 // order in which they were added.
 func (l *Loops) Check(now time.Time) Report {
@@ -55,6 +73,9 @@ func (l *Loops) Check(now time.Time) Report {
 			r.Stuck = append(r.Stuck, Stuck{Loop: loop.name, Overdue: late})
 		}
 	}
+	for _, about := range slices.Sorted(maps.Keys(l.notes)) {
+		r.Notes = append(r.Notes, l.notes[about])
+	}
 	return r
 }
 
@@ -62,6 +83,9 @@ func (l *Loops) Check(now time.Time) Report {
 type Report struct {
 	// Stuck are the loops that hang.
 	Stuck []Stuck
+
+	// Notes are for people. They change nothing about the health.
+	Notes []string
 }
 
 // Stuck is a loop that hangs.

@@ -61,3 +61,19 @@ func TestTurnCostsNoMemory(t *testing.T) {
 		t.Errorf("Turn allocates %v times, want never", got)
 	}
 }
+
+// TestNotes: what people should know changes nothing about the health.
+func TestNotes(t *testing.T) {
+	var loops Loops
+	loops.Note("b", "kind b rests")
+	loops.Note("a", "kind a rests")
+	loops.Note("a", "kind a rests longer")
+	got := loops.Check(start)
+	if diff := cmp.Diff([]string{"kind a rests longer", "kind b rests"}, got.Notes); diff != "" || !got.Healthy() {
+		t.Errorf("healthy %t, want true; notes (-want +got):\n%s", got.Healthy(), diff)
+	}
+	loops.Note("a", "")
+	if diff := cmp.Diff([]string{"kind b rests"}, loops.Check(start).Notes); diff != "" {
+		t.Errorf("notes after one was taken back (-want +got):\n%s", diff)
+	}
+}

@@ -18,6 +18,8 @@ type Jobs struct {
 	saveTime   prometheus.Histogram
 	leftOut    prometheus.Counter
 	circles    *prometheus.CounterVec
+	broken     *prometheus.GaugeVec
+	breaks     *prometheus.CounterVec
 	states     []string
 }
 
@@ -43,6 +45,8 @@ func newJobs(w Words) Jobs {
 		leftOut: counter("states_left_out_total", "Jobs let go of without their last state: what was done since the checkpoint before is done again."),
 		circles: byWord(w.Circles, "jobs_circling_total",
 			"Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
+		broken: gaugeVec("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, which leaves them to others.", "kind"),
+		breaks: counterVec("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 		states: w.States,
 	}
 	for i, state := range w.States {
@@ -57,7 +61,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles,
+		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.broken, j.breaks,
 	}
 }
 
@@ -100,6 +104,18 @@ const resultSaved = "saved"
 
 // Circles counts a report of a job that does not come to an end.
 func (j *Jobs) Circles(cause string) { j.circles.WithLabelValues(cause).Inc() }
+
+// Broke takes note of a circuit breaker that opened.
+func (j *Jobs) Broke(kind string) {
+	j.breaks.WithLabelValues(kind).Inc()
+	j.broken.WithLabelValues(kind).Set(1)
+}
+
+// Recovered takes note of a circuit breaker that is closed.
+func (j *Jobs) Recovered(kind string) {
+	j.breaks.WithLabelValues(kind) // which begins at 0
+	j.broken.WithLabelValues(kind).Set(0)
+}
 
 // LeftOut takes note of a state that could not be recorded in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

@@ -23,6 +23,9 @@ type verdict struct {
 	// Reason and Stuck are for people; absent while all is well.
 	Reason string      `json:"reason,omitempty"`
 	Stuck  []stuckLoop `json:"stuck,omitempty"`
+
+	// Notes are for people, also while all is well.
+	Notes []string `json:"notes,omitempty"`
 }
 
 type stuckLoop struct {
@@ -32,9 +35,9 @@ type stuckLoop struct {
 
 func verdictOf(r health.Report) verdict {
 	if r.Healthy() {
-		return verdict{ApplicationHealthState: stateHealthy}
+		return verdict{ApplicationHealthState: stateHealthy, Notes: r.Notes}
 	}
-	v := verdict{ApplicationHealthState: stateUnhealthy, Reason: r.String()}
+	v := verdict{ApplicationHealthState: stateUnhealthy, Reason: r.String(), Notes: r.Notes}
 	for _, s := range r.Stuck {
 		v.Stuck = append(v.Stuck, stuckLoop{s.Loop, s.Overdue.Round(time.Millisecond).Seconds()})
 	}

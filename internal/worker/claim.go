@@ -24,6 +24,11 @@ type claimer struct {
 	buffer  []*queue.Lease
 	turns   *turns
 	usual   usual
+
+	// kept counts the jobs in a row that were kept off, and nothing is claimed
+	// before rested because of them.
+	kept   int
+	rested time.Time
 }
 
 // claimLoop claims messages and starts a delivery for each, in running, until
@@ -66,11 +71,15 @@ func (c *claimer) start(ctx context.Context) {
 		c.free--
 		d := c.open(lease)
 		c.running.Go(func() {
-			begun, took := time.Now(), notRun
-			if d.deliver(ctx) {
-				took = time.Since(begun)
+			begun := time.Now()
+			switch d.deliver(ctx) {
+			case giveWay, putBack:
+				c.ended <- notRun
+			case keepOff:
+				c.ended <- keptOff
+			default:
+				c.ended <- time.Since(begun)
 			}
-			c.ended <- took
 		})
 	}
 }
@@ -78,6 +87,10 @@ func (c *claimer) start(ctx context.Context) {
 // claim asks the queue whose turn it is for as many messages as can be started
 // soon, or at once while an eviction is likely.
 func (c *claimer) claim(ctx context.Context, p prospect) {
+	most := c.claimable(time.Now())
+	if most == 0 {
+		return
+	}
 	source := c.turns.take(time.Now())
 	if source == nil {
 		return
@@ -89,7 +102,7 @@ func (c *claimer) claim(ctx context.Context, p prospect) {
 	if p.advised {
 		wanted = min(c.free, queue.MaxClaim)
 	}
-	wanted = source.atMost(wanted, time.Now())
+	wanted = source.atMost(min(wanted, most), time.Now())
 	leases, err := source.Claim(grace, wanted, visibility)
 	c.turns.note(source, c.yieldOf(leases, wanted), time.Now())
 	source.judge(err, time.Now(), visibility)
@@ -125,7 +138,7 @@ func (e *engine) yieldOf(leases []*queue.Lease, wanted int) yield {
 // wait returns when there may be something to do: a slot got free, a buffered
 // message got old, a queue may be asked again, the outlook changed, or ctx ended.
 func (c *claimer) wait(ctx context.Context, p prospect) {
-	wait := time.Until(c.turns.due())
+	wait := max(time.Until(c.turns.due()), c.rest(time.Now()))
 	switch {
 	case len(c.buffer) > 0:
 		wait = time.Until(c.buffer[0].AskedAt.Add(c.buffered()))
@@ -146,7 +159,37 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 	case took := <-c.ended:
 		c.free++
 		c.usual.add(took)
+		c.keep(took, time.Now())
 	}
+}
+
+// keep follows the jobs that were kept off. While nothing else comes, claims get
+// as rare as those of an empty queue: they only hide messages from others.
+func (c *claimer) keep(took time.Duration, now time.Time) {
+	switch took {
+	case keptOff:
+		c.kept++
+		c.rested = now.Add(pollDelay(c.kept))
+	case notRun:
+	default:
+		c.kept, c.rested = 0, time.Time{}
+	}
+}
+
+// claimable returns how many messages may be claimed at now as far as the circuit
+// breakers go.
+func (c *claimer) claimable(now time.Time) int {
+	if now.Before(c.rested) {
+		return 0
+	}
+	most, _ := c.breakers.claimable(queue.MaxClaim, now)
+	return most
+}
+
+// rest is how long the circuit breakers let nothing be claimed.
+func (c *claimer) rest(now time.Time) time.Duration {
+	_, wait := c.breakers.claimable(queue.MaxClaim, now)
+	return max(wait, c.rested.Sub(now))
 }
 
 // giveUpOld releases messages that waited for a slot for too long, so that

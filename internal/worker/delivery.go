@@ -44,6 +44,8 @@ type delivery struct {
 
 	claim    *checkpoint.Claim
 	job      *job.Job
+	written  time.Time       // when the record that it found was written last, by the local clock
+	restored *job.Progress   // what the handler began with
 	saved    *job.Progress   // what was recorded last, as far as this delivery knows
 	cost     checkpoint.Cost // of saving this job's state
 	allowed  job.Limits      // of the job's kind and message
@@ -74,8 +76,8 @@ func (e *engine) open(lease *queue.Lease) *delivery {
 }
 
 // deliver takes the message through to its end. ctx ends when work has to stop.
-// It reports whether that says something about how long jobs take.
-func (d *delivery) deliver(ctx context.Context) (telling bool) {
+// It returns what was done with it.
+func (d *delivery) deliver(ctx context.Context) action {
 	tries := d.latency.NewTries(ctx)
 	last, cancelLast := outlive(ctx, drainEnd)
 	defer cancelLast()
@@ -102,7 +104,7 @@ func (d *delivery) deliver(ctx context.Context) (telling bool) {
 		case <-last.Done():
 		}
 	}
-	return out.action != giveWay && out.action != putBack
+	return out.action
 }
 
 // leaveID ends this delivery's hold on its id. A handler that was abandoned keeps
@@ -128,6 +130,12 @@ func (d *delivery) run(ctx context.Context) outcome {
 	if !d.hold.wait(ctx, turnPatience) {
 		return d.duplicate(ctx)
 	}
+	pass, out, ok := d.enterBreaker(ctx)
+	if !ok {
+		return out
+	}
+	var end *ended // nil until the handler was called
+	defer func() { d.leaveBreaker(ctx, pass, end) }()
 	leave, out, ok := d.places.enter(ctx, d.envelope.Kind)
 	if !ok {
 		return out
@@ -140,12 +148,13 @@ func (d *delivery) run(ctx context.Context) outcome {
 		return out
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope) // it is worked on
-	end := d.process(ctx, handler)
+	end = new(d.process(ctx, handler))
 	d.claim.CloseReaders() // the handler is done, or given up
 	if end.failed() {
-		end = d.saveStream(ctx, end)
+		*end = d.saveStream(ctx, *end)
 	}
-	return decide(end, d.claim.After(d.snapshot()), d.allowed)
+	d.blame(*end)
+	return decide(*end, d.claim.After(d.snapshot()), d.allowed)
 }
 
 // read decodes the message. It returns what is to be done with one that is no job

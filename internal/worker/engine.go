@@ -20,6 +20,7 @@ import (
 type engine struct {
 	Config
 	owner    string    // the worker's name, as records show it
+	machine  string    // the part of it that all workers of this machine have
 	started  time.Time // when the process began to work
 	pace     *pace
 	gate     *gate
@@ -30,6 +31,7 @@ type engine struct {
 	payloadMemory *semaphore.Weighted
 
 	places   places
+	breakers breakers
 	atWork   *atWork
 	outlook  *outlook
 	drains   *drains
@@ -53,7 +55,7 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, started: w.beat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
+		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.beat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		places: newPlaces(w.Kinds),
 		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, fleet: w.fleet, loops: w.loops,
 		report: w.beat.keepDrain,

@@ -90,6 +90,13 @@ func (s *steps) done(id string) int {
 	return len(s.runs[id])
 }
 
+// all returns how many jobs finished at least one step.
+func (s *steps) all() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs)
+}
+
 func TestShortJobCommits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.put("a", "echo", `{"n": 1}`)

@@ -30,7 +30,7 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 		return out, false
 	}
 	record := d.claim.Record()
-	d.saved = restored
+	d.saved, d.restored = restored, restored
 	d.job = job.New(job.Spec{
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,

@@ -35,6 +35,11 @@ type Observer interface {
 	// "saved", "fenced" because the job is another's by now, or "failed".
 	Saved(result string, bytes int64, took time.Duration)
 
+	// Broke is told that the circuit breaker of a kind opened, or opened again, and
+	// Recovered that it is closed, for each of the worker's kinds at the start too.
+	Broke(kind string)
+	Recovered(kind string)
+
 	// LeftOut is told of a job that was let go of without its last state.
 	LeftOut()
 
@@ -74,6 +79,8 @@ func (unobserved) Delivered()                         {}
 func (unobserved) Ended(string)                       {}
 func (unobserved) Started(string)                     {}
 func (unobserved) Saved(string, int64, time.Duration) {}
+func (unobserved) Broke(string)                       {}
+func (unobserved) Recovered(string)                   {}
 func (unobserved) LeftOut()                           {}
 func (unobserved) Circles(string)                     {}
 func (unobserved) Announced(string, string)           {}
@@ -95,7 +102,7 @@ const (
 // outcomeWords are the outcomes of deliveries as [Observer] hears of them.
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
-	finish: "finished", putBack: "put_back", giveWay: "gave_way", drop: "dropped",
+	finish: "finished", putBack: "put_back", giveWay: "gave_way", keepOff: "gave_way", drop: "dropped",
 }
 
 // Words are all that an [Observer] may hear, each list for one of its words.

@@ -30,6 +30,10 @@ const (
 	// circlesFrom failures in all, or breaks in a row, a job is reported as one
 	// that circles, and again each time that number doubles.
 	circlesFrom = 10
+
+	// repeatAfter is how long a job is left to others that would fail on the same
+	// machine again, with nothing to tell whose fault it is.
+	repeatAfter = 10 * time.Minute
 )
 
 // action is what is to be done with a delivery.
@@ -44,10 +48,11 @@ const (
 	finish                        // the job is over: do what is left, delete the message
 	putBack                       // not workable now: leave it to others or to later
 	giveWay                       // enough of its kind run here: leave it to others or to later, uncounted
+	keepOff                       // its kind rests here after failures: leave it to others at once, uncounted
 	drop                          // another delivery has the job: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "give way", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "give way", "keep off", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -195,6 +200,24 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 			"job id %s was used for other work: its record has kind %q and another kind or payload than this message", record.ID, record.Kind)}
 	default:
 		return outcome{action: drop, reason: "another delivery of this message has the job"}
+	}
+}
+
+// verdict says what the end of a run means for its kind's circuit breaker.
+// progressed is whether the run got anywhere, knownElsewhere whether the job
+// failed on another machine last: then it is more likely the job's fault.
+func (e ended) verdict(progressed, knownElsewhere bool) verdict {
+	switch {
+	case e.conflict != nil || e.fault != nil:
+		return inconclusive
+	case progressed || e.err == nil && !e.abandoned && e.stop == nil:
+		return works
+	case !e.failed() || knownElsewhere || job.IsPermanent(e.err):
+		return inconclusive
+	case e.stop != nil && e.stop.Reason == job.Overrun:
+		return inconclusive
+	default:
+		return fails
 	}
 }
 

@@ -64,7 +64,7 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 		return d.finish(out)
 	case putBack:
 		return d.putBack(out)
-	case giveWay:
+	case giveWay, keepOff:
 		return d.giveWay(ctx, out)
 	default:
 		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
@@ -192,8 +192,8 @@ func (d *delivery) putBack(out outcome) error {
 	return nil
 }
 
-// giveWay leaves the job to others, or to later, as if it had not been claimed:
-// no place of its kind was free here.
+// giveWay leaves the job to others, or to later, as if it had not been claimed: no
+// place of its kind was free here, or the kind rests here.
 func (d *delivery) giveWay(ctx context.Context, out outcome) error {
 	d.keepNoMore()
 	if err := d.lease.Release(d.last, out.delay); err != nil {

@@ -47,11 +47,15 @@ func pollDelay(empty int) time.Duration {
 // usual is a moving average of how long jobs take. It belongs to one goroutine.
 type usual struct{ mean time.Duration }
 
-// notRun stands for how long a job took that gave way: it says nothing.
-const notRun time.Duration = -1
+// What stands for how long a job took that was not run, which says nothing:
+// notRun for one that gave way, keptOff for one whose kind rests here.
+const (
+	notRun  time.Duration = -1
+	keptOff time.Duration = -2
+)
 
 func (u *usual) add(d time.Duration) {
-	if d == notRun {
+	if d < 0 {
 		return
 	}
 	if d = max(d, time.Microsecond); u.mean == 0 {

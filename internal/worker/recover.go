@@ -76,6 +76,7 @@ func (d *delivery) find(ctx context.Context) (record checkpoint.Record, ruling c
 		record, ruling, err = d.Records.Look(ctx, d.ref())
 		return err
 	})
+	d.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
 	return record, ruling, err
 }
 
@@ -105,6 +106,9 @@ func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling
 	case checkpoint.Create:
 		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
 	case checkpoint.Take:
+		if out, yes := d.leaveToOthers(record); yes {
+			return out, false
+		}
 		if out, ok := d.admit(record); !ok {
 			return out, false
 		}

@@ -25,6 +25,9 @@ const (
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.engine == nil {
 		w.engine = newEngine(w, w.name(ctx))
+		for kind := range w.Kinds {
+			w.Observer.Recovered(kind)
+		}
 		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
 	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {

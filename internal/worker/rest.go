@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/job"
+)
+
+// aloneTimeout bounds the listing of heartbeats that a failed job waits for.
+const aloneTimeout = 2 * time.Second
+
+// enterBreaker asks the circuit breaker of the job's kind for a pass. Without one
+// the job is left to others.
+func (d *delivery) enterBreaker(ctx context.Context) (pass, outcome, bool) {
+	kind := d.envelope.Kind
+	p, closed, ok := d.breakers.enter(kind, time.Now())
+	switch {
+	case !ok:
+		return pass{}, outcome{action: keepOff, reason: fmt.Sprintf("kind %q rests on this worker: its circuit breaker is open", kind)}, false
+	case closed:
+		d.recovered(ctx, "a job runs for longer than those that failed")
+	case p.probe:
+		d.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
+	}
+	return p, outcome{}, true
+}
+
+// leaveBreaker tells the breaker how the run ended; end is nil if there was none.
+func (d *delivery) leaveBreaker(ctx context.Context, p pass, end *ended) {
+	kind, r := d.envelope.Kind, run{job: d.envelope.ID}
+	if end != nil {
+		r.verdict = end.verdict(d.progressed(), d.failedElsewhere())
+	}
+	if r.verdict == fails {
+		r.alone = d.alone()
+	}
+	now := time.Now()
+	switch before, after := d.breakers.leave(kind, p, r, now); {
+	case after.trips > before.trips:
+		d.broke(ctx, after, now)
+	case !before.isClosed() && after.isClosed():
+		d.recovered(ctx, "a job got somewhere")
+	}
+}
+
+func (d *delivery) broke(ctx context.Context, b breaker, now time.Time) {
+	kind := d.envelope.Kind
+	d.Observer.Broke(kind)
+	d.Loops.Note("breaker "+kind, fmt.Sprintf(
+		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind, b.until.UTC().Format(time.RFC3339)))
+	d.log.ErrorContext(ctx, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
+		"times", b.trips, "rest", b.until.Sub(now))
+}
+
+func (d *delivery) recovered(ctx context.Context, why string) {
+	kind := d.envelope.Kind
+	d.Observer.Recovered(kind)
+	d.Loops.Note("breaker "+kind, "")
+	d.log.InfoContext(ctx, "circuit breaker closed", "why", why)
+}
+
+// progressed reports whether the run got anywhere: it reported another state than
+// it began with, or a larger fraction.
+func (d *delivery) progressed() bool {
+	latest := d.latest()
+	return latest != nil && (latest.HasState() && !latest.SameState(d.restored) || latest.Fraction > d.from)
+}
+
+// failedElsewhere reports whether it was another machine on which the job failed
+// last, with nothing done since.
+func (d *delivery) failedElsewhere() bool {
+	r := d.claim.Record()
+	return r.Failures > 0 && r.FailedBy != "" && r.FailedBy != d.machine
+}
+
+// blame says in the record on which machine a failure happened, and whether it
+// counts as one with the last.
+func (d *delivery) blame(end ended) {
+	if end.failed() && !job.IsInterrupted(end.err) {
+		d.claim.FailsOn(d.machine, d.repeats(d.claim.Record()))
+	}
+}
+
+// repeats reports whether a failure of the job with that record would be a repeat:
+// one of which a sick machine may be all that is wrong. The job failed here last,
+// no other job of its kind succeeded here since, and other machines could do it.
+func (d *delivery) repeats(r checkpoint.Record) bool {
+	const precision = time.Second // of the service's times
+	return r.Failures > 0 && r.FailedBy == d.machine &&
+		!d.breakers.hasWorkedSince(d.envelope.Kind, d.written.Add(precision)) && !d.alone()
+}
+
+// alone reports whether no other machine does jobs of this kind from this queue, as
+// far as the heartbeats show. If they cannot be listed, others may.
+func (d *delivery) alone() bool {
+	ctx, cancel := context.WithTimeout(d.last, aloneTimeout) // the job itself may have been stopped
+	defer cancel()
+	seen, err := d.fleet.sample(ctx, sampleEvery)
+	if err != nil {
+		d.log.DebugContext(ctx, "heartbeats not listed; other machines may be at work", "error", err)
+		return false
+	}
+	since := time.Since(seen.at)
+	return !slices.ContainsFunc(seen.workers, func(p presence.Listed) bool {
+		return p.Age+since <= hasKindFor && p.State != lifecycle.Stopped.String() && p.Takes(d.lease.Queue().Name()) &&
+			p.HasKind(d.envelope.Kind) != presence.HasNot && machineOf(p.Worker) != d.machine
+	})
+}
+
+// machineOf returns the part of a worker's name that all workers of its machine
+// have: the instance, which is the rest, has no dash.
+func machineOf(worker string) string {
+	if i := strings.LastIndexByte(worker, '-'); i >= 0 {
+		return worker[:i]
+	}
+	return worker
+}
+
+// leaveToOthers reports whether a job whose record was found is for other machines
+// to try first.
+func (d *delivery) leaveToOthers(found checkpoint.Record) (outcome, bool) {
+	if time.Since(d.written) >= repeatAfter || !d.repeats(found) {
+		return outcome{}, false
+	}
+	return outcome{action: keepOff, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}, true
+}

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// sicknesses are what every job does on a machine that lacks something.
+var sicknesses = map[string]job.HandlerFunc{
+	"nothing can be started": func(context.Context, *job.Job) ([]byte, error) {
+		return nil, job.Interrupted(errors.New("no space left on device"))
+	},
+	"a library is missing": func(context.Context, *job.Job) ([]byte, error) {
+		return nil, errors.New("exit status 1: No module named 'numpy'")
+	},
+	"a disk fails after a while": func(ctx context.Context, _ *job.Job) ([]byte, error) {
+		sleepFor(ctx, 3*time.Second)
+		return nil, errors.New("exit status 1: input/output error")
+	},
+	"the handler panics": func(context.Context, *job.Job) ([]byte, error) { panic("nil map") },
+	"the handler reports and fails": func(_ context.Context, j *job.Job) ([]byte, error) {
+		j.Report(job.Progress{Text: "starting"})
+		return nil, errors.New("no such device")
+	},
+}
+
+// TestSickWorker is the figure of sick machines: beside a healthy worker, one whose
+// every job fails poisons none of 1,000, and does not keep the other from them.
+func TestSickWorker(t *testing.T) {
+	for name, sick := range sicknesses {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, b *bench) {
+				const jobs = 1000
+				for i := range jobs {
+					b.put(fmt.Sprintf("job-%d", i), "work", "")
+				}
+				attempts := &atomic.Int64{}
+				ill := b.start("vm_sick", job.Kinds{"work": attempted(sick, attempts)})
+				b.start("vm_well", job.Kinds{"work": &steps{n: 1, each: time.Second}})
+				begun := time.Now()
+				b.waitFor("no message left", time.Hour, func() bool { return b.left() == 0 })
+				took := time.Since(begun)
+				if n := len(b.poisoned()); n > 0 {
+					t.Errorf("%d healthy jobs were poisoned, the first for %q", n, b.poisoned()[0].Reason)
+				}
+				most := 0
+				for i := range jobs {
+					r := b.record(fmt.Sprintf("job-%d", i))
+					if r.Status != checkpoint.Done {
+						t.Errorf("job %d is %q, want done", i, r.Status)
+					}
+					most = max(most, r.Generation)
+				}
+				// Alone, the healthy worker takes 250 s.
+				if took > 300*time.Second {
+					t.Errorf("1,000 jobs took %s, want less than 300 s", took)
+				}
+				if n := attempts.Load(); n > 30 {
+					t.Errorf("%d jobs were tried on the sick machine, want at most 30", n)
+				}
+				if len(ill.log.find("circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others")) == 0 {
+					t.Error("the log does not tell that the breaker opened")
+				}
+				t.Logf("0 of %d jobs poisoned in %s; %d tried on the sick machine, no job begun more than %d times", jobs, took.Round(time.Second), attempts.Load(), most)
+			})
+		})
+	}
+}
+
+// attempted counts the runs of a handler.
+func attempted(h job.Handler, n *atomic.Int64) job.HandlerFunc {
+	return func(ctx context.Context, j *job.Job) ([]byte, error) {
+		n.Add(1)
+		return h.Run(ctx, j)
+	}
+}
+
+// failing is a handler whose jobs always fail.
+var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("this input is no good") })
+
+// TestSickMachineAlone: the only healthy worker is busy for two hours, so that a
+// job comes back to a sick machine all the time, on which two workers run. It is
+// not poisoned; the healthy worker does it in the end.
+func TestSickMachineAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.put("long", "long", "")
+		long, fails := &steps{n: 120, each: time.Minute}, &atomic.Int64{}
+		b.start("vm_well", job.Kinds{"long": long, "work": echo}, func(c *Config) { c.Concurrency = 1 })
+		b.waitFor("the healthy worker is busy", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
+		b.put("a", "work", "1")
+		for _, instance := range []string{"0", "1"} {
+			b.start("vm_sick", job.Kinds{"work": attempted(failing, fails)}, func(c *Config) { c.Instance = instance })
+		}
+		b.waitDone("a", 125*time.Minute)
+		if n := fails.Load(); n < job.DefaultMaxFailures || n > 13 {
+			t.Errorf("%d failures on the sick machine, want at least %d, so that this test shows something, and not more than one in 10 minutes", n, job.DefaultMaxFailures)
+		}
+		t.Logf("%d failures on one machine counted as %d", fails.Load(), 1)
+	})
+}
+
+// TestBadJobs: jobs that fail everywhere are poisoned in bounded time, and jobs of
+// other kinds are done meanwhile as if there were none.
+func TestBadJobs(t *testing.T) {
+	for _, tt := range []struct {
+		workers, bad int
+		within       time.Duration
+	}{
+		{workers: 1, bad: 1, within: 4 * time.Minute},
+		{workers: 1, bad: 30, within: 20 * time.Minute},
+		{workers: 2, bad: 1, within: 20 * time.Minute},
+		{workers: 2, bad: 30, within: time.Hour},
+	} {
+		t.Run(fmt.Sprintf("%d of them, %d workers", tt.bad, tt.workers), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, b *bench) {
+				const good = 50
+				for i := range max(tt.bad, good) {
+					if i < tt.bad {
+						b.put(fmt.Sprintf("bad-%d", i), "bad", "")
+					}
+					if i < good {
+						b.put(fmt.Sprintf("good-%d", i), "good", "")
+					}
+				}
+				work := &steps{n: 1, each: time.Second}
+				kinds := job.Kinds{"bad": failing, "good": work}
+				for i := range tt.workers {
+					b.start(fmt.Sprintf("vm_%d", i), kinds)
+				}
+				begun := time.Now()
+				b.waitFor("all good jobs done", time.Minute, func() bool { return work.all() == good })
+				served := time.Since(begun)
+				b.waitFor("all bad jobs poisoned", tt.within, func() bool { return b.left() == 0 })
+				t.Logf("good jobs done after %s, bad ones poisoned after %s", served.Round(time.Second), time.Since(begun).Round(time.Second))
+				if n := len(b.poisoned()); n != tt.bad {
+					t.Errorf("%d messages in the poison queue, want %d", n, tt.bad)
+				}
+			})
+		})
+	}
+}
+
+// TestSickForAWhile: a machine gets well. Its breaker closes, and it works as before.
+func TestSickForAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for i := range 200 {
+			b.put(fmt.Sprintf("job-%d", i), "work", "")
+		}
+		var well atomic.Bool
+		work := &steps{n: 1, each: time.Second}
+		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			if !well.Load() {
+				return nil, errors.New("no such device")
+			}
+			return work.Run(ctx, j)
+		})
+		c := &counter{}
+		p := b.start("vm_0", job.Kinds{"work": h}, observe(c))
+		time.Sleep(5 * time.Minute)
+		if notes := p.Loops.Check(time.Now()); !notes.Healthy() || len(notes.Notes) != 1 {
+			t.Errorf("health = %v, notes %q, want healthy with one note", notes, notes.Notes)
+		}
+		if n := c.of("broke work")["broke work"]; n < 2 {
+			t.Errorf("the breaker opened %d times in 5 minutes, want more than once", n)
+		}
+		well.Store(true)
+		b.waitFor("all done", 5*time.Minute, func() bool { return b.left() == 0 })
+		if n := len(b.poisoned()); n > 0 {
+			t.Errorf("%d jobs poisoned, want none", n)
+		}
+		if notes := p.Loops.Check(time.Now()).Notes; len(notes) > 0 {
+			t.Errorf("notes = %q, want none any more", notes)
+		}
+		if n := len(p.log.find("circuit breaker closed")); n != 1 {
+			t.Errorf("the log tells %d times that the breaker closed, want 1", n)
+		}
+	})
+}
