@@ -62,7 +62,7 @@ func Run(t *testing.T, tg Target) {
 	t.Helper()
 	for _, group := range [][]testCase{
 		queueCases, messageCases, limitCases, visibilityCases,
-		containerCases, conditionCases, readCases, rangeCases, blockCases, metadataCases, listCases, nameCases, raceCases, keyCases,
+		containerCases, conditionCases, leaseCases, readCases, rangeCases, blockCases, metadataCases, listCases, nameCases, raceCases, keyCases,
 	} {
 		for _, c := range group {
 			if c.waits && tg.Clock == NoTime {

@@ -29,6 +29,7 @@ type version struct {
 	modified   time.Time
 	metadata   map[string]string
 	properties properties
+	lease      lease
 	content    content
 	// fromBlocks says that the content's blocks are the blob's committed
 	// block list. Put Blob leaves that list empty.

@@ -25,6 +25,9 @@ func (s *blobService) putBlock(r *request) (*reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sweep(r.rest, r.now)
+	if err := checkLease(c.committed(r.rest, r.now), r.now); err != nil {
+		return nil, err
+	}
 	b := c.change(r.rest)
 	if n := b.idLength(); n != 0 && n != len(id) {
 		return nil, errInvalidBlock.because("%d bytes before base64, not %d", len(id), n)
@@ -68,6 +71,9 @@ func (s *blobService) putBlockList(r *request) (*reply, error) {
 	}
 	if conds.createOnly() && old != nil {
 		return nil, errBlobExists
+	}
+	if err := checkLease(old, r.now); err != nil {
+		return nil, err
 	}
 	current := c.find(r.rest, r.now)
 	if current == nil {

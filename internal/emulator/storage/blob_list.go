@@ -133,7 +133,8 @@ func (v *version) writeProperties(doc *xmlDoc) {
 	doc.text("BlobType", "BlockBlob")
 	doc.text("AccessTier", "Hot")
 	doc.text("AccessTierInferred", "true")
-	doc.text("LeaseStatus", "unlocked")
-	doc.text("LeaseState", "available")
+	status, state := v.lease.shown(time.Now())
+	doc.text("LeaseStatus", status)
+	doc.text("LeaseState", state)
 	doc.text("ServerEncrypted", "true")
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // maxHashedRange is the longest range for which a read returns a hash.
@@ -102,8 +103,9 @@ func (v *version) describe(p *reply) {
 	p.setTime("x-ms-creation-time", v.created)
 	p.set("x-ms-blob-type", "BlockBlob")
 	p.set("x-ms-server-encrypted", "true")
-	p.set("x-ms-lease-status", "unlocked")
-	p.set("x-ms-lease-state", "available")
+	status, state := v.lease.shown(time.Now())
+	p.set("x-ms-lease-status", status)
+	p.set("x-ms-lease-state", state)
 	p.set("Accept-Ranges", "bytes")
 	p.set("Content-Type", v.properties.contentType)
 	p.set("Content-Encoding", v.properties.contentEncoding)

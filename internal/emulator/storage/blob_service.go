@@ -51,7 +51,7 @@ func (s *blobService) route(r *request) (operation, error) {
 		return op, errUnsupportedQuery.because("the emulator keeps no versions and no snapshots")
 	}
 	for _, name := range refusedHeaders {
-		if r.Header.Get(name) != "" {
+		if r.Header.Get(name) != "" && (op.name != OpLeaseBlob || name != "x-ms-lease-id") {
 			return op, errNotImplemented.because("header %s", name)
 		}
 	}
@@ -108,6 +108,8 @@ func (s *blobService) blobOperation(key string) operation {
 		return operation{OpGetBlobMetadata, noBody, s.getBlobMetadata}
 	case "PUT metadata":
 		return operation{OpSetBlobMetadata, noBody, s.setMetadata}
+	case "PUT lease":
+		return operation{OpLeaseBlob, noBody, s.leaseBlob}
 	case "PUT block":
 		return operation{OpPutBlock, maxPutBlock, s.putBlock}
 	case "PUT blocklist":

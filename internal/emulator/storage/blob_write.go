@@ -44,6 +44,9 @@ func (s *blobService) putBlob(r *request) (*reply, error) {
 	if conds.createOnly() && c.find(r.rest, r.now) != nil {
 		return nil, errBlobExists
 	}
+	if err := checkLease(old, r.now); err != nil {
+		return nil, err
+	}
 	v := s.newVersion(r, nil, metadata, props)
 	v.content = newContent([]block{{data: r.body}})
 	b := c.change(r.rest)
@@ -87,6 +90,9 @@ func (s *blobService) setMetadata(r *request) (*reply, error) {
 	if old == nil {
 		return nil, errBlobNotFound
 	}
+	if err := checkLease(old, r.now); err != nil {
+		return nil, err
+	}
 	v := *old
 	v.etag, v.modified, v.metadata = s.newETag(), r.now, metadata
 	c.change(r.rest).current = &v
@@ -108,6 +114,9 @@ func (s *blobService) deleteBlob(r *request) (*reply, error) {
 	}
 	if v == nil {
 		return nil, errBlobNotFound
+	}
+	if err := checkLease(v, r.now); err != nil {
+		return nil, err
 	}
 	c.remove(r.rest)
 	return newReply(http.StatusAccepted), nil

@@ -33,7 +33,7 @@
 //
 // # What it leaves out
 //
-// Page and append blobs, leases, snapshots, versions, tags, copies, access
+// Page and append blobs, leases of containers and writes under a lease, snapshots, versions, tags, copies, access
 // policies, shared access signatures, and service properties. A request for
 // one of them is answered with 501 NotImplemented or 400
 // UnsupportedQueryParameter and says what it asked for, never with a guess.

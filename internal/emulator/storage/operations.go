@@ -39,6 +39,7 @@ const (
 	OpGetBlobMetadata        = "GetBlobMetadata"
 	OpSetBlobMetadata        = "SetBlobMetadata"
 	OpDeleteBlob             = "DeleteBlob"
+	OpLeaseBlob              = "LeaseBlob"
 	OpPutBlock               = "PutBlock"
 	OpPutBlockList           = "PutBlockList"
 	OpGetBlockList           = "GetBlockList"

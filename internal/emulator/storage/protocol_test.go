@@ -160,7 +160,7 @@ func TestWhatTheEmulatorLacksIsRefusedByName(t *testing.T) {
 	}{
 		{"a version", a.signed(http.MethodGet, blobPath+"?versionid=1", ""), 400, "UnsupportedQueryParameter", "versions"},
 		{"a snapshot", a.signed(http.MethodGet, blobPath+"?snapshot=1", ""), 400, "UnsupportedQueryParameter", "snapshots"},
-		{"a lease", a.signed(http.MethodPut, blobPath+"?comp=lease", ""), 501, "NotImplemented", "comp=lease"},
+		{"a change of a lease", a.signed(http.MethodPut, blobPath+"?comp=lease", "", "x-ms-lease-action", "change"), 501, "NotImplemented", "change"},
 		{"a write under a lease", a.signed(http.MethodPut, blobPath, "x", "x-ms-blob-type", "BlockBlob", "x-ms-lease-id", "1"), 501, "NotImplemented", "x-ms-lease-id"},
 		{"a copy", a.signed(http.MethodPut, blobPath, "", "x-ms-copy-source", "x"), 501, "NotImplemented", "x-ms-copy-source"},
 		{"an append blob", a.signed(http.MethodPut, blobPath, "", "x-ms-blob-type", "AppendBlob"), 501, "NotImplemented", "AppendBlob"},

@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// lease keeps a blob from being written or deleted, "Lease Blob" in the REST
+// documentation. The emulator has no writes under a lease: while one is held, it
+// refuses them all. The zero value is none.
+type lease struct {
+	id       string
+	broken   bool
+	duration time.Duration // 0 for a lease that does not end
+	until    time.Time     // zero for a lease that does not end
+}
+
+func (l lease) held(now time.Time) bool {
+	return l.id != "" && !l.broken && (l.until.IsZero() || now.Before(l.until))
+}
+
+// renewed returns the lease as it is when its time begins again.
+func (l lease) renewed(now time.Time) lease {
+	if l.duration > 0 {
+		l.until = now.Add(l.duration)
+	}
+	return l
+}
+
+// shown is what replies and listings tell of the lease.
+func (l lease) shown(now time.Time) (status, state string) {
+	switch {
+	case l.held(now):
+		return "locked", "leased"
+	case l.broken:
+		return "unlocked", "broken"
+	case l.id != "":
+		return "unlocked", "expired"
+	default:
+		return "unlocked", "available"
+	}
+}
+
+// checkLease refuses a write of a blob that is leased; v is nil where there is none.
+func checkLease(v *version, now time.Time) error {
+	if v != nil && v.lease.held(now) {
+		return errLeaseIDMissing
+	}
+	return nil
+}
+
+// leaseBlob acquires, renews, releases or breaks a lease. It changes neither the
+// blob's entity tag nor its time.
+func (s *blobService) leaseBlob(r *request) (*reply, error) {
+	if action := r.Header.Get("x-ms-lease-action"); action == "change" {
+		return nil, errNotImplemented.because("lease action %q", action)
+	}
+	c, conds, err := s.target(r)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.committed(r.rest, r.now)
+	if err := conds.checkWrite(old); err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return nil, errBlobNotFound
+	}
+	next, status, err := old.lease.after(r)
+	if err != nil {
+		return nil, err
+	}
+	v := *old
+	v.lease = next
+	c.change(r.rest).current = &v
+	p := newReply(status)
+	p.set("ETag", v.etag)
+	p.setTime("Last-Modified", v.modified)
+	if status == http.StatusAccepted {
+		p.set("x-ms-lease-time", "0")
+		return p, nil
+	}
+	p.set("x-ms-lease-id", next.id)
+	return p, nil
+}
+
+// after returns the lease as the request makes it, and the reply's status.
+func (l lease) after(r *request) (next lease, status int, err error) {
+	action, id := r.Header.Get("x-ms-lease-action"), r.Header.Get("x-ms-lease-id")
+	switch action {
+	case "acquire":
+		next, err = l.acquire(r)
+		return next, http.StatusCreated, err
+	case "renew", "release":
+		if l.id == "" || l.id != id {
+			return l, 0, errLeaseMismatch
+		}
+		if action == "release" {
+			return lease{}, http.StatusOK, nil
+		}
+		if l.broken {
+			return l, 0, errLeaseBroken
+		}
+		return l.renewed(r.now), http.StatusOK, nil
+	case "break":
+		if period := r.Header.Get("x-ms-lease-break-period"); period != "0" {
+			return l, 0, errNotImplemented.because("a break of a lease after a time: give x-ms-lease-break-period 0")
+		}
+		if l.id == "" {
+			return l, 0, errLeaseNotPresent
+		}
+		l.broken = true
+		return l, http.StatusAccepted, nil
+	case "":
+		return l, 0, errMissingHeader.because("x-ms-lease-action")
+	default:
+		return l, 0, errInvalidHeader.because("x-ms-lease-action %q", action)
+	}
+}
+
+// acquire makes a lease, or the same again.
+func (l lease) acquire(r *request) (lease, error) {
+	const infinite, least, most = -1, 15, 60
+	seconds, err := strconv.Atoi(r.Header.Get("x-ms-lease-duration"))
+	if err != nil || seconds != infinite && (seconds < least || seconds > most) {
+		return lease{}, errInvalidHeader.because("x-ms-lease-duration %q is neither -1 nor 15 to 60", r.Header.Get("x-ms-lease-duration"))
+	}
+	id := r.Header.Get("x-ms-proposed-lease-id")
+	if l.held(r.now) && l.id != id {
+		return lease{}, errLeasePresent
+	}
+	if id == "" {
+		id = uuid.NewString()
+	}
+	next := lease{id: id}
+	if seconds != infinite {
+		next.duration = time.Duration(seconds) * time.Second
+	}
+	return next.renewed(r.now), nil
+}
