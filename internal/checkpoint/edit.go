@@ -22,6 +22,7 @@ import (
 // changes all the time give up after some seconds.
 func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Record) (content, error)) (was Record, err error) {
 	token := uuid.NewString()
+	var lasting error // a refusal that a repeat does not change
 	for repeat := range maxRepeats {
 		if err := pause(ctx, repeat); err != nil {
 			return Record{}, err
@@ -32,6 +33,8 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 			return Record{}, err
 		case found.Token == token:
 			return was, nil // a write of ours took effect, and only its reply was lost
+		case lasting != nil:
+			return Record{}, lasting
 		}
 		next := found
 		next.ID = d.ID
@@ -52,6 +55,9 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 		}
 		if refused(err) {
 			return Record{}, fmt.Errorf("write record of job %s: %w", d.ID, err)
+		}
+		if LastingRefusal(err) != "" {
+			lasting = fmt.Errorf("write record of job %s: %w", d.ID, err)
 		}
 	}
 	return Record{}, fmt.Errorf("write record of job %s: gave up after %d repeats", d.ID, maxRepeats)

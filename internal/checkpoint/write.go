@@ -56,6 +56,7 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 	if _, err := c.settle(ctx); err != nil {
 		return err
 	}
+	var err error
 	for repeat := range maxRepeats {
 		if err := pause(ctx, repeat); err != nil {
 			return err
@@ -63,8 +64,7 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		if over, err := c.over(ch); over {
 			return err
 		}
-		err := c.attempt(ctx, ch)
-		if err == nil {
+		if err = c.attempt(ctx, ch); err == nil {
 			return nil
 		}
 		if c.doubt == nil {
@@ -75,8 +75,11 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		} else if effective {
 			return nil
 		}
+		if LastingRefusal(err) != "" {
+			return fmt.Errorf("write record of job %s: %w", c.delivery.ID, err)
+		}
 	}
-	return fmt.Errorf("write record of job %s: gave up after %d repeats", c.delivery.ID, maxRepeats)
+	return fmt.Errorf("write record of job %s: gave up after %d repeats, the last: %w", c.delivery.ID, maxRepeats, err)
 }
 
 // over reports whether an earlier write ended the claim. The same ending again

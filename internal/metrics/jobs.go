@@ -18,6 +18,7 @@ type Jobs struct {
 	saveTime   prometheus.Histogram
 	leftOut    prometheus.Counter
 	circles    *prometheus.CounterVec
+	refused    *prometheus.CounterVec
 	broken     *prometheus.GaugeVec
 	breaks     *prometheus.CounterVec
 	states     []string
@@ -45,6 +46,8 @@ func newJobs(w Words) Jobs {
 		leftOut: counter("states_left_out_total", "Jobs let go of without their last state: what was done since the checkpoint before is done again."),
 		circles: byWord(w.Circles, "jobs_circling_total",
 			"Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
+		refused: byWord(w.Refusals, "storage_refusals_total",
+			"Messages put back because storage refuses a blob of their job until somebody changes that, by the service's error code.", "code"),
 		broken: gaugeVec("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, which leaves them to others.", "kind"),
 		breaks: counterVec("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 		states: w.States,
@@ -61,7 +64,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.broken, j.breaks,
+		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
@@ -116,6 +119,9 @@ func (j *Jobs) Recovered(kind string) {
 	j.breaks.WithLabelValues(kind) // which begins at 0
 	j.broken.WithLabelValues(kind).Set(0)
 }
+
+// Refused takes note of a message that was put back because of a refusal.
+func (j *Jobs) Refused(code string) { j.refused.WithLabelValues(code).Inc() }
 
 // LeftOut takes note of a state that could not be recorded in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

@@ -29,7 +29,7 @@ type Config struct {
 
 // Words are the values that labels can have.
 type Words struct {
-	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults []string
+	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // Metrics are those of one worker, in a registry of their own.

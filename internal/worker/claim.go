@@ -73,7 +73,7 @@ func (c *claimer) start(ctx context.Context) {
 		c.running.Go(func() {
 			begun := time.Now()
 			switch d.deliver(ctx) {
-			case giveWay, putBack:
+			case giveWay, putBack, requeue:
 				c.ended <- notRun
 			case keepOff:
 				c.ended <- keptOff

@@ -40,6 +40,10 @@ type Observer interface {
 	Broke(kind string)
 	Recovered(kind string)
 
+	// Refused is told of a message that was put back because storage refused a blob
+	// of its job for good, with the service's error code.
+	Refused(code string)
+
 	// LeftOut is told of a job that was let go of without its last state.
 	LeftOut()
 
@@ -81,6 +85,7 @@ func (unobserved) Started(string)                     {}
 func (unobserved) Saved(string, int64, time.Duration) {}
 func (unobserved) Broke(string)                       {}
 func (unobserved) Recovered(string)                   {}
+func (unobserved) Refused(string)                     {}
 func (unobserved) LeftOut()                           {}
 func (unobserved) Circles(string)                     {}
 func (unobserved) Announced(string, string)           {}
@@ -102,12 +107,12 @@ const (
 // outcomeWords are the outcomes of deliveries as [Observer] hears of them.
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
-	finish: "finished", putBack: "put_back", giveWay: "gave_way", keepOff: "gave_way", drop: "dropped",
+	finish: "finished", putBack: "put_back", requeue: "put_back", giveWay: "gave_way", keepOff: "gave_way", drop: "dropped",
 }
 
 // Words are all that an [Observer] may hear, each list for one of its words.
 type Words struct {
-	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults []string
+	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // ObserverWords returns them.
@@ -119,6 +124,7 @@ func ObserverWords() Words {
 		Circles:          []string{circlesByFailures, circlesByBreaks},
 		Acknowledgements: []string{askedAccepted, askedRefused},
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
+		Refusals:         checkpoint.LastingRefusals(),
 	}
 	w.Outcomes = append(w.Outcomes, outcomeMoved, outcomeLeft)
 	for _, state := range lifecycle.States() {
@@ -138,6 +144,9 @@ func (d *delivery) over(out outcome) {
 	case interrupted:
 		d.tally.released.Add(1)
 	default: // in a drain nothing else is of interest
+	}
+	if out.action == requeue {
+		d.Observer.Refused(out.refusal)
 	}
 	if d.leftOut {
 		d.tally.leftOut.Add(1)

@@ -60,6 +60,7 @@ func (c *counter) Ended(outcome string)          { c.note("ended " + outcome) }
 func (c *counter) Started(how string)            { c.note("started " + how) }
 func (c *counter) Broke(kind string)             { c.note("broke " + kind) }
 func (c *counter) Recovered(kind string)         { c.note("recovered " + kind) }
+func (c *counter) Refused(code string)           { c.note("refused " + code) }
 func (c *counter) LeftOut()                      { c.note("left out") }
 func (c *counter) Circles(cause string)          { c.note("circles " + cause) }
 func (c *counter) Announced(kind, action string) { c.note("announced " + kind + ", " + action) }

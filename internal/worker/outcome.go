@@ -47,12 +47,13 @@ const (
 	reject                        // poison without a record: not a job of ours
 	finish                        // the job is over: do what is left, delete the message
 	putBack                       // not workable now: leave it to others or to later
+	requeue                       // storage refuses a blob of it for good: leave it to later
 	giveWay                       // enough of its kind run here: leave it to others or to later, uncounted
 	keepOff                       // its kind rests here after failures: leave it to others at once, uncounted
 	drop                          // another delivery has the job: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "give way", "keep off", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "requeue", "give way", "keep off", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -64,6 +65,8 @@ type outcome struct {
 	delay  time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
 	record checkpoint.Record // of finish
 	broke  bool              // of interrupted: the handler took a break
+
+	refusal string // of requeue: the service's error code
 }
 
 // ended is how a handler's run ended, as far as the worker saw it.

@@ -15,6 +15,7 @@ import (
 func (d *delivery) perform(ctx context.Context, out outcome) {
 	leave := d.enterGate(ctx)
 	defer leave()
+	begun, refused := time.Now(), 0
 	for delay := firstInsist; ; delay = min(delay*2, longestInsist) {
 		err := d.attempt(ctx, out)
 		if conflict := asConflict(err); conflict != nil {
@@ -30,7 +31,15 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 			d.Observer.Ended(outcomeLeft)
 			return
 		}
-		d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", out.action.String(), "error", err, "in", delay)
+		if checkpoint.LastingRefusal(err) != "" {
+			refused++
+			losesResult := out.action == commit && d.claim.Record().Status == checkpoint.Running
+			if hasTriedEnough(drainOf(ctx) != nil, losesResult, refused, time.Since(begun)) {
+				out, delay = refusedOutcome(err), firstInsist/2 // so that the next wait is the first
+				continue
+			}
+		}
+		d.logTrouble(ctx, out.action.String(), err, delay)
 		sleepFor(d.last, delay)
 	}
 }
@@ -64,6 +73,8 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 		return d.finish(out)
 	case putBack:
 		return d.putBack(out)
+	case requeue:
+		return d.requeue(ctx, out)
 	case giveWay, keepOff:
 		return d.giveWay(ctx, out)
 	default:
@@ -189,6 +200,21 @@ func (d *delivery) putBack(out outcome) error {
 		level = slog.LevelInfo
 	}
 	d.log.Log(d.last, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
+	return nil
+}
+
+// requeue puts a job back of which storage refuses a blob for good. Its record is
+// opened if it is another blob that is refused; otherwise it stays as it is.
+func (d *delivery) requeue(ctx context.Context, out outcome) error {
+	if d.claim != nil && d.claim.Exists() && d.claim.Record().Status == checkpoint.Running {
+		if err := d.keep(ctx, out); err != nil && checkpoint.LastingRefusal(err) == "" {
+			return err
+		}
+	}
+	if err := d.putBack(out); err != nil {
+		return err
+	}
+	d.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason", out.reason)
 	return nil
 }
 

@@ -141,7 +141,10 @@ func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, er
 }
 
 // stopped is the outcome of a delivery that was stopped before it came to its
-// handler; err is what it was waiting for.
+// handler, or that storage refuses for good; err is what it was waiting for.
 func stopped(ctx context.Context, err error) outcome {
+	if ctx.Err() == nil && checkpoint.LastingRefusal(err) != "" {
+		return refusedOutcome(err)
+	}
 	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", stopOf(ctx), err)}
 }
