@@ -19,6 +19,8 @@
 //     the handler means, and perform.go does what that says; move.go hands an
 //     interrupted job on to VMs of regular priority.
 //   - renew.go keeps the message, pace.go says how often.
+//   - breaker.go keeps a worker from jobs that all fail on it, rest.go tells it how
+//     they ended, and says in a record on which machine a job failed.
 //   - drain.go holds the times that a stop has to keep to, gate.go the order of
 //     the last writes.
 //
@@ -32,6 +34,6 @@
 // # Decisions
 //
 // What to do is decided by functions of values, with the time as an argument:
-// prefetch, pollDelay, nextVisibility, decide, moves, [checkpoint.OnDelivery],
+// prefetch, pollDelay, breaker.end, nextVisibility, decide, moves, [checkpoint.OnDelivery],
 // [preempt.Decide], [lifecycle.Next]. The loops around them only carry it out.
 package worker

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -29,7 +28,7 @@ func (b *bench) leaseBlob(container, name string) (release func()) {
 		b.t.Fatal(err)
 	}
 	return func() {
-		if _, err := l.BreakLease(b.t.Context(), &lease.BlobBreakOptions{BreakPeriod: to.Ptr(int32(0))}); err != nil {
+		if _, err := l.BreakLease(b.t.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32(0))}); err != nil {
 			b.t.Error(err)
 		}
 	}

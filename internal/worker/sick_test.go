@@ -32,22 +32,28 @@ var sicknesses = map[string]job.HandlerFunc{
 }
 
 // TestSickWorker is the figure of sick machines: beside a healthy worker, one whose
-// every job fails poisons none of 1,000, and does not keep the other from them.
+// every job fails poisons none of 1,000, and does not keep the other from them. The
+// oracle of the histories holds every write to its rules.
 func TestSickWorker(t *testing.T) {
 	for name, sick := range sicknesses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T, b *bench) {
 				const jobs = 1000
+				oracle := b.observe()
 				for i := range jobs {
 					b.put(fmt.Sprintf("job-%d", i), "work", "")
 				}
 				attempts := &atomic.Int64{}
-				ill := b.start("vm_sick", job.Kinds{"work": attempted(sick, attempts)})
+				ill := b.start("vm_sick", job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+					oracle.handlerFailed(j.ID, "vm_sick")
+					return attempted(sick, attempts).Run(ctx, j)
+				})})
 				b.start("vm_well", job.Kinds{"work": &steps{n: 1, each: time.Second}})
 				begun := time.Now()
 				b.waitFor("no message left", time.Hour, func() bool { return b.left() == 0 })
 				took := time.Since(begun)
+				oracle.check(t)
 				if n := len(b.poisoned()); n > 0 {
 					t.Errorf("%d healthy jobs were poisoned, the first for %q", n, b.poisoned()[0].Reason)
 				}

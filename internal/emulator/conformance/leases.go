@@ -3,7 +3,6 @@ package conformance
 import (
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
@@ -33,9 +32,9 @@ func writeLeased(t *testing.T, e *env) {
 	const id = "YmxvY2s=" // "block" in base64
 	_, err := b.Upload(t.Context(), body("other"), nil)
 	wantRefused(t, err, 412, "LeaseIdMissing", "Upload")
-	_, err = b.SetMetadata(t.Context(), map[string]*string{"k": to.Ptr("v")}, nil)
+	_, err = b.SetMetadata(t.Context(), map[string]*string{"k": new("v")}, nil)
 	wantRefused(t, err, 412, "LeaseIdMissing", "SetMetadata")
-	_, err = b.SetMetadata(t.Context(), map[string]*string{"k": to.Ptr("v")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(*before.ETag)})
+	_, err = b.SetMetadata(t.Context(), map[string]*string{"k": new("v")}, &blob.SetMetadataOptions{AccessConditions: ifMatch(*before.ETag)})
 	wantRefused(t, err, 412, "LeaseIdMissing", "SetMetadata under the current ETag")
 	_, err = b.StageBlock(t.Context(), id, body("block"), nil)
 	wantRefused(t, err, 412, "LeaseIdMissing", "StageBlock")
@@ -78,7 +77,7 @@ func leaseEnds(t *testing.T, e *env) {
 	upload(t, b, "after the release")
 	must(l.AcquireLease(t.Context(), 60, nil))(t, "AcquireLease")
 	must(l.RenewLease(t.Context(), nil))(t, "RenewLease")
-	must(l.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: to.Ptr(int32(0))}))(t, "BreakLease")
+	must(l.BreakLease(t.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32(0))}))(t, "BreakLease")
 	upload(t, b, "after the break")
 }
 
