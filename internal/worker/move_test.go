@@ -295,6 +295,33 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 	}
 }
 
+// TestClearedMessageIsReplacedInADrain: a worker learns only from its release that
+// the message is gone, with a record and without.
+func TestClearedMessageIsReplacedInADrain(t *testing.T) {
+	for name, after := range map[string]time.Duration{"without a record": 500 * time.Millisecond, "with a record": 12 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				work := &steps{n: 60, each: 300 * time.Millisecond}
+				b.put("long", "steps", "")
+				p := b.start("vm_0", job.Kinds{"steps": work})
+				time.Sleep(after)
+				old := b.server.Messages(b.names.Queue)[0].ID
+				b.clear()
+				p.stop()
+				if n := b.left(); n != 1 {
+					t.Fatalf("messages after the release = %d, want 1", n)
+				}
+				b.wantReplaced("long", old)
+				b.start("vm_1", job.Kinds{"steps": work})
+				b.waitDone("long", time.Minute)
+				if n := work.repeated("long"); n != 0 {
+					t.Errorf("steps repeated = %d, want 0", n)
+				}
+			})
+		})
+	}
+}
+
 // TestClearedMessagesOfOthersAreNotReplaced: a worker whose message is gone
 // because its job is over, or that does not own the record any more, puts none.
 func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {

@@ -3,6 +3,7 @@
 package mutants
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -50,9 +51,10 @@ type mutation struct {
 	// file is the one that is changed, from the repository's root; in it old,
 	// which must occur exactly once, becomes replacement.
 	file, old, replacement string
-	// run are the tests that are to notice, and args what they are given.
-	run  string
-	args []string
+	// run are the tests that are to notice, in package pkg, by default
+	// ./internal/worker, and args what they are given.
+	run, pkg string
+	args     []string
 	// sign is what they must say, a pattern: the promise that is no longer kept.
 	sign string
 }
@@ -62,7 +64,7 @@ func (m mutation) mustBeNoticed(t *testing.T) {
 	t.Helper()
 	root := parts.Repository(t)
 	overlay := m.overlay(t, root)
-	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "240s", "-run", m.run, "./internal/worker"}, m.args...)
+	args := append([]string{"test", "-overlay", overlay, "-count=1", "-failfast", "-timeout", "240s", "-run", m.run, cmp.Or(m.pkg, "./internal/worker")}, m.args...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()

@@ -172,4 +172,31 @@ var mutations = []mutation{
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
 	},
+	{
+		// A purge of an old poison message would cancel a job that is at work.
+		name: "a claim keeps endedat",
+		file: "internal/checkpoint/claim.go",
+		old:  "r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}", replacement: "r.ClaimedAt = time.Now()",
+		run: "^TestCallOffAfterAClaim$", pkg: "./internal/checkpoint", sign: `want it untouched`,
+	},
+	{
+		// The state of a handler would be handed out as its result.
+		name: "an empty result leaves the state in the record",
+		file: "internal/checkpoint/update.go",
+		old:  "result = []byte{} // an empty body", replacement: "_ = result // an empty body",
+		run: "^TestWriteInTrouble$", pkg: "./internal/checkpoint", sign: `record after commit without a result`,
+	},
+	{
+		// Its job would be open for ever, in no queue.
+		name: "a message that is gone is not replaced",
+		file: "internal/worker/move.go",
+		old:  "err != nil || !d.lease.Gone() {", replacement: "err != nil || d.lease != nil {",
+		run: "^TestClearedMessageIsReplacedInADrain$", sign: `messages after the release`,
+	},
+	{
+		name: "an idle worker seldom asks for messages",
+		file: "internal/worker/prefetch.go",
+		old:  "delay := longestPoll\n", replacement: "delay := 10 * longestPoll\n",
+		run: "^TestHistories$", args: some, sign: `had a free slot, want 21s at most`,
+	},
 }
