@@ -199,4 +199,18 @@ var mutations = []mutation{
 		old:  "delay := longestPoll\n", replacement: "delay := 10 * longestPoll\n",
 		run: "^TestHistories$", args: some, sign: `had a free slot, want 21s at most`,
 	},
+	{
+		// Jobs would be hidden for 30 s although a worker has just given them up.
+		name: "a stop cuts a claim off",
+		file: "internal/worker/claim.go",
+		old:  "outlive(ctx, briefly(claimGrace))", replacement: "outlive(ctx, briefly(0))",
+		run: "^TestStopDuringAClaim$", sign: `after the stop 4 of 4 messages are hidden`,
+	},
+	{
+		// A freeze would never be acknowledged.
+		name: "a job that ends does not answer to save all",
+		file: "internal/worker/atwork.go",
+		old:  "\tanswer(s.take(), true)\n", replacement: "\ts.take()\n",
+		run: "^TestSaveAllOfAJobThatEnds$", sign: `the round has no answer from a job that ended`,
+	},
 }
