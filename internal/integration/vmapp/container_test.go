@@ -25,7 +25,7 @@ const (
 	shared = "/spotworker-test"
 
 	// bootTimeout bounds the container, from its start to its end.
-	bootTimeout = 10 * time.Minute
+	bootTimeout = 20 * time.Minute
 )
 
 // runner is the unit that runs the test inside. The machine ends with it.

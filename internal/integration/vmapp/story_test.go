@@ -20,7 +20,7 @@ import (
 func TestVMApplication(t *testing.T) {
 	inContainer(t, prepare, func(t *testing.T) {
 		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
-		m := &machine{azure: startAzure(t, 2), extension: newExtension()}
+		m := &machine{azure: startAzure(t, 3), extension: newExtension()}
 		m.before = inventory(t)
 		m.run(t, "life", m.life)
 		m.run(t, "attacked", m.attacked)
