@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -595,9 +594,6 @@ func TestTokens(t *testing.T) {
 		b := setup(t)
 		g := &granted{}
 		k := Kind{Name: "test", Tokens: tokens, Command: []string{"/bin/sh", "-c", `echo "$IDENTITY_ENDPOINT $IDENTITY_HEADER" >"$SPOTWORKER_RESULT"`}}
-		if runtime.GOOS == "windows" {
-			t.Skip("the program is a shell script")
-		}
 		j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
 		result, err := NewHandler(k, b.scratch, g, b.logger()).Run(t.Context(), j)
 		j.Close()

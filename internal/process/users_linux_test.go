@@ -61,7 +61,7 @@ func TestWithUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
 	}
-	folder, err := os.MkdirTemp("", "process-*")
+	folder, err := os.MkdirTemp("", "process-*") //nolint:usetesting // another user must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -244,7 +244,7 @@ func canConnect(address netip.AddrPort) (bool, error) {
 	case !errors.Is(err, unix.EINPROGRESS):
 		return false, nil // refused at once
 	}
-	poll := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
+	poll := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}}
 	for deadline := time.Now().Add(reachTimeout); ; {
 		n, err := unix.Poll(poll, int(max(time.Until(deadline).Milliseconds(), 0)))
 		if errors.Is(err, unix.EINTR) {

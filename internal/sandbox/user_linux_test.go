@@ -46,7 +46,7 @@ func asWorker(t *testing.T, check string, capabilities ...uintptr) error {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
 	}
-	folder, err := os.MkdirTemp("", "sandbox-*")
+	folder, err := os.MkdirTemp("", "sandbox-*") //nolint:usetesting // another user must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,10 @@ func users() (*Users, *User, error) {
 	return all, user, err
 }
 
+// failure is what a check found. The error among its arguments may be nil, which
+// cannot be wrapped.
+func failure(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
 // shell runs a script as a user, as package process does.
 func shell(user *User, dir, script string) (string, error) {
 	cmd := exec.Command("/bin/sh", "-c", script)
@@ -140,7 +144,7 @@ func checkIdentity() error {
 	}
 	got, err := shell(user, "/", "id -u; id -G; grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u")
 	if want := fmt.Sprintf("%[1]d\n%[1]d\n0000000000000000", user.ID()); err != nil || got != want {
-		return fmt.Errorf("program is %q, %v, want %q", got, err, want)
+		return failure("program is %q, %v, want %q", got, err, want)
 	}
 	if os.Geteuid() != workerID {
 		return fmt.Errorf("worker has become user %d", os.Geteuid())
@@ -163,7 +167,7 @@ func checkFiles() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o731), os.WriteFile("secret", []byte("the worker's"), 0o600)); err != nil { //nolint:gosec // as package process does
+	if err := errors.Join(os.Mkdir(home, 0o700), os.Chmod(home, 0o731), os.WriteFile("secret", []byte("the worker's"), 0o600)); err != nil {
 		return err
 	}
 	dir, err := user.MkdirTemp(home, "job-*")
@@ -177,18 +181,18 @@ func checkFiles() error {
 	}
 	info, err := os.Lstat(dir)
 	if err != nil || info.Sys().(*syscall.Stat_t).Uid != user.ID() || info.Mode().Perm() != 0o700 {
-		return fmt.Errorf("job's folder: %v, %v, want one of user %d, mode 0700", info, err, user.ID())
+		return failure("job's folder: %v, %v, want one of user %d, mode 0700", info, err, user.ID())
 	}
 	read := func(u *User, name string) (content []byte, err error) {
 		err = u.Do(func() error { content, err = os.ReadFile(name); return err })
 		return content, err
 	}
 	if got, err := read(user, file); string(got) != "the job's" || err != nil {
-		return fmt.Errorf("the user reads %q, %v", got, err)
+		return failure("the user reads %q, %v", got, err)
 	}
 	for who, u := range map[string]*User{"another user": other, "the worker": nil} {
 		if got, err := read(u, file); !errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%s reads %q, %v, want that it is not permitted", who, got, err)
+			return failure("%s reads %q, %v, want that it is not permitted", who, got, err)
 		}
 	}
 	secret, _ := filepath.Abs("secret")
@@ -196,7 +200,7 @@ func checkFiles() error {
 		return fmt.Errorf("the program lists the jobs, or reads a file of the worker: %q", out)
 	}
 	if got, err := read(user, filepath.Join(dir, "link")); !errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("a link of the program leads the worker to %q, %v, want that it is not permitted", got, err)
+		return failure("a link of the program leads the worker to %q, %v, want that it is not permitted", got, err)
 	}
 	if out, err := shell(user, dir, "mkdir -p a/b && chmod 0 a/b a"); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
@@ -290,11 +294,11 @@ func checkNetwork() error {
 		}
 		at := netip.MustParseAddrPort(listener.Addr().String())
 		if reached, err := user.CanReach(at); !reached || err != nil {
-			return fmt.Errorf("CanReach(%s) = %t, %v, want true", at, reached, err)
+			return failure("CanReach(%s) = %t, %v, want true", at, reached, err)
 		}
 		_ = listener.Close()
 		if reached, err := user.CanReach(at); reached || err != nil {
-			return fmt.Errorf("CanReach(%s) after its end = %t, %v, want false", at, reached, err)
+			return failure("CanReach(%s) after its end = %t, %v, want false", at, reached, err)
 		}
 	}
 	return nil
@@ -305,7 +309,7 @@ func checkNetwork() error {
 func checkHidden() error {
 	read := fmt.Sprintf("cat /proc/%d/environ", os.Getpid())
 	if out, err := shell(nil, "/", read); err != nil || !strings.Contains(out, workerVariable) {
-		return fmt.Errorf("before, a program reads %d bytes of the environment, %v: the check shows nothing", len(out), err)
+		return failure("before, a program reads %d bytes of the environment, %v: the check shows nothing", len(out), err)
 	}
 	if err := HideProcess(); err != nil {
 		return err

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"go.uber.org/goleak"
 )
 
@@ -33,23 +31,6 @@ func start(t *testing.T, source Source) *Proxy {
 
 func echoSource(_ context.Context, resource string) (string, time.Time, error) {
 	return "token for " + resource, time.Now().Add(time.Hour), nil
-}
-
-// TestSDK: an Azure SDK gets its token with the two variables and nothing else.
-func TestSDK(t *testing.T) {
-	p := start(t, echoSource)
-	endpoint, secret, revoke := p.Grant([]string{storageResource})
-	defer revoke()
-	t.Setenv("IDENTITY_ENDPOINT", endpoint)
-	t.Setenv("IDENTITY_HEADER", secret)
-	credential, err := azidentity.NewManagedIdentityCredential(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := credential.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource + ".default"}})
-	if err != nil || !strings.HasPrefix(token.Token, "token for https://storage.azure.com") || time.Until(token.ExpiresOn) < 50*time.Minute {
-		t.Errorf("GetToken = %q until %s, %v, want the proxy's token for an hour", token.Token, token.ExpiresOn, err)
-	}
 }
 
 func TestRefuses(t *testing.T) {

@@ -277,13 +277,14 @@ func TestDrainTimes(t *testing.T) {
 
 func TestGateSmallestFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
+		const large = smallWrite + 1 // a write that keeps its place for as long as it takes
 		g := newGate(1)
-		leave, err := g.enter(t.Context(), 0)
+		leave, err := g.enter(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan int, 3)
-		for _, size := range []int{30, 10, 20} {
+		for _, size := range []int{3 * large, large, 2 * large} {
 			go func() {
 				leave, err := g.enter(t.Context(), size)
 				if err != nil {
@@ -296,11 +297,11 @@ func TestGateSmallestFirst(t *testing.T) {
 		}
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := g.enter(gone, 1); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := g.enter(gone, large); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("enter with no time = %v, want %v", err, context.DeadlineExceeded)
 		}
 		leave()
-		for _, want := range []int{10, 20, 30} {
+		for _, want := range []int{large, 2 * large, 3 * large} {
 			if got := <-order; got != want {
 				t.Errorf("admitted size %d, want %d", got, want)
 			}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -64,7 +65,7 @@ func (s *slots) notFree(now time.Time) {
 func (s *slots) waited(due, now time.Time) (longest time.Duration) {
 	spans := s.was
 	if !s.since.IsZero() {
-		spans = append(spans[:len(spans):len(spans)], [2]time.Time{s.since, now})
+		spans = append(slices.Clip(spans), [2]time.Time{s.since, now})
 	}
 	for _, span := range spans {
 		from, to := span[0], span[1]
