@@ -24,6 +24,6 @@
 // leave file accesses to goroutines that it starts: those have the worker's
 // rights.
 //
-// A nil *User stands for the worker's own user: Do calls its function, and the
-// other methods do nothing.
+// A nil *User stands for the worker's own user: Do calls its function, Apply takes
+// the worker's capabilities from a command, and the other methods do nothing.
 package sandbox

@@ -64,13 +64,11 @@ func capabilities() (header unix.CapUserHeader, data [2]unix.CapUserData, err er
 	return header, data, err
 }
 
-// Apply has a command run as the user. It belongs into the goroutine that starts
-// the command, locked to its thread: it drops the thread's ambient and inheritable
-// capabilities, which the command would get.
+// Apply has a command run as the user, and without capabilities, also as the
+// worker's own user. It belongs into the goroutine that starts the command, locked
+// to its thread: it drops the thread's ambient and inheritable capabilities, which
+// the command would get.
 func (u *User) Apply(cmd *exec.Cmd) error {
-	if u == nil {
-		return nil
-	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("drop ambient capabilities: %w", err)
 	}
@@ -81,6 +79,9 @@ func (u *User) Apply(cmd *exec.Cmd) error {
 	}
 	if err != nil {
 		return fmt.Errorf("drop inheritable capabilities: %w", err)
+	}
+	if u == nil {
+		return nil
 	}
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

@@ -115,6 +115,7 @@ func (m *machine) life(t *testing.T) {
 	if got := property(t, "spotworker.service", "ActiveState"); got != "active" {
 		t.Errorf("after the drain the unit is %s, want active: the worker waits for the end of its VM", got)
 	}
+	await(t, "Healthy, which takes the extension most of a minute", func() bool { return health.history() != "Initializing" })
 	stop()
 	if got, want := health.history(), "Initializing, Healthy"; got != want {
 		t.Errorf("states in the eyes of the health extension = %s, want %s and nothing else", got, want)
