@@ -43,8 +43,8 @@ func (m *machine) attacked(t *testing.T) {
 		}
 	}
 
-	m.deploy(t, published("1.2.1", archiveOf(newVersion), m.azure.settings(vm, slowly, "SPOTWORKER_CONCURRENCY=4")))
 	seen := len(logged(workerLog))
+	m.deploy(t, published("1.2.1", archiveOf(newVersion), m.azure.settings(vm, slowly, "SPOTWORKER_CONCURRENCY=4")))
 	awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"victim"`)
 	if got := m.azure.attack(t, "attack", vm); got != "[]" {
 		t.Errorf("a job's attacks that succeeded = %s, want none", got)
