@@ -332,6 +332,22 @@ func TestEvictionWithoutName(t *testing.T) {
 	}
 }
 
+// TestEvictionBeforeTheName: an eviction that is announced while a worker still asks
+// for its VM's name is not reported as one of a VM without a name.
+func TestEvictionBeforeTheName(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.metadata.OnRequest(nameless(imds.Fault{Delay: 2 * time.Second})) // so that events are known first
+		b.metadata.AddVM(bVM("vm_0"))
+		b.announce("Preempt", in(time.Hour))
+		seen := &counter{}
+		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Observer = seen })
+		b.waitFor("eviction of this VM is known", 10*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) == 1 })
+		if got := seen.of("unrecognised"); got["unrecognised"] != 0 {
+			t.Errorf("evictions counted as perhaps of this VM = %v, want none", got)
+		}
+	})
+}
+
 // TestVMName: the name from the configuration counts, whether the service gives
 // another one or none.
 func TestVMName(t *testing.T) {

@@ -24,6 +24,7 @@ type watch struct {
 
 	mu                    sync.Mutex
 	identity              preempt.Identity
+	nameless              bool              // the metadata service did not say this VM's name when it was asked
 	document              *preempt.Document // the last one; nil before the first
 	decision              preempt.Decision  // on that
 	standing              bool              // a notice was given and not withdrawn
@@ -78,6 +79,10 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 			w.worker.Log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", w.worker.VMName)
 		}
 		told = true
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.nameless = true
+		w.judge()
 	})
 	if err != nil {
 		return // ctx ended
@@ -118,9 +123,12 @@ func (w *watch) judge() {
 	}
 	now := time.Now()
 	decision := preempt.Decide(*w.document, w.identity, w.document.Now(now))
-	if w.identity.Name == "" {
+	switch {
+	case w.identity.Name == "" && w.nameless:
 		w.judgeWithoutName(decision)
 		return
+	case w.identity.Name == "":
+		return // it was asked for only now; discover decides when it is answered
 	}
 	for _, v := range decision.Verdicts {
 		w.worker.Log.Info("scheduled event names this VM", append(eventAttributes(v),
