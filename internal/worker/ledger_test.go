@@ -145,6 +145,13 @@ func (l *ledger) clear() {
 	l.hear("test", "clears the queues")
 }
 
+// wasCleared reports whether somebody cleared the queues of jobs.
+func (l *ledger) wasCleared() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cleared
+}
+
 // hear notes that something happened just now, in words that chance has no part in.
 func (l *ledger) hear(who, what string) {
 	l.told = append(l.told, fmt.Sprintf("%13.9fs %s %s", time.Since(l.began).Seconds(), who, what))
