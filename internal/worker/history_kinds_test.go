@@ -59,7 +59,7 @@ func (h *history) keep() {
 	}
 	h.start(life{vm: keeperVM, concurrency: 1, onDemand: true})
 	time.Sleep(3 * time.Second)
-	h.began = time.Now()
+	h.begin()
 }
 
 // kindsOf returns the handlers of one worker process. They report it when an id is
@@ -129,5 +129,5 @@ func (h *history) fateOf(vm string, r *http.Request) fate {
 	if vm == keeperVM {
 		w = weather{seed: w.seed}
 	}
-	return w.fateOf(vm, h.ledger.sent(vm, r), time.Since(h.began))
+	return w.fateOf(vm, h.ledger.sent(vm, r), h.since())
 }

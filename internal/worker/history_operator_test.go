@@ -71,7 +71,7 @@ func (p *plan) visitOf(id string) *visit {
 func (h *history) desk(v visit) *operate.Desk {
 	k := &link{next: h.b.door(operator)}
 	k.fate = func(n int, r *http.Request) fate {
-		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), time.Since(h.began))
+		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), h.since())
 		if n == v.dies {
 			f = fate{before: f.before, dies: v.moment}
 		}

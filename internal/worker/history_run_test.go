@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,11 +21,11 @@ type history struct {
 	b      *bench
 	ledger *ledger
 	kinds  job.Kinds
-	began  time.Time
 
 	fresh []*process // workers that finish what is left, in good weather
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
+	began time.Time
 	cured map[string]bool // jobs that an operator fixed before a replay
 	chronicle
 }
@@ -63,7 +62,7 @@ func (h *history) happen() {
 		h.b.waitFor("no message left", patience, func() bool { return h.b.left() == 0 })
 	}
 	h.ledger.stragglers.Wait()
-	h.virtual = time.Since(h.began)
+	h.virtual = h.since()
 }
 
 // finish starts workers that do what is left.
@@ -84,8 +83,22 @@ func (h *history) dismiss() {
 
 func freshVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
 
+// begin makes this moment the beginning of the history.
+func (h *history) begin() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began = time.Now()
+}
+
+// since returns the time since the beginning.
+func (h *history) since() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Since(h.began)
+}
+
 // at waits until that time of the history.
-func (h *history) at(at time.Duration) { time.Sleep(at - time.Since(h.began)) }
+func (h *history) at(at time.Duration) { time.Sleep(at - h.since()) }
 
 func (h *history) count(n *int) {
 	h.mu.Lock()
@@ -220,8 +233,7 @@ func (h *history) check() {
 	}
 	h.checkKinds()
 	h.ledger.check(h.t)
-	h.worstWait = h.ledger.idle.worst
-	h.told = slices.Sorted(slices.Values(h.ledger.told)) // things that happen at once have no order
+	h.told, h.worstWait = h.ledger.seen()
 	for _, n := range h.b.server.Counts() {
 		h.calls += n
 	}

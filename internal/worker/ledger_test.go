@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -143,6 +144,14 @@ func (l *ledger) clear() {
 	defer l.mu.Unlock()
 	l.cleared = true
 	l.hear("test", "clears the queues")
+}
+
+// seen returns all that happened so far, in an order that chance has no part in,
+// and the longest wait beside a free slot.
+func (l *ledger) seen() (told []string, worstWait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(slices.Values(l.told)), l.idle.worst
 }
 
 // wasCleared reports whether somebody cleared the queues of jobs.
