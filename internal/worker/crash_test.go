@@ -62,7 +62,7 @@ func TestEveryCall(t *testing.T) {
 func (s scenario) everyCall(t *testing.T, m mishap, untouched int) (points int) {
 	t.Helper()
 	longest := map[string]time.Duration{} // drain, by the call to which it happened
-	for at := 1; !t.Failed(); at++ {
+	for at := 1; !t.Failed(); at += callStep {
 		reached := false
 		inBubble(t, func(t *testing.T, b *bench) {
 			r := s.run(t, b, m, at)
@@ -76,7 +76,7 @@ func (s scenario) everyCall(t *testing.T, m mishap, untouched int) (points int) 
 	if m.fate.open {
 		t.Logf("longest drain with one call %s, by the call: %v", m.name, longest)
 	}
-	if points < untouched*2/3 {
+	if points*callStep < untouched*2/3 {
 		t.Errorf("calls at which it happened = %d, want about the %d of an untouched life", points, untouched)
 	}
 	return points

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", 200, "how many random histories TestHistories goes through")
+	histories = flag.Int("histories", defaultHistories, "how many random histories TestHistories goes through")
 	repeated  = flag.Int("repeated", 10, "how many of them TestHistoriesRepeat plays twice")
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first of them; the others follow it")
 )
