@@ -138,10 +138,13 @@ func (h *history) requeueAll() (more bool) {
 	}
 	// A job whose message a worker without its kind has hidden gets a second one.
 	for _, o := range survey.Orphans {
-		if action, detail, err := desk.Requeue(h.t.Context(), o, desk.Queue); action != operate.Requeued {
+		switch action, detail, err := desk.Requeue(h.t.Context(), o, desk.Queue); action {
+		case operate.Requeued:
+			h.count(&h.requeues)
+		case operate.Dropped: // the keeper, who is still there, has ended it meanwhile
+		default:
 			h.t.Errorf("Requeue of job %s = %s %s, %v", o.Record.ID, action, detail, err)
 		}
-		h.count(&h.requeues)
 		more = true
 	}
 	for _, j := range h.plan.jobs {
