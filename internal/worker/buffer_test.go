@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,12 +39,14 @@ func (b *bench) fillBuffer(change ...func(*Config)) *process {
 func TestStopWhileTheBufferIsReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		p := b.fillBuffer(func(c *Config) { c.Metadata = nil })
-		releasing := false
+		var releasing atomic.Bool
 		b.server.OnCall(func(c storage.Call) storage.Fault {
-			releasing = releasing || c.Operation == storage.OpUpdateMessage
+			if c.Operation == storage.OpUpdateMessage {
+				releasing.Store(true)
+			}
 			return storage.Fault{Before: 300 * time.Millisecond}
 		})
-		b.waitFor("releases", maxBuffered+time.Second, func() bool { return releasing })
+		b.waitFor("releases", maxBuffered+time.Second, releasing.Load)
 		p.stop()
 		if n := b.invisible(); n > 0 {
 			t.Errorf("messages hidden after the drain = %d, want none", n)

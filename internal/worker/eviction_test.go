@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,18 +182,18 @@ func TestLateDeliveryRenewsFirst(t *testing.T) {
 		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "echo", Resume: true}, 0); err != nil {
 			t.Fatal(err)
 		}
-		var thaw func()
+		var thaw atomic.Pointer[func()]
 		p := b.startOn("vm_0", job.Kinds{"echo": echo}, func(k *link) {
 			k.fate = func(_ int, r *http.Request) fate {
-				if thaw != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/a") {
+				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/a") {
 					return fate{}
 				}
-				return fate{lost: true, struck: func() { thaw = k.hold() }}
+				return fate{lost: true, struck: func() { hold := k.hold(); thaw.Store(&hold) }}
 			}
 		}, func(c *Config) { c.Metadata = nil })
-		b.waitFor("the freeze", time.Minute, func() bool { return thaw != nil })
+		b.waitFor("the freeze", time.Minute, func() bool { return thaw.Load() != nil })
 		time.Sleep(40 * time.Second)
-		thaw()
+		(*thaw.Load())()
 		b.waitDone("a", 10*time.Second)
 		if n := len(p.log.find("job started")); n != 1 {
 			t.Errorf("job started %d times, want once", n)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,18 +383,18 @@ func TestChosenID(t *testing.T) {
 			for i := range jobs {
 				chosen(b, fmt.Sprintf("job-%d", i))
 			}
-			records := int64(0)
+			var records atomic.Int64
 			b.server.OnResult(func(r storage.Result) {
 				if r.Service == storage.BlobService && r.Container == b.names.Records && r.Blob != "" {
-					records++
+					records.Add(1)
 				}
 			})
 			b.server.ResetCounts()
 			b.start("vm_0", job.Kinds{"h": &counted{each: time.Millisecond}}, func(c *Config) { c.Concurrency = 32 })
 			b.waitFor("no message", time.Minute, func() bool { return b.left() == 0 })
 			counts := b.server.Counts()
-			if records != 2*jobs || counts["DeleteMessage"] != jobs || counts["UpdateMessage"] != 0 {
-				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records, counts["DeleteMessage"], counts["UpdateMessage"])
+			if records.Load() != 2*jobs || counts["DeleteMessage"] != jobs || counts["UpdateMessage"] != 0 {
+				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records.Load(), counts["DeleteMessage"], counts["UpdateMessage"])
 			}
 		})
 	})

@@ -73,7 +73,7 @@ func DefaultConfig() Config {
 	return Config{
 		Workers: 8, JobsAtOnce: 2, PerSecond: 4, JobTime: 1500 * time.Millisecond,
 		Visibility: 4 * time.Second, CheckpointInterval: 200 * time.Millisecond,
-		FreezeEvery: 20, EvictEvery: 10, CutEvery: 6, ProgramEvery: 4, LackEvery: 6, DuplicateEvery: 50, LargeEvery: 20, StreamEvery: 30,
+		FreezeEvery: 20, EvictEvery: 10, CutEvery: 6, ProgramEvery: 4, LackEvery: 3, DuplicateEvery: 50, LargeEvery: 20, StreamEvery: 30,
 	}
 }
 
