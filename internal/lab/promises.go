@@ -95,7 +95,11 @@ func (r Findings) redoneRows(interval time.Duration) []row {
 		rows = append(rows, atMost("hashed twice after a freeze (not saved)", r.TwiceAfterFreeze.Bytes, r.TwiceAfterFreeze.Limit))
 	}
 	if r.Duplicates > 0 {
-		rows = append(rows, within("longest work on a duplicate", r.LongestDuplicate, interval+r.SlowestSave+atOnce))
+		duplicate := within("longest work on a duplicate", r.LongestDuplicate, interval+r.SlowestSave+atOnce)
+		if !r.LongestDuplicate.Known() { // found out before its handler was started
+			duplicate.measured, duplicate.verdict = "none", kept
+		}
+		rows = append(rows, duplicate)
 	}
 	return append(rows, atMost("hashed twice without cause", r.TwiceOtherwise, 0))
 }
