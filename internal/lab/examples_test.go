@@ -222,6 +222,7 @@ func (r *running) await(t *testing.T, arguments []string) <-chan string {
 		defer close(done)
 		out, err := cmd.Output()
 		_, result, _ := strings.Cut(string(out), "\t")
+		result = strings.ReplaceAll(result, `\n`, "\n") // a result with line breaks stands on one line
 		if err != nil {
 			result = fmt.Sprintf("none: %v: %s", err, said.String())
 		}

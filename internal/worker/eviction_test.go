@@ -149,20 +149,20 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
 		dead.kill()
 		work.forget()
-		var thaw func() // once it is frozen
+		var thaw atomic.Pointer[func()] // set once it is frozen
 		first := b.startOn("vm_0", job.Kinds{"steps": work}, func(k *link) {
 			k.fate = func(_ int, r *http.Request) fate {
-				if thaw != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/long") {
+				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/long") {
 					return fate{}
 				}
-				return fate{lost: true, struck: func() { thaw = k.hold() }}
+				return fate{lost: true, struck: func() { hold := k.hold(); thaw.Store(&hold) }}
 			}
 		}, func(c *Config) { c.Metadata = nil })
-		b.waitFor("the freeze", time.Minute, func() bool { return thaw != nil })
+		b.waitFor("the freeze", time.Minute, func() bool { return thaw.Load() != nil })
 		b.start("vm_1", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
 		b.waitFor("takeover", time.Minute, func() bool { return b.record("long").Generation == 2 })
 		time.Sleep(2 * time.Second)
-		thaw()
+		(*thaw.Load())()
 		b.waitDone("long", 3*time.Minute)
 		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-0" {
 			t.Errorf("record = generation %d by %s, want 2 by the second worker", r.Generation, r.Owner)
