@@ -42,7 +42,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 
 // find returns the first message that a name means: among those at the front,
 // which changes nothing, or else among all.
-func find(ctx context.Context, desk *operate.Desk, name string) (found *operate.Item, err error) {
+func find(ctx context.Context, desk *operate.PoisonQueue, name string) (found *operate.Item, err error) {
 	meant := operate.Selection{Names: []string{name}}
 	look := func(it operate.Item) error {
 		if is, _ := meant.Has(it); is && found == nil {

@@ -133,7 +133,7 @@ func (c *orphansRequeueCommand) supply(o *operate.Orphan, in io.Reader) error {
 }
 
 // survey looks for orphans.
-func (s *session) survey(ctx context.Context, f idleFlag) (*operate.Desk, *operate.Survey, error) {
+func (s *session) survey(ctx context.Context, f idleFlag) (*operate.PoisonQueue, *operate.OrphanReport, error) {
 	if f.Idle < 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--idle must not be negative")}
 	}
@@ -174,7 +174,7 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 }
 
 // orphans prints a survey: a table, or a line for each job.
-func (p *printer) orphans(s *operate.Survey) error {
+func (p *printer) orphans(s *operate.OrphanReport) error {
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for i, o := range s.Orphans {
 		l := orphanLineOf(o, s.Complete())
@@ -200,7 +200,7 @@ func (p *printer) orphans(s *operate.Survey) error {
 }
 
 // coverage says how far a survey could see.
-func (p *printer) coverage(s *operate.Survey) {
+func (p *printer) coverage(s *operate.OrphanReport) {
 	if len(s.Orphans) > 0 && !s.Complete() {
 		p.note("the queues hold about %d messages, of which %d were seen: jobs listed may have one that is hidden or further back", s.Queued, s.Seen)
 	}
@@ -221,7 +221,7 @@ type requeueSummary struct {
 const wouldRequeue operate.Action = "requeue"
 
 // requeue requeues one job, or without --yes says what would be done, and prints it.
-func (s *session) requeue(ctx context.Context, desk *operate.Desk, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
+func (s *session) requeue(ctx context.Context, desk *operate.PoisonQueue, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
 	action, detail, err := wouldRequeue, "a new message on "+to.Name(), error(nil)
 	switch {
 	case !sum.DryRun:
@@ -254,7 +254,7 @@ func (s *session) requeue(ctx context.Context, desk *operate.Desk, o operate.Orp
 }
 
 // requeued prints the sum, and returns the error to end with.
-func (p *printer) requeued(sum *requeueSummary, survey *operate.Survey, err error) error {
+func (p *printer) requeued(sum *requeueSummary, survey *operate.OrphanReport, err error) error {
 	switch {
 	case err != nil:
 	case len(sum.NotFound) > 0:

@@ -22,12 +22,12 @@ type poisonCommands struct {
 const parallelCalls = 16
 
 // desk connects to the deployment. It sends nothing.
-func (s *session) desk(defaultKind string) (*operate.Desk, error) {
+func (s *session) desk(defaultKind string) (*operate.PoisonQueue, error) {
 	stores, err := s.Open(parallelCalls, version)
 	if err != nil {
 		return nil, err
 	}
-	return &operate.Desk{
+	return &operate.PoisonQueue{
 		Poison: stores.Poison, Queue: stores.Queue, OnDemand: stores.OnDemand,
 		Payloads: stores.Payloads, Records: stores.Records, Name: name(), DefaultKind: defaultKind,
 	}, nil

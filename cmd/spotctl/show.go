@@ -27,7 +27,7 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 	if it == nil {
 		return fmt.Errorf("no message on the poison queue is of %s", c.ID)
 	}
-	text, record, err := desk.Look(ctx, *it)
+	text, record, err := desk.Lookup(ctx, *it)
 	if err != nil {
 		return err
 	}

@@ -88,11 +88,11 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 	return c, c.Touch(ctx, Snapshot{})
 }
 
-// Take claims a record that the delivery may claim ([Take]): one write of the
+// Acquire claims a record that the delivery may claim ([Acquire]): one write of the
 // metadata gives it a new ETag and with that fences every earlier owner, and
 // leaves the state alone. If the outcome of that write is not known, the claim's
 // next write settles it.
-func (s *Store) Take(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
+func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
 	c := s.newClaim(d, owner, found)
 	c.opening = func(r *Record) {
 		r.SilentEnds, r.EarlyEnds = UncleanExits(found, d)

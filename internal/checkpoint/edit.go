@@ -56,7 +56,7 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 		if refused(err) {
 			return Record{}, fmt.Errorf("write record of job %s: %w", d.ID, err)
 		}
-		if LastingRefusal(err) != "" {
+		if PermanentRefusal(err) != "" {
 			lasting = fmt.Errorf("write record of job %s: %w", d.ID, err)
 		}
 	}
@@ -67,7 +67,7 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 // stands for none. The error wraps [ErrOtherWork] or [ErrUnknownFormat] where
 // the record is not one to act on.
 func (s *Store) outside(ctx context.Context, d Delivery) (Record, error) {
-	found, ruling, err := s.Look(ctx, d)
+	found, ruling, err := s.Lookup(ctx, d)
 	switch {
 	case err != nil:
 		return Record{}, err

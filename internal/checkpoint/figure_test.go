@@ -59,7 +59,7 @@ func TestGigabyte(t *testing.T) {
 // readGenerated reads the recorded state to its end and checks its length; the
 // reader itself checks its bytes.
 func readGenerated(ctx context.Context, c *Claim) error {
-	r, err := c.Open(ctx)
+	r, err := c.OpenState(ctx)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func checkRuling(t *testing.T, r *Record) {
 		r.ModifiedAt = noon.Add(-age)
 		free := r.Status == "open" || r.Status == "running" && (r.MessageID == ours.MessageID || age > time.Hour)
 		switch got := OnDelivery(r, ours, noon); {
-		case got == Finish && !(same && final), got == Take && !(same && free), got == Create, (got == Mismatch) == same:
+		case got == Finish && !(same && final), got == Acquire && !(same && free), got == Create, (got == Mismatch) == same:
 			t.Fatalf("OnDelivery = %s for %+v, %s after its last write", got, r, age)
 		}
 	}

@@ -121,11 +121,11 @@ func (b *bench) claimed(t *testing.T) *Claim {
 // take claims the record as it stands for a delivery.
 func (b *bench) take(t *testing.T, d Delivery, owner string) *Claim {
 	t.Helper()
-	found, ruling, err := b.store.Look(t.Context(), d)
-	if err != nil || ruling != Take {
+	found, ruling, err := b.store.Lookup(t.Context(), d)
+	if err != nil || ruling != Acquire {
 		t.Fatalf("Look = %s, %v, want take", ruling, err)
 	}
-	c, err := b.store.Take(t.Context(), d, found, owner)
+	c, err := b.store.Acquire(t.Context(), d, found, owner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ var (
 	errLeaveAlone = errors.New("nothing to write")
 )
 
-// Open ends the claim on a job that is recorded as running, so that any message
+// Reopen ends the claim on a job that is recorded as running, so that any message
 // of the job may claim it at once. It is for an owner that is known to be dead;
 // one that is not is fenced, and what it did since its last save is done again.
 // State and counts stay as they are.
@@ -35,7 +35,7 @@ var (
 // [ErrClaimedAnew] when there is nothing to open. An owner that lives and saves
 // makes Open repeat its write; after some seconds of that it gives up. Opening
 // again is harmless.
-func (s *Store) Open(ctx context.Context, d Delivery, by string) (Record, error) {
+func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, error) {
 	var owner *string // the token of the claim to end
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
@@ -52,9 +52,9 @@ func (s *Store) Open(ctx context.Context, d Delivery, by string) (Record, error)
 	})
 }
 
-// CanOpen returns the record that [Store.Open] would find, and its errors, and
+// CheckReopen returns the record that [Store.Reopen] would find, and its errors, and
 // writes nothing.
-func (s *Store) CanOpen(ctx context.Context, d Delivery) (Record, error) {
+func (s *Store) CheckReopen(ctx context.Context, d Delivery) (Record, error) {
 	found, err := s.outside(ctx, d)
 	if err == nil && found.Version == 0 {
 		err = fmt.Errorf("open record of job %s: %w", d.ID, ErrNotFound)
@@ -105,11 +105,11 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 	})
 }
 
-// CallOff ends a job that was given up as [Cancelled], for a reason: no message
+// Cancel ends a job that was given up as [Cancelled], for a reason: no message
 // brings it back from now on. Its state goes. It returns as [Store.Replay] does,
 // and creates a record that is gone, so that an old message which turns up later
 // does not begin the job anew.
-func (s *Store) CallOff(ctx context.Context, d Delivery, by, reason string) (Record, error) {
+func (s *Store) Cancel(ctx context.Context, d Delivery, by, reason string) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
 		case r.Version == 0:

@@ -42,10 +42,10 @@ func TestOpen(t *testing.T) {
 				row.found.MessageID = other.MessageID
 				before := b.seed(t, row.found, "theirs")
 				b.ResetCounts()
-				if _, err := b.store.CanOpen(t.Context(), asked); !errors.Is(err, row.err) {
+				if _, err := b.store.CheckReopen(t.Context(), asked); !errors.Is(err, row.err) {
 					t.Errorf("CanOpen = %v, want %v", err, row.err)
 				}
-				was, err := b.store.Open(t.Context(), asked, tool)
+				was, err := b.store.Reopen(t.Context(), asked, tool)
 				if !errors.Is(err, row.err) || err == nil && (was.ETag != before.ETag || was.Status != before.Status) {
 					t.Errorf("Open = %+v, %v, want the record as it was, or %v", was, err, row.err)
 				}
@@ -95,7 +95,7 @@ func sameRecord(a, b Record) bool {
 
 func TestOpenOfNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		if _, err := b.store.Open(t.Context(), asked, tool); !errors.Is(err, ErrNotFound) {
+		if _, err := b.store.Reopen(t.Context(), asked, tool); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Open without a record = %v, want ErrNotFound", err)
 		}
 		if n := b.Counts()[storage.OpSetBlobMetadata]; n != 0 {
@@ -109,10 +109,10 @@ func TestOpenOfNothing(t *testing.T) {
 func TestOpenHandsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		owner := b.claimed(t)
-		if _, ruling, err := b.store.Look(t.Context(), other); err != nil || ruling != PutBack {
+		if _, ruling, err := b.store.Lookup(t.Context(), other); err != nil || ruling != PutBack {
 			t.Fatalf("Look of a duplicate = %s, %v, want to put it back", ruling, err)
 		}
-		if was, err := b.store.Open(t.Context(), asked, tool); err != nil || was.Status != Running || was.Owner != "worker-1" {
+		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Running || was.Owner != "worker-1" {
 			t.Fatalf("Open = %+v, %v, want the record of worker-1", was, err)
 		}
 		successor := b.take(t, other, "worker-2")
@@ -127,7 +127,7 @@ func TestOpenHandsOver(t *testing.T) {
 		if err := successor.Commit(t.Context(), []byte("result")); err != nil {
 			t.Error(err)
 		}
-		if _, err := b.store.Open(t.Context(), asked, tool); err != nil || b.read(t).Status != Done {
+		if _, err := b.store.Reopen(t.Context(), asked, tool); err != nil || b.read(t).Status != Done {
 			t.Errorf("Open of a job that is done = %v, want it left alone", err)
 		}
 	})
@@ -183,7 +183,7 @@ func TestOpenMeetsALivingOwner(t *testing.T) {
 						t.Errorf("the owner: %v", err)
 					}
 				})
-				was, err := b.store.Open(t.Context(), asked, tool)
+				was, err := b.store.Reopen(t.Context(), asked, tool)
 				if was.Status != row.was || !errors.Is(err, row.err) {
 					t.Errorf("Open = %s, %v, want %q, %v", was.Status, err, row.was, row.err)
 				}
@@ -204,7 +204,7 @@ func TestOpenGivesUp(t *testing.T) {
 			}
 		})
 		begun := time.Now()
-		if _, err := b.store.Open(t.Context(), asked, tool); err == nil || time.Since(begun) > time.Minute {
+		if _, err := b.store.Reopen(t.Context(), asked, tool); err == nil || time.Since(begun) > time.Minute {
 			t.Errorf("Open against an owner that never stops = %v after %s, want an error within a minute", err, time.Since(begun))
 		}
 		if err := owner.Save(t.Context(), Snapshot{}); err != nil {
@@ -229,7 +229,7 @@ func TestOpenRacesACommit(t *testing.T) {
 				committed <- owner.Commit(t.Context(), []byte("result"))
 			}()
 			time.Sleep(20 * time.Millisecond)
-			was, err := b.store.Open(t.Context(), asked, tool)
+			was, err := b.store.Reopen(t.Context(), asked, tool)
 			commitErr := <-committed
 			if err != nil {
 				t.Fatalf("offset %d ms: Open = %v", offset, err)
@@ -264,7 +264,7 @@ func TestOpenInTrouble(t *testing.T) {
 				b.claimed(t)
 				before := b.read(t)
 				b.cause(tr)
-				if was, err := b.store.Open(t.Context(), asked, tool); err != nil || was.Token != before.Token {
+				if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Token != before.Token {
 					t.Fatalf("Open = %+v, %v, want the record as it was", was, err)
 				}
 				b.expectOpened(t, before)
@@ -276,7 +276,7 @@ func TestOpenInTrouble(t *testing.T) {
 			b.claimed(t)
 			before := b.read(t)
 			b.link.late(when)
-			if was, err := b.store.Open(t.Context(), asked, tool); err != nil || was.Token != before.Token {
+			if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Token != before.Token {
 				t.Fatalf("late %d: Open = %+v, %v, want the record as it was", when, was, err)
 			}
 			b.expectOpened(t, before)
@@ -291,15 +291,15 @@ func TestOpenFails(t *testing.T) {
 		b.claimed(t)
 		before := b.read(t)
 		b.cause(trouble{writes: 1, fault: storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}})
-		if _, err := b.store.Open(t.Context(), asked, tool); err == nil || b.read(t).ETag != before.ETag {
+		if _, err := b.store.Reopen(t.Context(), asked, tool); err == nil || b.read(t).ETag != before.ETag {
 			t.Errorf("Open refused = %v, want an error and no change", err)
 		}
 		b.cause(trouble{writes: tries, reads: tries, fault: storage.Fault{DropReply: true}})
-		if _, err := b.store.Open(t.Context(), asked, tool); err == nil {
+		if _, err := b.store.Reopen(t.Context(), asked, tool); err == nil {
 			t.Error("Open whose outcome cannot be read = nil, want an error")
 		}
 		b.cause(trouble{})
-		if was, err := b.store.Open(t.Context(), asked, tool); err != nil || was.Status != Open {
+		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Open {
 			t.Errorf("Open once more = %s, %v, want it open already", was.Status, err)
 		}
 	})

@@ -31,7 +31,7 @@ func TestPaidTimeAddsUp(t *testing.T) {
 			t.Errorf("Paid of the first claim = %s, want 2m30s", got)
 		}
 
-		second, err := b.store.Take(t.Context(), ours, b.read(t), "worker-2")
+		second, err := b.store.Acquire(t.Context(), ours, b.read(t), "worker-2")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// lastingRefusals are the answers by which the blob service refuses one blob until
+// permanentRefusals are the answers by which the blob service refuses one blob until
 // somebody changes something about that blob: no read decides them, and no repeat
 // within minutes changes them. They say nothing about other blobs, unlike a
 // missing role or a container that is gone.
-var lastingRefusals = []bloberror.Code{
+var permanentRefusals = []bloberror.Code{
 	bloberror.LeaseIDMissing,           // somebody holds a lease on it
 	bloberror.BlobArchived,             // it is in the archive tier
 	bloberror.BlobBeingRehydrated,      // and on its way back, for hours
@@ -23,19 +23,19 @@ var lastingRefusals = []bloberror.Code{
 	bloberror.BlobUsesCustomerSpecifiedEncryption,
 }
 
-// LastingRefusals returns the codes that [LastingRefusal] can return.
-func LastingRefusals() (codes []string) {
-	for _, code := range lastingRefusals {
+// PermanentRefusals returns the codes that [PermanentRefusal] can return.
+func PermanentRefusals() (codes []string) {
+	for _, code := range permanentRefusals {
 		codes = append(codes, string(code))
 	}
 	return codes
 }
 
-// LastingRefusal returns the service's error code if err is its refusal of one blob
+// PermanentRefusal returns the service's error code if err is its refusal of one blob
 // that lasts, and "" otherwise.
-func LastingRefusal(err error) string {
+func PermanentRefusal(err error) string {
 	var response *azcore.ResponseError
-	if errors.As(err, &response) && slices.Contains(lastingRefusals, bloberror.Code(response.ErrorCode)) {
+	if errors.As(err, &response) && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
 		return response.ErrorCode
 	}
 	return ""

@@ -13,7 +13,7 @@ import (
 var ErrDamaged = errors.New("recorded state is damaged")
 
 // Restore returns the recorded state, or nil when there is none. A state that is
-// kept in blocks comes as a stream that is read under ctx, see [Claim.Open]. The
+// kept in blocks comes as a stream that is read under ctx, see [Claim.OpenState]. The
 // error wraps [ErrDamaged] when the state is not what was saved, and is a
 // [*ConflictError] when the record was claimed anew.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {

@@ -33,7 +33,7 @@ const (
 	Create Ruling = iota + 1
 
 	// Take: the record is this message's to claim.
-	Take
+	Acquire
 
 	// Finish: the job is over. Do what is left to do and delete the message.
 	Finish
@@ -73,13 +73,13 @@ func OnDelivery(found *Record, d Delivery, now time.Time) Ruling {
 	case found.Status.Final():
 		return Finish
 	case found.Status == Open:
-		return Take
+		return Acquire
 	case found.Status != Running:
 		return Unreadable
 	case found.MessageID == d.MessageID:
-		return Take
+		return Acquire
 	case now.Sub(found.ModifiedAt) >= StaleAfter:
-		return Take
+		return Acquire
 	default:
 		return PutBack
 	}

@@ -43,7 +43,7 @@ func TestOnDelivery(t *testing.T) {
 		{"kind compared before the status: unknown", otherKind("paused"), 0, Mismatch},
 		{"payload compared before the status", otherPayload(Done), 0, Mismatch},
 		{"an empty kind matches everything", found(func(r *Record) { r.Kind, r.Status = "", Cancelled }), 0, Finish},
-		{"an empty hash matches everything", found(func(r *Record) { r.PayloadHash, r.Status = "", Open }), 0, Take},
+		{"an empty hash matches everything", found(func(r *Record) { r.PayloadHash, r.Status = "", Open }), 0, Acquire},
 		{"an empty kind does not excuse another hash", found(func(r *Record) { r.Kind, r.PayloadHash = "", "other" }), 0, Mismatch},
 
 		{"done: finish what is left", status(Done), 0, Finish},
@@ -51,13 +51,13 @@ func TestOnDelivery(t *testing.T) {
 		{"cancelled: finish what is left", status(Cancelled), 0, Finish},
 		{"done by another message", anothers(Done), 0, Finish},
 
-		{"open: claim it", status(Open), 0, Take},
-		{"open, left by another message: claim it", anothers(Open), 0, Take},
-		{"running and owned by this message: claim it", status(Running), 0, Take},
+		{"open: claim it", status(Open), 0, Acquire},
+		{"open, left by another message: claim it", anothers(Open), 0, Acquire},
+		{"running and owned by this message: claim it", status(Running), 0, Acquire},
 
 		{"running for another message: put back", anothers(Running), 0, PutBack},
 		{"not written for nearly an hour: put back", anothers(Running), time.Hour - 1, PutBack},
-		{"not written for an hour: take over", anothers(Running), time.Hour, Take},
+		{"not written for an hour: take over", anothers(Running), time.Hour, Acquire},
 		{"written in the reader's future: put back", anothers(Running), -time.Hour, PutBack},
 
 		{"unknown status: touch nothing", status("paused"), long, Unreadable},

@@ -64,9 +64,9 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// Look reads the record of a delivery's job and rules what the delivery may do.
+// Lookup reads the record of a delivery's job and rules what the delivery may do.
 // The record is the zero value when there is none.
-func (s *Store) Look(ctx context.Context, d Delivery) (Record, Ruling, error) {
+func (s *Store) Lookup(ctx context.Context, d Delivery) (Record, Ruling, error) {
 	found, err := s.find(ctx, d.ID)
 	if err != nil {
 		return Record{}, 0, err

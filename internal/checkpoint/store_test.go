@@ -13,19 +13,19 @@ import (
 
 func TestLook(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		if r, ruling, err := b.store.Look(t.Context(), ours); ruling != Create || err != nil || r.ID != "" {
+		if r, ruling, err := b.store.Lookup(t.Context(), ours); ruling != Create || err != nil || r.ID != "" {
 			t.Errorf("Look at nothing = %+v, %s, %v, want create", r, ruling, err)
 		}
 		b.seed(t, Record{Status: Running, MessageID: other.MessageID}, "")
-		if _, ruling, err := b.store.Look(t.Context(), ours); ruling != PutBack || err != nil {
+		if _, ruling, err := b.store.Lookup(t.Context(), ours); ruling != PutBack || err != nil {
 			t.Errorf("Look at another's = %s, %v, want to put back", ruling, err)
 		}
 		time.Sleep(time.Hour) // by the service's own clock
-		if _, ruling, err := b.store.Look(t.Context(), ours); ruling != Take || err != nil {
+		if _, ruling, err := b.store.Lookup(t.Context(), ours); ruling != Acquire || err != nil {
 			t.Errorf("Look an hour later = %s, %v, want to take over", ruling, err)
 		}
 		b.cause(trouble{reads: tries})
-		if _, ruling, err := b.store.Look(t.Context(), ours); err == nil || ruling != 0 {
+		if _, ruling, err := b.store.Lookup(t.Context(), ours); err == nil || ruling != 0 {
 			t.Errorf("Look without a network = %s, %v, want an error and no ruling", ruling, err)
 		}
 	})

@@ -42,7 +42,7 @@ type stateReader struct {
 	err    error  // what ended the reading, and what every later read returns
 }
 
-// Open returns the recorded state as a stream, or nil when there is none. Until
+// Reopen returns the recorded state as a stream, or nil when there is none. Until
 // all of it was read or it is closed, saves return [ErrReading]; touches do not.
 //
 // A state that is not what was saved is never handed out whole: its last part
@@ -50,7 +50,7 @@ type stateReader struct {
 // [*ConflictError] once the record was claimed anew, and [ErrReplaced] when the
 // state went otherwise. Storage that gives no answer, or lets this worker in no more,
 // is asked again until ctx ends.
-func (c *Claim) Open(ctx context.Context) (io.ReadCloser, error) {
+func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
 	s, err := c.Restore(ctx)
 	switch {
 	case err != nil || s == nil:

@@ -459,14 +459,14 @@ func TestReadReplaced(t *testing.T) {
 	})
 }
 
-// Open serves states of every size, as what they are.
+// Reopen serves states of every size, as what they are.
 func TestOpenState(t *testing.T) {
 	for name, s := range map[string]Snapshot{"none": {}, "small": {State: []byte("small")}, "empty": {State: []byte{}}, "large": streamed(large("ab"))} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				c := b.store.Fresh(ours, "worker-1")
 				must(t, c.Save(t.Context(), s))
-				r, err := c.Open(t.Context())
+				r, err := c.OpenState(t.Context())
 				if err != nil || (r == nil) != !s.HasState() {
 					t.Fatalf("Open = %v, %v, want the state, or nil for none", r, err)
 				}

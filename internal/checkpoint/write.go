@@ -75,7 +75,7 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		} else if effective {
 			return nil
 		}
-		if LastingRefusal(err) != "" {
+		if PermanentRefusal(err) != "" {
 			return fmt.Errorf("write record of job %s: %w", c.delivery.ID, err)
 		}
 	}

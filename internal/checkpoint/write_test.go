@@ -41,19 +41,19 @@ func writeKinds() []writeKind {
 		}, false},
 		{"take", func(t *testing.T, b *bench) func() error {
 			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, SilentEnds: 1, Charge: true}, "")
-			return repeatable(t, func() (*Claim, error) { return b.store.Take(t.Context(), ours, found, "worker-1") })
+			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 2 && r.Kind == ours.Kind && !r.ClaimedAt.IsZero()
 		}, false},
 		{"take of another message's", func(t *testing.T, b *bench) func() error {
 			found := b.seed(t, Record{Status: Open, MessageID: "m-0", Generation: 3, SilentEnds: 1, Progressed: true}, "")
-			return repeatable(t, func() (*Claim, error) { return b.store.Take(t.Context(), ours, found, "worker-1") })
+			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 1 && r.MessageID == ours.MessageID && !r.Progressed
 		}, false},
 		{"take of a job that was replayed", func(t *testing.T, b *bench) func() error {
 			found := b.seed(t, Record{Status: Open, Generation: 3, EndedAt: noon}, "")
-			return repeatable(t, func() (*Claim, error) { return b.store.Take(t.Context(), ours, found, "worker-1") })
+			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool { // a time of an end would let a purge cancel the job at its next release
 			return r.Status == Running && r.Generation == 4 && r.EndedAt.IsZero() && !r.GivenUp()
 		}, false},

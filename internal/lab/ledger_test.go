@@ -133,11 +133,11 @@ func TestLedgerSeesAJobThrough(t *testing.T) {
 		}
 
 		lease, delivery = w.claimMessage(t)
-		record, ruling, err := w.Records.Look(t.Context(), delivery)
-		if err != nil || ruling != checkpoint.Take {
+		record, ruling, err := w.Records.Lookup(t.Context(), delivery)
+		if err != nil || ruling != checkpoint.Acquire {
 			t.Fatalf("Look = %v, %v, want Take", ruling, err)
 		}
-		claim, err = w.Records.Take(t.Context(), delivery, record, "spot_2-12345678-0")
+		claim, err = w.Records.Acquire(t.Context(), delivery, record, "spot_2-12345678-0")
 		must(t, err)
 		must(t, claim.Commit(t.Context(), []byte(`{"algorithm":"sha256","digest":"dd","bytes":100}`)))
 		must(t, lease.Complete(t.Context()))
@@ -226,9 +226,9 @@ func TestLedgerSeesAStaleOwner(t *testing.T) {
 		w.ledger.Frozen("spot_1", time.Now())
 		time.Sleep(31 * time.Second)
 		lease, delivery := w.claimMessage(t)
-		record, _, err := w.Records.Look(t.Context(), delivery)
+		record, _, err := w.Records.Lookup(t.Context(), delivery)
 		must(t, err)
-		claim, err := w.Records.Take(t.Context(), delivery, record, "spot_2-12345678-0")
+		claim, err := w.Records.Acquire(t.Context(), delivery, record, "spot_2-12345678-0")
 		must(t, err)
 
 		if err := stale.Save(t.Context(), checkpoint.Snapshot{State: []byte(`{"offset":60}`), Version: 1}); err == nil {

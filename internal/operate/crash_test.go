@@ -229,7 +229,7 @@ func TestLook(t *testing.T) {
 		if err != nil || len(items) != 1 || about != 1 {
 			t.Fatalf("Peek = %d of %d, %v", len(items), about, err)
 		}
-		text, record, err := b.Look(t.Context(), items[0])
+		text, record, err := b.Lookup(t.Context(), items[0])
 		if got, decodeErr := queue.Decode(text); err != nil || decodeErr != nil || got.Payload.Hash() != e.Payload.Hash() || record == nil || record.Status != checkpoint.Poison {
 			t.Errorf("Look = %.40q, %+v, %v, want message and record", text, record, err)
 		}

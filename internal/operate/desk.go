@@ -9,8 +9,8 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// Desk is where an operator works on the poison queue of a deployment.
-type Desk struct {
+// PoisonQueue is where an operator works on the poison queue of a deployment.
+type PoisonQueue struct {
 	// Poison is the poison queue. What is replayed goes to the queue that it
 	// came from: OnDemand, or else Queue.
 	Poison, Queue, OnDemand *queue.Queue
@@ -53,7 +53,7 @@ func newItem(id, text string, inserted time.Time) Item {
 
 // Peek returns the messages at the front of the poison queue, at most 32, and
 // about how many there are in all. It changes nothing.
-func (d *Desk) Peek(ctx context.Context) (items []Item, about int, err error) {
+func (d *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err error) {
 	peeked, err := d.Poison.Peek(ctx, queue.MaxClaim)
 	if err != nil {
 		return nil, 0, err
@@ -70,14 +70,14 @@ func (d *Desk) Peek(ctx context.Context) (items []Item, about int, err error) {
 
 // All tells of every message on the poison queue, one at a time. It claims them,
 // which hides them from other operators meanwhile, and puts them back.
-func (d *Desk) All(ctx context.Context, tell func(Item) error) error {
-	return d.walk(ctx, Selection{}, nil, tell)
+func (d *PoisonQueue) All(ctx context.Context, tell func(Item) error) error {
+	return d.scan(ctx, Selection{}, nil, tell)
 }
 
-// Look returns what is known of the job behind an item: the text of the message
+// Lookup returns what is known of the job behind an item: the text of the message
 // that it stands for, and the job's record, nil where there is none to be read.
 // The text is empty when it is gone.
-func (d *Desk) Look(ctx context.Context, it Item) (text string, record *checkpoint.Record, err error) {
+func (d *PoisonQueue) Lookup(ctx context.Context, it Item) (text string, record *checkpoint.Record, err error) {
 	if it.Fault != nil {
 		return it.Text, nil, nil //nolint:nilerr // there is no job to look for
 	}

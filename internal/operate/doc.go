@@ -1,6 +1,6 @@
 // Package operate is what an operator does to jobs that were given up: look at
 // the poison queue, replay what may go on, purge what may not. It also finds jobs
-// whose messages were lost, and puts new ones ([Desk.Orphans], [Desk.Requeue]).
+// whose messages were lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]).
 //
 //	             ┌─ Replay ─▶ record open ─▶ new message ─┐
 //	poison queue ┤                                        ├─▶ poison message gone
@@ -17,7 +17,7 @@
 // old message of it begins it anew.
 //
 // Looking changes nothing as far as the service allows: it shows the 32 messages
-// at the front ([Desk.Peek]). What lies behind them must be claimed, and is
+// at the front ([PoisonQueue.Peek]). What lies behind them must be claimed, and is
 // hidden from other operators until this one is through, or for [hold] after it
 // died.
 package operate

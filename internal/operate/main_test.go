@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a deployment in virtual time and a desk that works on it.
 type bench struct {
-	*Desk
+	*PoisonQueue
 	server *storage.Server
 	names  azure.Names
 	stores *cli.Stores // not the desk's: what a test does is no call of the desk
@@ -71,7 +71,7 @@ func (b *bench) sitDown(t *testing.T) {
 	t.Helper()
 	b.link = &link{next: b.server.Transport()}
 	s := b.connect(t, b.link)
-	b.Desk = &Desk{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@desk"}
+	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@desk"}
 	b.told = nil
 }
 
@@ -297,13 +297,13 @@ func (b *bench) deliver(t *testing.T, l *queue.Lease, done map[string][]string) 
 		t.Errorf("message of job %s does not say resume", e.ID)
 	}
 	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: l.ID}
-	found, ruling, err := b.stores.Records.Look(ctx, d)
+	found, ruling, err := b.stores.Records.Lookup(ctx, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	switch ruling {
-	case checkpoint.Take:
-		claim, err := b.stores.Records.Take(ctx, d, found, "vm_1")
+	case checkpoint.Acquire:
+		claim, err := b.stores.Records.Acquire(ctx, d, found, "vm_1")
 		if err != nil {
 			t.Fatal(err)
 		}

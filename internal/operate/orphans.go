@@ -33,9 +33,9 @@ type Orphan struct {
 	HasPayload bool
 }
 
-// Survey is what is known about the jobs of a deployment that may have lost
+// OrphanReport is what is known about the jobs of a deployment that may have lost
 // their messages.
-type Survey struct {
+type OrphanReport struct {
 	Orphans []Orphan // the longest idle first
 
 	// Queued is about how many messages the two queues of jobs hold, hidden ones
@@ -46,14 +46,14 @@ type Survey struct {
 // Complete reports whether every message was seen: the orphans have none then.
 // Otherwise any of them may have one that is hidden, or behind the 32 at the front
 // of its queue.
-func (s *Survey) Complete() bool { return s.Seen >= s.Queued }
+func (s *OrphanReport) Complete() bool { return s.Seen >= s.Queued }
 
 // Orphans looks for jobs that are open or running, were not written for idle or
 // longer, and have no message among those that the service shows. It changes
 // nothing. Queues cannot be searched, so what it finds may have a message all the
-// same: [Survey.Complete] says whether that is possible.
-func (d *Desk) Orphans(ctx context.Context, idle time.Duration) (*Survey, error) {
-	s := &Survey{}
+// same: [OrphanReport.Complete] says whether that is possible.
+func (d *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanReport, error) {
+	s := &OrphanReport{}
 	for r, err := range d.Records.List(ctx, "") {
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func (d *Desk) Orphans(ctx context.Context, idle time.Duration) (*Survey, error)
 }
 
 // seen returns the ids of the jobs whose messages the service shows.
-func (d *Desk) seen(ctx context.Context, s *Survey) (map[string]bool, error) {
+func (d *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]bool, error) {
 	ids := map[string]bool{}
 	for _, q := range []*queue.Queue{d.Queue, d.OnDemand} {
 		about, err := q.Depth(ctx) // before the messages, so that one put in between hides nothing
@@ -99,7 +99,7 @@ func (d *Desk) seen(ctx context.Context, s *Survey) (map[string]bool, error) {
 	return ids, nil
 }
 
-func (d *Desk) findPayloads(ctx context.Context, orphans []Orphan) error {
+func (d *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range orphans {
@@ -134,7 +134,7 @@ func (o *Orphan) Supply(data []byte) error {
 // a job that has one already is absorbed as a duplicate.
 //
 // What only the old message said is lost: deadline, max_run, max_silence, trace.
-func (d *Desk) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
+func (d *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
 	r, err := d.Records.Read(ctx, o.Record.ID)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):

@@ -20,7 +20,7 @@ func (b *bench) strand(t *testing.T, g given) queue.Envelope {
 	return e
 }
 
-func (b *bench) survey(t *testing.T) *Survey {
+func (b *bench) survey(t *testing.T) *OrphanReport {
 	t.Helper()
 	s, err := b.Orphans(t.Context(), checkpoint.StaleAfter)
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bench) survey(t *testing.T) *Survey {
 }
 
 // ids are those of the orphans, in a line.
-func (s *Survey) ids() string {
+func (s *OrphanReport) ids() string {
 	var ids []string
 	for _, o := range s.Orphans {
 		ids = append(ids, o.Record.ID)
@@ -138,11 +138,11 @@ func TestRequeueLooksAgain(t *testing.T) {
 		b.strand(t, given{id: "c", status: checkpoint.Open})
 		time.Sleep(checkpoint.StaleAfter)
 		s := b.survey(t)
-		if _, err := b.stores.Records.Open(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()}, "somebody"); err != nil {
+		if _, err := b.stores.Records.Reopen(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()}, "somebody"); err != nil {
 			t.Fatal(err)
 		}
 		d := checkpoint.Delivery{ID: "b", Kind: "k", PayloadHash: e.Payload.Hash(), MessageID: "m"}
-		claim, err := b.stores.Records.Take(t.Context(), d, b.record(t, "b"), "vm")
+		claim, err := b.stores.Records.Acquire(t.Context(), d, b.record(t, "b"), "vm")
 		if err == nil {
 			err = claim.Commit(t.Context(), nil)
 		}

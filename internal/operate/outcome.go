@@ -39,7 +39,7 @@ var errTelling = errors.New("the outcome cannot be told")
 
 // run is one replay or purge of many messages.
 type run struct {
-	*Desk
+	*PoisonQueue
 	selection Selection
 	tell      func(Outcome) error
 	act       func(context.Context, *claimed, *work) (Action, string, error)
@@ -51,7 +51,7 @@ type run struct {
 // over walks through the poison queue and acts on what is meant.
 func (r *run) over(ctx context.Context) error {
 	r.done = map[checkpoint.Delivery]Action{}
-	return r.walk(ctx, r.selection, r.one, nil)
+	return r.scan(ctx, r.selection, r.one, nil)
 }
 
 // one acts on one message and tells what became of it. Only a failure to tell

@@ -10,12 +10,12 @@ import (
 
 // Purge gives the jobs of the selected poison messages up for good: their records
 // become cancelled, and state, payload and poison message go. It tells what
-// became of each message as [Desk.Replay] does.
+// became of each message as [PoisonQueue.Replay] does.
 //
 // A message whose job's id was used for other work, or whose record is another
 // version's, is taken away only when it is selected by a message's id, and alone.
-func (d *Desk) Purge(ctx context.Context, s Selection, tell func(Outcome) error) error {
-	r := &run{Desk: d, selection: s, tell: tell}
+func (d *PoisonQueue) Purge(ctx context.Context, s Selection, tell func(Outcome) error) error {
+	r := &run{PoisonQueue: d, selection: s, tell: tell}
 	r.act = r.purge
 	return r.over(ctx)
 }
@@ -33,7 +33,7 @@ func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, e
 	case r.before(w) == Purged:
 		return Dropped, "it was there twice; the job was purged just now", r.drop(ctx, c.lease, w)
 	}
-	was, err := r.Records.CallOff(ctx, w.delivery(), r.Name, purgeReason(w))
+	was, err := r.Records.Cancel(ctx, w.delivery(), r.Name, purgeReason(w))
 	switch {
 	case errors.Is(err, checkpoint.ErrOtherWork), errors.Is(err, checkpoint.ErrUnknownFormat):
 		return r.purgeAlone(ctx, c, w, err)
@@ -68,7 +68,7 @@ func (r *run) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action
 		return Purged, "the text of its message was gone", r.drop(ctx, c.lease, w)
 	}
 	d := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash}
-	was, err := r.Records.CallOff(ctx, d, r.Name, purgeReason(w))
+	was, err := r.Records.Cancel(ctx, d, r.Name, purgeReason(w))
 	switch {
 	case err != nil:
 		return "", "", err

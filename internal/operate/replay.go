@@ -13,8 +13,8 @@ import (
 // their recorded state, or fromScratch without it. It tells what became of each
 // message, one at a time; an error of tell ends the run, and so do an error of
 // the poison queue itself and the end of ctx.
-func (d *Desk) Replay(ctx context.Context, s Selection, fromScratch bool, tell func(Outcome) error) error {
-	r := &run{Desk: d, selection: s, tell: tell}
+func (d *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, tell func(Outcome) error) error {
+	r := &run{PoisonQueue: d, selection: s, tell: tell}
 	r.act = func(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 		return r.replay(ctx, c, w, fromScratch)
 	}
@@ -75,7 +75,7 @@ func (r *run) replayWithoutText(ctx context.Context, c *claimed, w *work) (Actio
 }
 
 // origin is the queue that a job came from.
-func (d *Desk) origin(w *work) *queue.Queue {
+func (d *PoisonQueue) origin(w *work) *queue.Queue {
 	if d.OnDemand != nil && w.poison.Origin == d.OnDemand.Name() {
 		return d.OnDemand
 	}
@@ -84,7 +84,7 @@ func (d *Desk) origin(w *work) *queue.Queue {
 
 // leave takes away the poison message of a job that needs nothing, and what the
 // job's end left to do.
-func (d *Desk) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
+func (d *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
 	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled {
 		if err := d.Payloads.Discard(ctx, w.envelope); err != nil {
 			return err

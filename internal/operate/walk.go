@@ -44,11 +44,11 @@ type claimed struct {
 	lease *queue.Lease
 }
 
-// walk goes through the poison queue once, from front to end. do works on each
+// scan goes through the poison queue once, from front to end. do works on each
 // message that is meant and says whether it is gone; tell hears of the others.
 // Both may be nil. What is not gone is put back at the end. When ctx ends, walk
 // finishes what it has begun and returns the cause.
-func (d *Desk) walk(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), tell func(Item) error) error {
+func (d *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), tell func(Item) error) error {
 	seen := map[string]*queue.Lease{}
 	var put []*queue.Lease
 	defer func() { d.putBack(ctx, put) }()
@@ -77,7 +77,7 @@ func (d *Desk) walk(ctx context.Context, s Selection, do func(context.Context, *
 }
 
 // claim takes the next messages that were not seen yet; none means the end.
-func (d *Desk) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
+func (d *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -139,7 +139,7 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 
 // putBack makes messages visible again. One that cannot be becomes visible by
 // itself.
-func (d *Desk) putBack(ctx context.Context, leases []*queue.Lease) {
+func (d *PoisonQueue) putBack(ctx context.Context, leases []*queue.Lease) {
 	limit := hold
 	if ctx.Err() != nil {
 		limit = tidyTimeout

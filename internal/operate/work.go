@@ -38,7 +38,7 @@ func (w *work) delivery() checkpoint.Delivery {
 }
 
 // workOf reads the message that an item stands for.
-func (d *Desk) workOf(ctx context.Context, it Item) (work, error) {
+func (d *PoisonQueue) workOf(ctx context.Context, it Item) (work, error) {
 	w := work{poison: it.Poison}
 	for w.open(ctx, d.Payloads) == nil {
 		if !w.unwrap() {
@@ -105,7 +105,7 @@ func foreign(w *work, id, kind string) (queue.Envelope, error) {
 
 // recordOf reads the record of a job of which only the id and the kind are known;
 // the zero value stands for none.
-func (d *Desk) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
+func (d *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
 	if w.id == "" {
 		return checkpoint.Record{}, nil
 	}
@@ -124,7 +124,7 @@ func (d *Desk) recordOf(ctx context.Context, w *work) (checkpoint.Record, error)
 }
 
 // drop takes a poison message away, and then what was kept beside it.
-func (d *Desk) drop(ctx context.Context, lease *queue.Lease, w *work) error {
+func (d *PoisonQueue) drop(ctx context.Context, lease *queue.Lease, w *work) error {
 	if err := lease.Complete(ctx); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ type Producer struct {
 	// TakeOver opens the record of a job that is recorded as running before its
 	// message is put, which may then claim the job at once instead of waiting
 	// until the record has not been written for an hour. It is for jobs whose
-	// owner is known to be dead ([checkpoint.Store.Open]). A job whose record is
+	// owner is known to be dead ([checkpoint.Store.Reopen]). A job whose record is
 	// final is skipped; one whose id stands for other work fails.
 	TakeOver bool
 

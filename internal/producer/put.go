@@ -44,7 +44,7 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := r.Records.Look(ctx, j.delivery())
+	record, ruling, err := r.Records.Lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil
@@ -97,9 +97,9 @@ func (p *Producer) open(ctx context.Context, j Job) (checkpoint.Status, error) {
 	var record checkpoint.Record
 	var err error
 	if p.DryRun {
-		record, err = p.Records.CanOpen(ctx, j.delivery())
+		record, err = p.Records.CheckReopen(ctx, j.delivery())
 	} else {
-		record, err = p.Records.Open(ctx, j.delivery(), p.Name)
+		record, err = p.Records.Reopen(ctx, j.delivery(), p.Name)
 	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return "", nil

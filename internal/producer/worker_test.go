@@ -39,16 +39,16 @@ func (b *bench) do(t *testing.T, lease *queue.Lease) string {
 	claim, ruling := b.stores.Records.Fresh(d, "worker"), checkpoint.Create
 	if lease.Deliveries > 1 || e.Resume {
 		var found checkpoint.Record
-		if found, ruling, err = b.stores.Records.Look(t.Context(), d); err != nil {
+		if found, ruling, err = b.stores.Records.Lookup(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if ruling == checkpoint.Take {
-			if claim, err = b.stores.Records.Take(t.Context(), d, found, "worker"); err != nil {
+		if ruling == checkpoint.Acquire {
+			if claim, err = b.stores.Records.Acquire(t.Context(), d, found, "worker"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if ruling == checkpoint.Create || ruling == checkpoint.Take {
+	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
 		err = claim.Commit(t.Context(), []byte("result of "+e.ID))
 		if conflict, ok := errors.AsType[*checkpoint.ConflictError](err); ok {
 			ruling = conflict.Ruling
@@ -64,7 +64,7 @@ func (b *bench) do(t *testing.T, lease *queue.Lease) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ruling == checkpoint.Create || ruling == checkpoint.Take {
+	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
 		return e.ID
 	}
 	return ""

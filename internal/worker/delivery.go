@@ -218,7 +218,7 @@ func (d *delivery) giveUpKind(ctx context.Context, reason string) outcome {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	if ruling == checkpoint.Take && record.InProgress() {
+	if ruling == checkpoint.Acquire && record.InProgress() {
 		d.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction", record.Fraction)
 		return outcome{action: putBack, reason: reason + "; the job is in progress", delay: jittered(mostPutBack)}
 	}

@@ -68,7 +68,7 @@ func (p *plan) visitOf(id string) *visit {
 
 // desk is an operator's, whose requests are exposed to the weather, and who may
 // die at one of them.
-func (h *history) desk(v visit) *operate.Desk {
+func (h *history) desk(v visit) *operate.PoisonQueue {
 	k := &link{next: h.b.door(operator)}
 	k.fate = func(n int, r *http.Request) fate {
 		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), h.since())
@@ -78,7 +78,7 @@ func (h *history) desk(v visit) *operate.Desk {
 		return f
 	}
 	s := h.b.connect(k)
-	return &operate.Desk{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
+	return &operate.PoisonQueue{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
 // visit lets an operator replay or purge a job. One that replays a job that was

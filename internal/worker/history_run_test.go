@@ -130,7 +130,7 @@ func (h *history) put(j *plannedJob) {
 func (h *history) open(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
-	if was, err := h.b.records.Open(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
+	if was, err := h.b.records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
 		h.count(&h.takeovers)
 	}
 }

@@ -29,7 +29,7 @@ func isUnmendable(err error) bool {
 
 const (
 	// refusedTries is how often a call is tried that storage refuses for good
-	// ([checkpoint.LastingRefusal]), where giving up loses nothing.
+	// ([checkpoint.PermanentRefusal]), where giving up loses nothing.
 	refusedTries = 3
 
 	// resultPatience is how long a commit is tried then, since giving up loses what
@@ -48,7 +48,7 @@ func (d *delivery) insist(ctx context.Context, what string, try func() error) er
 		if err == nil || asConflict(err) != nil || isUnmendable(err) {
 			return err
 		}
-		if checkpoint.LastingRefusal(err) != "" {
+		if checkpoint.PermanentRefusal(err) != "" {
 			refused++
 		}
 		if refused >= refusedTries {
@@ -78,7 +78,7 @@ func (d *delivery) logTrouble(ctx context.Context, what string, err error, in ti
 // refusedOutcome is the outcome of a delivery that storage refuses a call for good:
 // the slot is freed, and the message comes round later and later.
 func refusedOutcome(err error) outcome {
-	code := checkpoint.LastingRefusal(err)
+	code := checkpoint.PermanentRefusal(err)
 	return outcome{action: requeue, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
 }
 

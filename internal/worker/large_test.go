@@ -385,7 +385,7 @@ func TestFencedWhileReading(t *testing.T) {
 		<-reading
 		found := b.record("a")
 		d := checkpoint.Delivery{ID: "a", Kind: "h", PayloadHash: found.PayloadHash, MessageID: found.MessageID}
-		if _, err := b.records.Take(t.Context(), d, found, "vm_2"); err != nil {
+		if _, err := b.records.Acquire(t.Context(), d, found, "vm_2"); err != nil {
 			t.Fatal(err)
 		}
 		taken := b.record("a")

@@ -221,7 +221,7 @@ func TestConflictDuringMove(t *testing.T) {
 		b.server.OnCall(func(c storage.Call) storage.Fault {
 			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
 				once.Do(func() {
-					if _, err := b.records.Open(context.Background(), same, "a person"); err != nil {
+					if _, err := b.records.Reopen(context.Background(), same, "a person"); err != nil {
 						t.Errorf("Open = %v, want nil", err)
 					}
 				})

@@ -124,7 +124,7 @@ func ObserverWords() Words {
 		Circles:          []string{circlesByFailures, circlesByBreaks},
 		Acknowledgements: []string{askedAccepted, askedRefused},
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
-		Refusals:         checkpoint.LastingRefusals(),
+		Refusals:         checkpoint.PermanentRefusals(),
 	}
 	w.Outcomes = append(w.Outcomes, outcomeMoved, outcomeLeft)
 	for _, state := range lifecycle.States() {

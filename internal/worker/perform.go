@@ -31,7 +31,7 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 			d.Observer.Ended(outcomeLeft)
 			return
 		}
-		if checkpoint.LastingRefusal(err) != "" {
+		if checkpoint.PermanentRefusal(err) != "" {
 			refused++
 			losesResult := out.action == commit && d.claim.Record().Status == checkpoint.Running
 			if hasTriedEnough(drainOf(ctx) != nil, losesResult, refused, time.Since(begun)) {
@@ -207,7 +207,7 @@ func (d *delivery) putBack(out outcome) error {
 // opened if it is another blob that is refused; otherwise it stays as it is.
 func (d *delivery) requeue(ctx context.Context, out outcome) error {
 	if d.claim != nil && d.claim.Exists() && d.claim.Record().Status == checkpoint.Running {
-		if err := d.keep(ctx, out); err != nil && checkpoint.LastingRefusal(err) == "" {
+		if err := d.keep(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func (d *delivery) look(ctx context.Context) (outcome, bool) {
 // find reads the record and what the rules say of it.
 func (d *delivery) find(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
 	err = d.insist(ctx, "read the job's record", func() (err error) {
-		record, ruling, err = d.Records.Look(ctx, d.ref())
+		record, ruling, err = d.Records.Lookup(ctx, d.ref())
 		return err
 	})
 	d.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
@@ -88,7 +88,7 @@ func (d *delivery) duplicate(ctx context.Context) outcome {
 	switch {
 	case err != nil:
 		return stopped(ctx, err)
-	case ruling == checkpoint.Create, ruling == checkpoint.Take:
+	case ruling == checkpoint.Create, ruling == checkpoint.Acquire:
 		return outcome{action: putBack, reason: "this worker is running the job already: a duplicate"}
 	default:
 		return ruled(ruling, record)
@@ -97,7 +97,7 @@ func (d *delivery) duplicate(ctx context.Context) outcome {
 
 // acquire claims or creates the record that was found if the rules say so.
 func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
-	if ruling == checkpoint.Create || ruling == checkpoint.Take {
+	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
 		if out, ok := d.confirm(ctx); !ok {
 			return out, false
 		}
@@ -105,14 +105,14 @@ func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling
 	switch ruling {
 	case checkpoint.Create:
 		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
-	case checkpoint.Take:
+	case checkpoint.Acquire:
 		if out, yes := d.leaveToOthers(record); yes {
 			return out, false
 		}
 		if out, ok := d.admit(record); !ok {
 			return out, false
 		}
-		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Take(ctx, d.ref(), record, d.owner) })
+		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Acquire(ctx, d.ref(), record, d.owner) })
 	default:
 		return ruled(ruling, record), false
 	}
@@ -143,7 +143,7 @@ func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, er
 // stopped is the outcome of a delivery that was stopped before it came to its
 // handler, or that storage refuses for good; err is what it was waiting for.
 func stopped(ctx context.Context, err error) outcome {
-	if ctx.Err() == nil && checkpoint.LastingRefusal(err) != "" {
+	if ctx.Err() == nil && checkpoint.PermanentRefusal(err) != "" {
 		return refusedOutcome(err)
 	}
 	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", stopOf(ctx), err)}
