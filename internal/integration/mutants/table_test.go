@@ -31,7 +31,7 @@ var mutations = []mutation{
 	{
 		name: "a job that is done is done again", important: true,
 		file: "internal/checkpoint/ruling.go",
-		old:  "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Take", replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Take",
+		old:  "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Acquire", replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Acquire",
 		run: "^TestEveryCall$/^short_job$", sign: `a record that is done was written over`,
 	},
 	{
@@ -58,7 +58,7 @@ var mutations = []mutation{
 		// Two duplicates of a long job fence each other.
 		name: "a redelivery claims whatever message owns the record",
 		file: "internal/checkpoint/ruling.go",
-		old:  "\tcase found.MessageID == d.MessageID:\n\t\treturn Take", replacement: "\tcase found.MessageID != \"\":\n\t\treturn Take",
+		old:  "\tcase found.MessageID == d.MessageID:\n\t\treturn Acquire", replacement: "\tcase found.MessageID != \"\":\n\t\treturn Acquire",
 		run: "^TestDuplicates$", sign: `want 1 and none`,
 	},
 	{
