@@ -34,6 +34,7 @@ var breaches = []struct {
 	{"job stands alone", "job/job.go", importing(testModule + "/internal/jobid"), 3},
 	{"job stands alone", "job/jobtest/evict.go", importing("github.com/Azure/azure-sdk-for-go/sdk/azcore"), 3},
 	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
+	{"retry stands alone", "internal/retry/retry.go", importing(testModule + "/internal/queue"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
 	{"tokenproxy stands alone", "internal/tokenproxy/tokenproxy.go", importing(testModule + "/internal/azure"), 3},
 	{"sandbox stands alone", "internal/sandbox/users.go", importing(testModule + "/internal/process"), 3},

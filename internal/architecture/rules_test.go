@@ -44,6 +44,13 @@ var importRules = []importRule{
 		reason:  "it is vocabulary that others share, so it may depend on none of them",
 	},
 	{
+		name:    "retry stands alone",
+		in:      []string{"./internal/retry/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/retry/..."},
+		reason:  "every package that waits needs it, so it may depend on none of them",
+	},
+	{
 		name:    "plaintext stands alone",
 		in:      []string{"./internal/plaintext/..."},
 		forbids: []string{"./...", sdk},
@@ -110,7 +117,7 @@ var importRules = []importRule{
 		name:    "preempt imports no sibling",
 		in:      []string{"./internal/preempt/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/preempt/..."},
+		allows:  []string{"./internal/preempt/...", "./internal/retry"},
 		reason:  "the watcher reports and the worker decides; knowing jobs or queues would turn that round",
 	},
 	{
@@ -124,14 +131,14 @@ var importRules = []importRule{
 		name:    "checkpoint imports no sibling",
 		in:      []string{"./internal/checkpoint/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext"},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext", "./internal/retry"},
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
 		name:    "process knows the contract only",
 		in:      []string{"./internal/process/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./internal/sandbox", "./job"},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./internal/retry", "./internal/sandbox", "./job"},
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{
@@ -152,7 +159,7 @@ var importRules = []importRule{
 		name:    "runtimedir knows the metadata budget alone",
 		in:      []string{"./internal/runtimedir/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/runtimedir/...", "./internal/preempt"},
+		allows:  []string{"./internal/runtimedir/...", "./internal/preempt", "./internal/retry"},
 		reason:  "it keeps what the workers of one VM share, and nothing of what they do",
 	},
 	{
@@ -176,7 +183,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
 			"./internal/checkpoint", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
-			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/runtimedir",
+			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
@@ -186,7 +193,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers",
-			"./internal/jobid", "./internal/queue",
+			"./internal/jobid", "./internal/queue", "./internal/retry",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
