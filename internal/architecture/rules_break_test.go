@@ -36,6 +36,7 @@ var breaches = []struct {
 	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
 	{"retry stands alone", "internal/retry/retry.go", importing(testModule + "/internal/queue"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
+	{"jsonpos stands alone", "internal/jsonpos/jsonpos.go", importing(testModule + "/internal/process"), 3},
 	{"tokenproxy stands alone", "internal/tokenproxy/tokenproxy.go", importing(testModule + "/internal/azure"), 3},
 	{"sandbox stands alone", "internal/sandbox/users.go", importing(testModule + "/internal/process"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},

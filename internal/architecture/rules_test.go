@@ -58,6 +58,13 @@ var importRules = []importRule{
 		reason:  "every package that prints or records untrusted text needs it, so it may depend on none of them",
 	},
 	{
+		name:    "jsonpos stands alone",
+		in:      []string{"./internal/jsonpos/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/jsonpos/..."},
+		reason:  "it parses text for the worker and for the lab, and knows what neither file means",
+	},
+	{
 		name:    "tokenproxy stands alone",
 		in:      []string{"./internal/tokenproxy/..."},
 		forbids: []string{"./...", sdk},
@@ -138,7 +145,7 @@ var importRules = []importRule{
 		name:    "process knows the contract only",
 		in:      []string{"./internal/process/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/plaintext", "./internal/retry", "./internal/sandbox", "./job"},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/jsonpos", "./internal/plaintext", "./internal/retry", "./internal/sandbox", "./job"},
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{
@@ -249,7 +256,7 @@ var importRules = []importRule{
 		name:    "emulators share no code with what they test",
 		in:      []string{"./internal/emulator/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/emulator/...", "./internal/testguard"},
+		allows:  []string{"./internal/emulator/...", "./internal/jsonpos", "./internal/testguard"},
 		reason:  "code on both sides of a test hides its own faults",
 	},
 	{

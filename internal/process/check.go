@@ -1,9 +1,10 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"os"
+
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // CheckKinds reads a kinds file as [ReadKinds] does, but does not look for the
@@ -14,8 +15,5 @@ func CheckKinds(file string) error {
 		return fmt.Errorf("kinds file: %w", err)
 	}
 	_, err = parseKinds(data)
-	if f, ok := errors.AsType[*fault](err); ok {
-		return fmt.Errorf("%s:%s: %w", file, position(data, f.at), f)
-	}
-	return err
+	return jsonpos.Locate(file, data, err)
 }

@@ -1,12 +1,13 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // ReadKinds reads a kinds file, whose form docs/process.md describes. Paths in
@@ -25,10 +26,7 @@ func ReadKinds(file string) ([]Kind, error) {
 	for i := 0; err == nil && i < len(kinds); i++ {
 		err = kinds[i].locate(folder)
 	}
-	if f, ok := errors.AsType[*fault](err); ok {
-		return nil, fmt.Errorf("%s:%s: %w", file, position(data, f.at), f)
-	}
-	return described(kinds), err
+	return described(kinds), jsonpos.Locate(file, data, err)
 }
 
 // described drops where in the file each kind stood.
@@ -43,38 +41,38 @@ func described(kinds []placedKind) []Kind {
 // placedKind is a kind and where in the file what is checked later stands.
 type placedKind struct {
 	Kind
-	command, directory value
+	command, directory jsonpos.Value
 }
 
 // parseKinds reads a kinds file without looking at anything else.
 func parseKinds(data []byte) ([]placedKind, error) {
-	top, err := readJSON(data)
+	top, err := jsonpos.Parse(data)
 	if err != nil {
 		return nil, err
 	}
-	members, ok := top.is.(object)
+	members, ok := top.Data.(jsonpos.Object)
 	if !ok {
-		return nil, top.wrong(`a kinds file is an object: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
+		return nil, top.Errorf(`a kinds file is an object: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
 	}
 	var kinds []placedKind
 	for _, m := range members {
-		if m.name != "kinds" {
+		if m.Name != "kinds" {
 			return nil, unknown(m, []string{"kinds"})
 		}
-		if kinds, err = parseAll(m.value); err != nil {
+		if kinds, err = parseAll(m.Value); err != nil {
 			return nil, err
 		}
 	}
 	if len(kinds) == 0 {
-		return nil, top.wrong(`no kind of job is described here: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
+		return nil, top.Errorf(`no kind of job is described here: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
 	}
 	return kinds, nil
 }
 
-func parseAll(v value) ([]placedKind, error) {
-	members, ok := v.is.(object)
+func parseAll(v jsonpos.Value) ([]placedKind, error) {
+	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
-		return nil, v.wrong(`give an object with one member for each kind: {"NAME": {"command": ["PROGRAM"]}}`)
+		return nil, v.Errorf(`give an object with one member for each kind: {"NAME": {"command": ["PROGRAM"]}}`)
 	}
 	var kinds []placedKind
 	for _, m := range members {
@@ -87,33 +85,33 @@ func parseAll(v value) ([]placedKind, error) {
 	return kinds, nil
 }
 
-func parseKind(m member) (placedKind, error) {
-	k := placedKind{Kind: Kind{Name: m.name}}
-	fields, ok := m.is.(object)
+func parseKind(m jsonpos.Member) (placedKind, error) {
+	k := placedKind{Kind: Kind{Name: m.Name}}
+	fields, ok := m.Value.Data.(jsonpos.Object)
 	if !ok {
-		return k, m.wrong(`give an object: {"command": ["PROGRAM", "ARGUMENT"]}`)
+		return k, m.Value.Errorf(`give an object: {"command": ["PROGRAM", "ARGUMENT"]}`)
 	}
 	if err := checkKindName(m); err != nil {
 		return k, err
 	}
 	for _, field := range fields {
-		set, ok := settings[field.name]
+		set, ok := settings[field.Name]
 		if !ok {
 			return k, unknown(field, settingNames())
 		}
-		if err := set(&k, field.value); err != nil {
+		if err := set(&k, field.Value); err != nil {
 			return k, err
 		}
 	}
 	if len(k.Command) == 0 {
-		return k, m.wrong(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
+		return k, m.Value.Errorf(`it has no command: give "command": ["PROGRAM", "ARGUMENT"]`)
 	}
 	return k, nil
 }
 
 // unknown says that a name is none, and which there are.
-func unknown(m member, known []string) error {
-	return &fault{at: m.at, text: fmt.Sprintf("%s: this name is not known here; allowed: %s", m.value.name, strings.Join(known, ", "))}
+func unknown(m jsonpos.Member, known []string) error {
+	return m.Errorf("this name is not known here; allowed: %s", strings.Join(known, ", "))
 }
 
 // locate finds the command and the working directory from the file's folder.
@@ -121,12 +119,12 @@ func (k *placedKind) locate(folder string) error {
 	if k.Directory != "" {
 		k.Directory = from(folder, k.Directory)
 		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
-			return k.directory.wrong("%s is no folder on this machine", k.Directory)
+			return k.directory.Errorf("%s is no folder on this machine", k.Directory)
 		}
 	}
 	program, err := findProgram(folder, k.Command[0])
 	if err != nil {
-		return k.command.wrong("%v", err)
+		return k.command.Errorf("%v", err)
 	}
 	k.Command = slices.Concat([]string{program}, k.Command[1:])
 	k.Files = k.filesOf(k.Command[1:])

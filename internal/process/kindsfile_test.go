@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -82,17 +83,17 @@ func TestReadKindsRefuses(t *testing.T) {
 	in := func(settings string) string { return `{"kinds": {"k": {` + settings + `}}}` }
 	with := func(setting string) string { return in(`"command": ["./program"], ` + setting) }
 	for _, row := range []struct{ name, text, want string }{
-		{"empty", "", "1:1: this is no JSON: it ends early"},
-		{"cut off", "{\n  \"kinds\": {", "2:13: this is no JSON: it ends early"},
-		{"a comma too many", "{\n  \"kinds\": {},\n}", "3:1: this is no JSON: "},
-		{"a comment", "{ // mine\n}", "1:3: this is no JSON: invalid character '/'"},
-		{"two values", `{"kinds": {"k": {"command": ["./program"]}}} {}`, "1:47: there is something behind the end"},
+		{"empty", "", "1:1: not JSON: it ends too early"},
+		{"cut off", "{\n  \"kinds\": {", "2:13: not JSON: it ends too early"},
+		{"a comma too many", "{\n  \"kinds\": {},\n}", "3:1: not JSON: "},
+		{"a comment", "{ // mine\n}", "1:3: not JSON: invalid character '/'"},
+		{"two values", `{"kinds": {"k": {"command": ["./program"]}}} {}`, "1:46: not JSON: more text follows"},
 		{"a list", "[]", "1:1: a kinds file is an object"},
 		{"no kinds", "{}", "1:1: no kind of job is described here"},
 		{"empty kinds", `{"kinds": {}}`, "1:1: no kind of job is described here"},
 		{"kinds is a list", `{"kinds": []}`, "1:11: kinds: give an object"},
 		{"another top", `{"version": 1}`, "1:2: version: this name is not known here; allowed: kinds"},
-		{"twice", "{\"kinds\": {\"k\": {\"command\": [\"./program\"]},\n \"k\": {}}}", "2:2: kinds.k: this name is here twice"},
+		{"twice", "{\"kinds\": {\"k\": {\"command\": [\"./program\"]},\n \"k\": {}}}", "2:2: kinds.k: this name is given twice"},
 		{"a kind's name", `{"kinds": {"a b": {}}}`, `1:12: kind "a b": has ' '`},
 		{"a kind is a list", `{"kinds": {"k": ["sh"]}}`, "1:17: kinds.k: give an object"},
 		{"no command", in(`"memory": "1MiB"`), `kinds.k: it has no command`},
@@ -140,7 +141,7 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"pass has no name", with(`"pass_environment": [""]`), "is no name of a variable"},
 		{"pass is a text", with(`"pass_environment": "A"`), "give a list of texts"},
 		{"null", with(`"memory": null`), "give a size in quotes"},
-		{"deep", with(`"memory": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "nested too deep"},
+		{"deep", with(`"memory": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "more than 20 arrays and objects inside each other"},
 	} {
 		if runtime.GOOS == "windows" && row.name == "no program" {
 			continue // what may be executed is not a matter of modes there
@@ -165,11 +166,10 @@ func FuzzKinds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kinds, err := parseKinds(data)
 		if err != nil {
-			where, ok := err.(*fault) //nolint:errorlint // it must be one as it stands
-			if !ok || where.at < 0 || where.at > int64(len(data)) || where.text == "" {
+			where, ok := err.(*jsonpos.Error) //nolint:errorlint // it must be one as it stands
+			if !ok || where.Offset < 0 || where.Offset > len(data) || where.Problem == "" {
 				t.Fatalf("error %#v does not say where", err)
 			}
-			_ = position(data, where.at)
 			return
 		}
 		for i := range kinds {

@@ -13,136 +13,140 @@ import (
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/job"
 )
 
 // settings are what a kind in a kinds file may have.
-var settings = map[string]func(*placedKind, value) error{
-	"command":            (*placedKind).setCommand,
-	"directory":          (*placedKind).setDirectory,
-	"environment":        (*placedKind).setEnvironment,
-	"pass_environment":   (*placedKind).setPass,
-	"concurrency":        func(k *placedKind, v value) (err error) { k.Limits.Concurrency, err = v.count(); return err },
-	"max_run":            func(k *placedKind, v value) (err error) { k.Limits.MaxRun, err = v.duration(); return err },
-	"max_failures":       func(k *placedKind, v value) (err error) { k.Limits.MaxFailures, err = v.count(); return err },
-	"max_total_failures": func(k *placedKind, v value) (err error) { k.Limits.MaxTotalFailures, err = v.count(); return err },
-	"max_breaks":         func(k *placedKind, v value) (err error) { k.Limits.MaxBreaks, err = v.count(); return err },
-	"backoff":            (*placedKind).setBackoff,
-	"max_backoff":        (*placedKind).setMaxBackoff,
-	"max_silence":        func(k *placedKind, v value) (err error) { k.Limits.MaxSilence, err = v.duration(); return err },
-	"memory":             (*placedKind).setMemory,
-	"cpu_time":           (*placedKind).setCPUTime,
-	"disk":               func(k *placedKind, v value) (err error) { k.Disk, err = v.size(); return err },
-	"max_checkpoint":     (*placedKind).setMaxCheckpoint,
-	"tokens":             (*placedKind).setTokens,
+var settings = map[string]func(*placedKind, jsonpos.Value) error{
+	"command":          (*placedKind).setCommand,
+	"directory":        (*placedKind).setDirectory,
+	"environment":      (*placedKind).setEnvironment,
+	"pass_environment": (*placedKind).setPass,
+	"concurrency":      func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
+	"max_run":          func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
+	"max_failures":     func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
+	"max_total_failures": func(k *placedKind, v jsonpos.Value) (err error) {
+		k.Limits.MaxTotalFailures, err = asCount(v)
+		return err
+	},
+	"max_breaks":     func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxBreaks, err = asCount(v); return err },
+	"backoff":        (*placedKind).setBackoff,
+	"max_backoff":    (*placedKind).setMaxBackoff,
+	"max_silence":    func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
+	"memory":         (*placedKind).setMemory,
+	"cpu_time":       (*placedKind).setCPUTime,
+	"disk":           func(k *placedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
+	"max_checkpoint": (*placedKind).setMaxCheckpoint,
+	"tokens":         (*placedKind).setTokens,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
-func (k *placedKind) setCommand(v value) (err error) {
+func (k *placedKind) setCommand(v jsonpos.Value) (err error) {
 	k.command = v
-	if k.Command, err = v.texts(); err != nil {
+	if k.Command, err = asTexts(v); err != nil {
 		return err
 	}
 	if len(k.Command) == 0 || k.Command[0] == "" {
-		return v.wrong("the program is missing: its name or path comes first")
+		return v.Errorf("the program is missing: its name or path comes first")
 	}
 	return nil
 }
 
-func (k *placedKind) setDirectory(v value) (err error) {
+func (k *placedKind) setDirectory(v jsonpos.Value) (err error) {
 	k.directory = v
-	if k.Directory, err = v.text(); err == nil && k.Directory == "" {
-		err = v.wrong("give a path, or leave it out for a folder of each job's own")
+	if k.Directory, err = asText(v); err == nil && k.Directory == "" {
+		err = v.Errorf("give a path, or leave it out for a folder of each job's own")
 	}
 	return err
 }
 
-func (k *placedKind) setEnvironment(v value) error {
-	members, ok := v.is.(object)
+func (k *placedKind) setEnvironment(v jsonpos.Value) error {
+	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
-		return v.wrong(`give an object of names and texts: {"LANG": "C.UTF-8"}`)
+		return v.Errorf(`give an object of names and texts: {"LANG": "C.UTF-8"}`)
 	}
 	k.Environment = map[string]string{}
 	for _, m := range members {
-		text, err := m.text()
+		text, err := asText(m.Value)
 		if err != nil {
 			return err
 		}
-		if err := checkVariable(m.name); err != nil {
-			return &fault{at: m.at, text: m.value.name + ": " + err.Error()}
+		if err := checkVariable(m.Name); err != nil {
+			return m.Errorf("%v", err)
 		}
-		k.Environment[m.name] = text
+		k.Environment[m.Name] = text
 	}
 	return nil
 }
 
-func (k *placedKind) setPass(v value) (err error) {
-	if k.Pass, err = v.texts(); err != nil {
+func (k *placedKind) setPass(v jsonpos.Value) (err error) {
+	if k.Pass, err = asTexts(v); err != nil {
 		return err
 	}
 	for _, name := range k.Pass {
 		if err := checkVariable(name); err != nil {
-			return v.wrong("%v", err)
+			return v.Errorf("%v", err)
 		}
 	}
 	return nil
 }
 
-func (k *placedKind) setBackoff(v value) (err error) {
-	if k.Limits.Backoff, err = v.duration(); err == nil {
-		err = v.checked(k.Limits)
+func (k *placedKind) setBackoff(v jsonpos.Value) (err error) {
+	if k.Limits.Backoff, err = asDuration(v); err == nil {
+		err = checked(v, k.Limits)
 	}
 	return err
 }
 
-func (k *placedKind) setMaxBackoff(v value) (err error) {
-	if k.Limits.MaxBackoff, err = v.duration(); err == nil {
-		err = v.checked(k.Limits)
+func (k *placedKind) setMaxBackoff(v jsonpos.Value) (err error) {
+	if k.Limits.MaxBackoff, err = asDuration(v); err == nil {
+		err = checked(v, k.Limits)
 	}
 	return err
 }
 
 // checked says what is wrong with the limits that this value completes.
-func (v value) checked(l job.Limits) error {
+func checked(v jsonpos.Value, l job.Limits) error {
 	if err := l.Validate(); err != nil {
-		return v.wrong("%v", err)
+		return v.Errorf("%v", err)
 	}
 	return nil
 }
 
-func (k *placedKind) setMemory(v value) (err error) {
-	if k.Memory, err = v.size(); err == nil && !hasLimits {
-		err = v.wrong("this system does not limit the memory of a process; leave it out")
+func (k *placedKind) setMemory(v jsonpos.Value) (err error) {
+	if k.Memory, err = asSize(v); err == nil && !hasLimits {
+		err = v.Errorf("this system does not limit the memory of a process; leave it out")
 	}
 	return err
 }
 
-func (k *placedKind) setCPUTime(v value) (err error) {
-	if k.CPUTime, err = v.duration(); err == nil && !hasLimits {
-		err = v.wrong("this system does not limit the processor time of a process; leave it out")
+func (k *placedKind) setCPUTime(v jsonpos.Value) (err error) {
+	if k.CPUTime, err = asDuration(v); err == nil && !hasLimits {
+		err = v.Errorf("this system does not limit the processor time of a process; leave it out")
 	}
 	return err
 }
 
-func (k *placedKind) setMaxCheckpoint(v value) (err error) {
-	k.MaxCheckpoint, err = v.size()
+func (k *placedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
+	k.MaxCheckpoint, err = asSize(v)
 	if err == nil && k.MaxCheckpoint > job.MaxStream {
-		err = v.wrong("a record holds at most %d GiB", int64(job.MaxStream)>>30)
+		err = v.Errorf("a record holds at most %d GiB", int64(job.MaxStream)>>30)
 	}
 	return err
 }
 
 // setTokens takes resources as the identity platform names them: an address
 // without a path, a query or a user.
-func (k *placedKind) setTokens(v value) (err error) {
-	if k.Tokens, err = v.texts(); err != nil {
+func (k *placedKind) setTokens(v jsonpos.Value) (err error) {
+	if k.Tokens, err = asTexts(v); err != nil {
 		return err
 	}
 	for _, resource := range k.Tokens {
 		u, err := url.Parse(resource)
 		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-			return v.wrong("%q is no resource: give an address such as https://storage.azure.com/", resource)
+			return v.Errorf("%q is no resource: give an address such as https://storage.azure.com/", resource)
 		}
 	}
 	return nil
@@ -161,9 +165,9 @@ func checkVariable(name string) error {
 	return nil
 }
 
-func checkKindName(m member) error {
-	if err := jobid.ValidateKind(m.name); err != nil {
-		return &fault{at: m.at, text: err.Error()}
+func checkKindName(m jsonpos.Member) error {
+	if err := jobid.ValidateKind(m.Name); err != nil {
+		return jsonpos.Errorf(m.Offset, "%v", err)
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package process
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // units of sizes. Those of 1,000 are left out: where memory and files are
@@ -16,11 +19,11 @@ var units = []struct {
 	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1},
 }
 
-// size reads a size such as "512MiB", which must not be 0.
-func (v value) size() (int64, error) {
-	text, ok := v.is.(string)
+// asSize reads a size such as "512MiB", which must not be 0.
+func asSize(v jsonpos.Value) (int64, error) {
+	text, ok := v.Data.(string)
 	if !ok {
-		return 0, v.wrong(`give a size in quotes, such as "512MiB"`)
+		return 0, v.Errorf(`give a size in quotes, such as "512MiB"`)
 	}
 	for _, unit := range units {
 		number, ok := strings.CutSuffix(text, unit.name)
@@ -33,52 +36,52 @@ func (v value) size() (int64, error) {
 		}
 		return n * unit.bytes, nil
 	}
-	return 0, v.wrong("%q is no size: give a whole number above 0 with B, KiB, MiB, GiB or TiB, such as \"512MiB\"", text)
+	return 0, v.Errorf("%q is no size: give a whole number above 0 with B, KiB, MiB, GiB or TiB, such as \"512MiB\"", text)
 }
 
-// duration reads a time such as "10m", which must not be 0.
-func (v value) duration() (time.Duration, error) {
-	text, ok := v.is.(string)
+// asDuration reads a time such as "10m", which must not be 0.
+func asDuration(v jsonpos.Value) (time.Duration, error) {
+	text, ok := v.Data.(string)
 	if !ok {
-		return 0, v.wrong(`give a duration in quotes, such as "10m"`)
+		return 0, v.Errorf(`give a duration in quotes, such as "10m"`)
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, v.wrong("%q is no duration: give a number above 0 with s, m or h, such as \"10m\" or \"1h30m\"", text)
+		return 0, v.Errorf("%q is no duration: give a number above 0 with s, m or h, such as \"10m\" or \"1h30m\"", text)
 	}
 	return d, nil
 }
 
-func (v value) text() (string, error) {
-	text, ok := v.is.(string)
+func asText(v jsonpos.Value) (string, error) {
+	text, ok := v.Data.(string)
 	if !ok {
-		return "", v.wrong("give a text in quotes")
+		return "", v.Errorf("give a text in quotes")
 	}
 	if strings.ContainsRune(text, 0) {
-		return "", v.wrong("a text for the operating system must not have a NUL in it")
+		return "", v.Errorf("a text for the operating system must not have a NUL in it")
 	}
 	return text, nil
 }
 
-// count reads a whole number above 0.
-func (v value) count() (int, error) {
-	number, ok := v.is.(interface{ Int64() (int64, error) })
+// asCount reads a whole number above 0.
+func asCount(v jsonpos.Value) (int, error) {
+	number, ok := v.Data.(json.Number)
 	if ok {
 		if n, err := number.Int64(); err == nil && n > 0 && n <= math.MaxInt32 {
 			return int(n), nil
 		}
 	}
-	return 0, v.wrong("give a whole number above 0, without quotes")
+	return 0, v.Errorf("give a whole number above 0, without quotes")
 }
 
-func (v value) texts() ([]string, error) {
-	list, ok := v.is.([]value)
+func asTexts(v jsonpos.Value) ([]string, error) {
+	list, ok := v.Data.([]jsonpos.Value)
 	if !ok {
-		return nil, v.wrong(`give a list of texts, such as ["a", "b"]`)
+		return nil, v.Errorf(`give a list of texts, such as ["a", "b"]`)
 	}
 	var all []string
 	for _, item := range list {
-		text, err := item.text()
+		text, err := asText(item)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // action is what a step does.
@@ -22,7 +23,7 @@ type action interface {
 // verbs are the things that a step can be, in the order of the documentation.
 var verbs = []struct {
 	name string
-	read func(node) (action, error)
+	read func(jsonpos.Value) (action, error)
 }{
 	{"announce", readAnnounce},
 	{"simulate_eviction", readEviction},
@@ -46,17 +47,17 @@ func verbNames() string {
 }
 
 // readText reads the text that a step consists of.
-func readText(n node, what string) (place, error) {
-	text, ok := n.value.(string)
+func readText(n jsonpos.Value, what string) (place, error) {
+	text, ok := n.Data.(string)
 	if !ok || text == "" {
-		return place{}, wrong(n.at, "this is to be %s, as a text", what)
+		return place{}, jsonpos.Errorf(n.Offset, "this is to be %s, as a text", what)
 	}
-	return place{n.at, text}, nil
+	return place{n.Offset, text}, nil
 }
 
 // readEvent reads a step that names an event and says no more.
-func readEvent(of func(event place) action) func(node) (action, error) {
-	return func(n node) (action, error) {
+func readEvent(of func(event place) action) func(jsonpos.Value) (action, error) {
+	return func(n jsonpos.Value) (action, error) {
 		event, err := readText(n, "the name of an event that was announced")
 		return of(event), err
 	}
@@ -76,7 +77,7 @@ var eventTypes = []string{"Preempt", "Terminate", "Reboot", "Redeploy", "Freeze"
 
 const maxNotice = 365 * 24 * time.Hour
 
-func readAnnounce(n node) (action, error) {
+func readAnnounce(n jsonpos.Value) (action, error) {
 	f := object(n, "announce")
 	a := announce{name: optionalName(f), vms: f.texts("vms")}
 	a.event = imds.Event{ID: guid(f, "id"), Type: readType(f)}
@@ -91,7 +92,7 @@ func readAnnounce(n node) (action, error) {
 	a.notice = f.duration("notice", 0, maxNotice, -1)
 	a.lasts = f.duration("completes_after", 0, maxTime, -1)
 	if len(a.vms) == 0 {
-		f.fail(wrong(n.at, `"vms" is to name one VM at least`))
+		f.fail(jsonpos.Errorf(n.Offset, `"vms" is to name one VM at least`))
 	}
 	a.check(f)
 	return a, f.done()
@@ -102,9 +103,9 @@ func readType(f *fields) string {
 	known, other := f.get("type"), f.get("other_type")
 	switch {
 	case known == nil && other == nil:
-		f.fail(wrong(f.of.at, `"type" is missing: one of %s; or "other_type" for one that Azure may have some day`, strings.Join(eventTypes, ", ")))
+		f.fail(jsonpos.Errorf(f.of.Offset, `"type" is missing: one of %s; or "other_type" for one that Azure may have some day`, strings.Join(eventTypes, ", ")))
 	case known != nil && other != nil:
-		f.fail(wrong(other.at, `give "type" or "other_type", not both`))
+		f.fail(jsonpos.Errorf(other.Offset, `give "type" or "other_type", not both`))
 	case other != nil:
 		return f.text("other_type")
 	}
@@ -116,13 +117,13 @@ func (a announce) check(f *fields) {
 	e := a.event
 	switch {
 	case e.Type == "Preempt" && e.Duration >= 0:
-		f.fail(wrong(f.get("duration").at, "an eviction has no duration: nothing comes back from it"))
+		f.fail(jsonpos.Errorf(f.get("duration").Offset, "an eviction has no duration: nothing comes back from it"))
 	case e.Duration > 0 && e.Duration%time.Second != 0:
-		f.fail(wrong(f.get("duration").at, "a duration is in whole seconds"))
+		f.fail(jsonpos.Errorf(f.get("duration").Offset, "a duration is in whole seconds"))
 	case e.Status == advised && a.lasts >= 0:
-		f.fail(wrong(f.get("completes_after").at, "an advice has no start to count from: complete it in a step"))
+		f.fail(jsonpos.Errorf(f.get("completes_after").Offset, "an advice has no start to count from: complete it in a step"))
 	case e.Status == "Started" && a.notice >= 0:
-		f.fail(wrong(f.get("notice").at, "an event that is Started from the outset has no notice"))
+		f.fail(jsonpos.Errorf(f.get("notice").Offset, "an event that is Started from the outset has no notice"))
 	}
 }
 
@@ -148,7 +149,7 @@ func (a announce) perform(p *Player) string {
 // eviction announces a Preempt as `az vmss simulate-eviction` does.
 type eviction struct{ name, vm place }
 
-func readEviction(n node) (action, error) {
+func readEviction(n jsonpos.Value) (action, error) {
 	f := object(n, "simulate_eviction")
 	e := eviction{name: optionalName(f), vm: f.placeOf("vm")}
 	return e, f.done()
@@ -180,11 +181,11 @@ type move struct {
 	notice time.Duration
 }
 
-func readMove(n node) (action, error) {
+func readMove(n jsonpos.Value) (action, error) {
 	f := object(n, "move")
 	m := move{event: f.placeOf("event"), notice: f.duration("notice", 0, maxNotice, -1)}
 	if m.notice < 0 {
-		f.fail(wrong(n.at, `"notice" is missing: the time from now to the new NotBefore`))
+		f.fail(jsonpos.Errorf(n.Offset, `"notice" is missing: the time from now to the new NotBefore`))
 	}
 	return m, f.done()
 }
@@ -218,7 +219,7 @@ func (a complete) perform(p *Player) string {
 // addVM adds a VM, or puts one back that was removed.
 type addVM struct{ vm imds.VM }
 
-func readAddVM(n node) (action, error) {
+func readAddVM(n jsonpos.Value) (action, error) {
 	vm, err := parseVM(n)
 	return addVM{vm}, err
 }
@@ -231,7 +232,7 @@ func (a addVM) perform(p *Player) string {
 // removeVM takes a VM away, as an eviction does in the end.
 type removeVM struct{ vm place }
 
-func readRemoveVM(n node) (action, error) {
+func readRemoveVM(n jsonpos.Value) (action, error) {
 	vm, err := readText(n, "the name of a VM")
 	return removeVM{vm}, err
 }
@@ -244,7 +245,7 @@ func (a removeVM) perform(p *Player) string {
 // note tells people something.
 type note struct{ text place }
 
-func readNote(n node) (action, error) {
+func readNote(n jsonpos.Value) (action, error) {
 	text, err := readText(n, "what is to be told")
 	return note{text}, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // fault makes requests fail for a while.
@@ -29,7 +30,7 @@ var endpoints = map[string][]string{
 	"tokens":   {"/metadata/identity", "/msi/token"},
 }
 
-func readFault(n node) (action, error) {
+func readFault(n jsonpos.Value) (action, error) {
 	f := object(n, "fault")
 	a := fault{
 		Fault: imds.Fault{
@@ -51,7 +52,7 @@ func readFault(n node) (action, error) {
 	for _, version := range f.texts("versions") {
 		a.versions = append(a.versions, version.text)
 	}
-	f.fail(a.check(n.at))
+	f.fail(a.check(n.Offset))
 	return a, f.done()
 }
 
@@ -60,15 +61,15 @@ func (a fault) check(at int) error {
 	failures := a.failures()
 	switch {
 	case a.lasts < 0:
-		return wrong(at, `"for" is missing: how long the fault lasts`)
+		return jsonpos.Errorf(at, `"for" is missing: how long the fault lasts`)
 	case failures > 1:
-		return wrong(at, `a fault is one of "hang", "close", "limit", or an answer ("status", "body", "body_size")`)
+		return jsonpos.Errorf(at, `a fault is one of "hang", "close", "limit", or an answer ("status", "body", "body_size")`)
 	case failures == 0 && a.Delay+a.Hold == 0:
-		return wrong(at, `nothing fails: give "status", "body", "hang", "close", "delay", "hold" or "limit"`)
+		return jsonpos.Errorf(at, `nothing fails: give "status", "body", "hang", "close", "delay", "hold" or "limit"`)
 	case a.Location != "" && a.Status/100 != 3:
-		return wrong(at, `"location" is for a "status" of 300 to 399`)
+		return jsonpos.Errorf(at, `"location" is for a "status" of 300 to 399`)
 	case a.limit > 0 && (a.on != "all" || a.every > 1 || len(a.vms)+len(a.versions) > 0):
-		return wrong(at, `"limit" holds for every VM and all of the service`)
+		return jsonpos.Errorf(at, `"limit" holds for every VM and all of the service`)
 	}
 	return nil
 }
@@ -175,11 +176,11 @@ type impact struct {
 	lasts time.Duration
 }
 
-func readImpact(n node) (action, error) {
+func readImpact(n jsonpos.Value) (action, error) {
 	f := object(n, "impact")
 	a := impact{event: f.placeOf("event"), lasts: f.duration("for", time.Millisecond, time.Hour, -1)}
 	if a.lasts < 0 {
-		f.fail(wrong(n.at, `"for" is missing: how long the VMs are suspended`))
+		f.fail(jsonpos.Errorf(n.Offset, `"for" is missing: how long the VMs are suspended`))
 	}
 	return a, f.done()
 }

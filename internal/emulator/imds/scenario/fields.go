@@ -5,35 +5,37 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // fields reads the members of one object. Of several problems the first is kept;
 // the readers then return zero values, and done returns it.
 type fields struct {
-	of      node
-	members []member
+	of      jsonpos.Value
+	members jsonpos.Object
 	known   []string // names that were asked for
 	err     error
 }
 
 // object returns the members of n, which is called what in errors.
-func object(n node, what string) *fields {
-	members, ok := n.value.([]member)
+func object(n jsonpos.Value, what string) *fields {
+	members, ok := n.Data.(jsonpos.Object)
 	f := &fields{of: n, members: members}
 	if !ok {
-		f.err = wrong(n.at, "%s is to be an object", what)
+		f.err = jsonpos.Errorf(n.Offset, "%s is to be an object", what)
 	}
 	return f
 }
 
 // get returns the member of that name, nil if there is none.
-func (f *fields) get(name string) *node {
+func (f *fields) get(name string) *jsonpos.Value {
 	if !slices.Contains(f.known, name) {
 		f.known = append(f.known, name)
 	}
 	for i, m := range f.members {
-		if m.name == name {
-			return &f.members[i].value
+		if m.Name == name {
+			return &f.members[i].Value
 		}
 	}
 	return nil
@@ -48,8 +50,8 @@ func (f *fields) fail(err error) {
 // done returns the first problem, which may be a member that nobody asked for.
 func (f *fields) done() error {
 	for _, m := range f.members {
-		if f.err == nil && !slices.Contains(f.known, m.name) {
-			return wrong(m.at, "unknown field %q; known here: %s", m.name, strings.Join(f.known, ", "))
+		if f.err == nil && !slices.Contains(f.known, m.Name) {
+			return jsonpos.Errorf(m.Offset, "unknown field %q; known here: %s", m.Name, strings.Join(f.known, ", "))
 		}
 	}
 	return f.err
@@ -61,9 +63,9 @@ func (f *fields) text(name string) string {
 	if n == nil {
 		return ""
 	}
-	text, ok := n.value.(string)
+	text, ok := n.Data.(string)
 	if !ok || text == "" {
-		f.fail(wrong(n.at, "%q is to be a text that is not empty", name))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is to be a text that is not empty", name))
 	}
 	return text
 }
@@ -71,7 +73,7 @@ func (f *fields) text(name string) string {
 // required is text for a member that must be there.
 func (f *fields) required(name string) string {
 	if f.get(name) == nil {
-		f.fail(wrong(f.of.at, "%q is missing", name))
+		f.fail(jsonpos.Errorf(f.of.Offset, "%q is missing", name))
 	}
 	return f.text(name)
 }
@@ -83,9 +85,9 @@ func (f *fields) choice(name string, allowed ...string) string {
 	if n == nil {
 		return allowed[0]
 	}
-	text, _ := n.value.(string)
+	text, _ := n.Data.(string)
 	if !slices.Contains(allowed, text) {
-		f.fail(wrong(n.at, "%q is to be one of %s", name, strings.Join(allowed, ", ")))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is to be one of %s", name, strings.Join(allowed, ", ")))
 	}
 	return text
 }
@@ -97,13 +99,13 @@ func (f *fields) duration(name string, least, most, otherwise time.Duration) tim
 	if n == nil {
 		return otherwise
 	}
-	text, _ := n.value.(string)
+	text, _ := n.Data.(string)
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		f.fail(wrong(n.at, `%q is to be a time such as "500ms", "30s" or "1h30m"`, name))
+		f.fail(jsonpos.Errorf(n.Offset, `%q is to be a time such as "500ms", "30s" or "1h30m"`, name))
 	case d < least || d > most:
-		f.fail(wrong(n.at, "%q is %s, want %s to %s", name, d, least, most))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is %s, want %s to %s", name, d, least, most))
 	}
 	return d
 }
@@ -115,10 +117,10 @@ func (f *fields) number(name string, least, most, otherwise int) int {
 	if n == nil {
 		return otherwise
 	}
-	number, _ := n.value.(json.Number)
+	number, _ := n.Data.(json.Number)
 	i, err := number.Int64()
 	if err != nil || i < int64(least) || i > int64(most) {
-		f.fail(wrong(n.at, "%q is to be a whole number from %d to %d", name, least, most))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is to be a whole number from %d to %d", name, least, most))
 	}
 	return int(i)
 }
@@ -129,22 +131,22 @@ func (f *fields) flag(name string) bool {
 	if n == nil {
 		return false
 	}
-	b, ok := n.value.(bool)
+	b, ok := n.Data.(bool)
 	if !ok {
-		f.fail(wrong(n.at, "%q is to be true or false", name))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is to be true or false", name))
 	}
 	return b
 }
 
 // list returns the entries of a list, none if there is no such member.
-func (f *fields) list(name string) []node {
+func (f *fields) list(name string) []jsonpos.Value {
 	n := f.get(name)
 	if n == nil {
 		return nil
 	}
-	list, ok := n.value.([]node)
+	list, ok := n.Data.([]jsonpos.Value)
 	if !ok {
-		f.fail(wrong(n.at, "%q is to be a list", name))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is to be a list", name))
 	}
 	return list
 }
@@ -152,11 +154,11 @@ func (f *fields) list(name string) []node {
 // texts returns a list of texts, each with its place.
 func (f *fields) texts(name string) (texts []place) {
 	for _, n := range f.list(name) {
-		text, ok := n.value.(string)
+		text, ok := n.Data.(string)
 		if !ok || text == "" {
-			f.fail(wrong(n.at, "%q is to hold texts that are not empty", name))
+			f.fail(jsonpos.Errorf(n.Offset, "%q is to hold texts that are not empty", name))
 		}
-		texts = append(texts, place{n.at, text})
+		texts = append(texts, place{n.Offset, text})
 	}
 	return texts
 }
@@ -171,7 +173,7 @@ type place struct {
 func (f *fields) placeOf(name string) place {
 	text := f.required(name)
 	if n := f.get(name); n != nil {
-		return place{n.at, text}
+		return place{n.Offset, text}
 	}
-	return place{f.of.at, text}
+	return place{f.of.Offset, text}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // advice is the type of an advice, and advised the status of one.
@@ -63,7 +64,7 @@ func (s Scenario) rehearse() error {
 func (m *model) vm(name place) (imds.VM, error) {
 	vm, ok := m.vms[strings.ToLower(name.text)]
 	if !ok {
-		return vm, wrong(name.at, "there is no VM %s at that time; there are %s", name.text,
+		return vm, jsonpos.Errorf(name.at, "there is no VM %s at that time; there are %s", name.text,
 			strings.Join(slices.Sorted(maps.Keys(m.vms)), ", "))
 	}
 	return vm, nil
@@ -74,9 +75,9 @@ func (m *model) event(name place, now time.Duration) (*rehearsed, error) {
 	e := m.events[name.text]
 	switch {
 	case e == nil:
-		return nil, wrong(name.at, "no event %s was announced before this step", name.text)
+		return nil, jsonpos.Errorf(name.at, "no event %s was announced before this step", name.text)
 	case !e.listedAt(now):
-		return nil, wrong(name.at, "event %s is not listed any more at that time", name.text)
+		return nil, jsonpos.Errorf(name.at, "event %s is not listed any more at that time", name.text)
 	}
 	return e, nil
 }
@@ -89,7 +90,7 @@ func (m *model) waiting(name place, now time.Duration, what string) (*rehearsed,
 	case err != nil:
 		return nil, err
 	case e.startedBy(now):
-		return nil, wrong(name.at, "event %s has started by then and cannot be %s", name.text, what)
+		return nil, jsonpos.Errorf(name.at, "event %s has started by then and cannot be %s", name.text, what)
 	}
 	return e, nil
 }
@@ -100,7 +101,7 @@ func (m *model) list(name place, e *rehearsed) error {
 		return nil
 	}
 	if m.events[name.text] != nil {
-		return wrong(name.at, "there is an event %s already: names are used once", name.text)
+		return jsonpos.Errorf(name.at, "there is an event %s already: names are used once", name.text)
 	}
 	e.listed = true
 	m.events[name.text] = e
@@ -115,13 +116,13 @@ func (a announce) rehearse(m *model, at int, now time.Duration) error {
 		}
 		switch {
 		case a.event.Type == "Preempt" && vm.Priority == "Regular":
-			return wrong(name.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
+			return jsonpos.Errorf(name.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
 		case a.event.Type == "Terminate" && vm.Priority != "Regular":
-			return wrong(name.at, "VM %s has priority %s; termination is announced to Regular VMs only", vm.Name, vm.Priority)
+			return jsonpos.Errorf(name.at, "VM %s has priority %s; termination is announced to Regular VMs only", vm.Name, vm.Priority)
 		}
 	}
 	if a.event.Status == advised && !m.preview {
-		return wrong(at, `an advice is shown in the preview version only: set "preview": true in "service"`)
+		return jsonpos.Errorf(at, `an advice is shown in the preview version only: set "preview": true in "service"`)
 	}
 	e := &rehearsed{advice: a.event.Status == advised, startsAt: now + a.notice, lasts: a.lasts}
 	switch {
@@ -139,7 +140,7 @@ func (e eviction) rehearse(m *model, _ int, now time.Duration) error {
 		return err
 	}
 	if vm.Priority == "Regular" {
-		return wrong(e.vm.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
+		return jsonpos.Errorf(e.vm.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
 	}
 	return m.list(e.name, &rehearsed{startsAt: now + leastNotice["Preempt"], lasts: -1})
 }
@@ -150,7 +151,7 @@ func (a start) rehearse(m *model, _ int, now time.Duration) error {
 		return err
 	}
 	if e.advice {
-		return wrong(a.event.at, "%s is an advice, which has no start", a.event.text)
+		return jsonpos.Errorf(a.event.at, "%s is an advice, which has no start", a.event.text)
 	}
 	e.startsAt = now
 	return nil
@@ -162,7 +163,7 @@ func (a move) rehearse(m *model, _ int, now time.Duration) error {
 		return err
 	}
 	if e.advice {
-		return wrong(a.event.at, "%s is an advice, which has no start to be moved", a.event.text)
+		return jsonpos.Errorf(a.event.at, "%s is an advice, which has no start to be moved", a.event.text)
 	}
 	e.startsAt = now + a.notice
 	return nil
@@ -182,7 +183,7 @@ func (a complete) rehearse(m *model, _ int, now time.Duration) error {
 	case err != nil:
 		return err
 	case !e.advice && !e.startedBy(now):
-		return wrong(a.event.at, `event %s has not started by then: withdraw it, or announce it with "completes_after"`, a.event.text)
+		return jsonpos.Errorf(a.event.at, `event %s has not started by then: withdraw it, or announce it with "completes_after"`, a.event.text)
 	}
 	e.listed = false
 	return nil
@@ -194,7 +195,7 @@ func (a impact) rehearse(m *model, _ int, now time.Duration) error {
 	case err != nil:
 		return err
 	case !e.startedBy(now):
-		return wrong(a.event.at, "event %s has not started by then, so there is no impact yet", a.event.text)
+		return jsonpos.Errorf(a.event.at, "event %s has not started by then, so there is no impact yet", a.event.text)
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func (a fault) rehearse(m *model, _ int, _ time.Duration) error {
 func (a addVM) rehearse(m *model, at int, _ time.Duration) error {
 	name := strings.ToLower(a.vm.Name)
 	if _, there := m.vms[name]; there {
-		return wrong(at, "VM %s is there already at that time", a.vm.Name)
+		return jsonpos.Errorf(at, "VM %s is there already at that time", a.vm.Name)
 	}
 	m.vms[name] = a.vm
 	return nil

@@ -1,12 +1,10 @@
 package scenario
 
 import (
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // Scenario is a course of events. [Parse] makes one.
@@ -56,43 +54,30 @@ type step struct {
 
 // Limits of a scenario.
 const (
+	maxFile  = 1 << 20 // bytes
 	maxTime  = 30 * 24 * time.Hour
 	maxSteps = 10_000
 	maxVMs   = 1_000
 )
 
-// Error says what is wrong with a scenario, and where.
-type Error struct {
-	File         string
-	Line, Column int // from 1; columns are bytes
-	Problem      string
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Problem)
-}
-
-// Parse reads a scenario. The error is an [*Error], with the file under the name
-// given.
+// Parse reads a scenario. An error names the file, as given, with line and
+// column.
 func Parse(file string, text []byte) (Scenario, error) {
 	s, err := parse(text)
 	if err == nil {
 		err = s.rehearse()
 	}
-	if err == nil {
-		return s, nil
+	if err != nil {
+		return Scenario{}, jsonpos.Locate(file, text, err)
 	}
-	e := &Error{File: file, Line: 1, Column: 1, Problem: err.Error()}
-	if p, ok := errors.AsType[*problem](err); ok {
-		before := string(text[:min(p.at, len(text))])
-		e.Line = 1 + strings.Count(before, "\n")
-		e.Column = len(before) - strings.LastIndex(before, "\n")
-	}
-	return Scenario{}, e
+	return s, nil
 }
 
 func parse(text []byte) (Scenario, error) {
-	root, err := readNode(text)
+	if len(text) > maxFile {
+		return Scenario{}, jsonpos.Errorf(0, "the file is larger than %d bytes", maxFile)
+	}
+	root, err := jsonpos.Parse(text)
 	if err != nil {
 		return Scenario{}, err
 	}
@@ -102,7 +87,7 @@ func parse(text []byte) (Scenario, error) {
 		s.Service, err = parseService(*n)
 		f.fail(err)
 	}
-	s.VMs, err = parseVMs(f.list("vms"), f.of.at)
+	s.VMs, err = parseVMs(f.list("vms"), f.of.Offset)
 	f.fail(err)
 	s.FromFirstCall = f.choice("clock", "first_call", "start") == "first_call"
 	s.steps, err = parseSteps(f.list("steps"))
@@ -114,12 +99,12 @@ func parse(text []byte) (Scenario, error) {
 	s.Length = f.duration("length", max(last, time.Second), maxTime, last)
 	s.Then = Then(f.choice("then", string(Stay), string(End), string(Repeat)))
 	if s.Then == Repeat && s.Length < time.Second {
-		f.fail(wrong(f.of.at, `"then" is repeat, but a round takes no time: give "length"`))
+		f.fail(jsonpos.Errorf(f.of.Offset, `"then" is repeat, but a round takes no time: give "length"`))
 	}
 	return s, f.done()
 }
 
-func parseService(n node) (imds.Options, error) {
+func parseService(n jsonpos.Value) (imds.Options, error) {
 	f := object(n, `"service"`)
 	o := imds.Options{
 		FirstCallDelay:    f.duration("first_call_delay", 0, time.Hour, 0),
@@ -130,9 +115,9 @@ func parseService(n node) (imds.Options, error) {
 	return o, f.done()
 }
 
-func parseSteps(list []node) ([]step, error) {
+func parseSteps(list []jsonpos.Value) ([]step, error) {
 	if len(list) > maxSteps {
-		return nil, wrong(list[maxSteps].at, "more than %d steps", maxSteps)
+		return nil, jsonpos.Errorf(list[maxSteps].Offset, "more than %d steps", maxSteps)
 	}
 	var steps []step
 	for _, n := range list {
@@ -141,7 +126,7 @@ func parseSteps(list []node) ([]step, error) {
 			return nil, err
 		}
 		if len(steps) > 0 && s.in < steps[len(steps)-1].in {
-			return nil, wrong(n.at, "this step is at %s, before the one above it: steps stand in the order of time", s.in)
+			return nil, jsonpos.Errorf(n.Offset, "this step is at %s, before the one above it: steps stand in the order of time", s.in)
 		}
 		steps = append(steps, s)
 	}
@@ -149,11 +134,11 @@ func parseSteps(list []node) ([]step, error) {
 }
 
 // parseStep reads a time and one thing that happens then.
-func parseStep(n node) (step, error) {
+func parseStep(n jsonpos.Value) (step, error) {
 	f := object(n, "a step")
-	s := step{at: n.at, in: f.duration("at", 0, maxTime, -1)}
+	s := step{at: n.Offset, in: f.duration("at", 0, maxTime, -1)}
 	if s.in < 0 {
-		f.fail(wrong(n.at, `"at" is missing: when the step happens`))
+		f.fail(jsonpos.Errorf(n.Offset, `"at" is missing: when the step happens`))
 	}
 	for _, verb := range verbs {
 		value := f.get(verb.name)
@@ -161,7 +146,7 @@ func parseStep(n node) (step, error) {
 			continue
 		}
 		if s.action != nil {
-			f.fail(wrong(value.at, "a step is one thing only: make %q another step", verb.name))
+			f.fail(jsonpos.Errorf(value.Offset, "a step is one thing only: make %q another step", verb.name))
 			continue
 		}
 		action, err := verb.read(*value)
@@ -171,5 +156,5 @@ func parseStep(n node) (step, error) {
 	if err := f.done(); err != nil || s.action != nil {
 		return s, err
 	}
-	return s, wrong(n.at, "the step does nothing; it can %s", verbNames())
+	return s, jsonpos.Errorf(n.Offset, "the step does nothing; it can %s", verbNames())
 }

@@ -9,17 +9,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
 // nameLetters are what a name may be made of: whatever a URL takes as it stands.
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
-func parseVMs(list []node, at int) ([]imds.VM, error) {
+func parseVMs(list []jsonpos.Value, at int) ([]imds.VM, error) {
 	switch {
 	case len(list) == 0:
-		return nil, wrong(at, `"vms" is to list one VM at least`)
+		return nil, jsonpos.Errorf(at, `"vms" is to list one VM at least`)
 	case len(list) > maxVMs:
-		return nil, wrong(list[maxVMs].at, "more than %d VMs", maxVMs)
+		return nil, jsonpos.Errorf(list[maxVMs].Offset, "more than %d VMs", maxVMs)
 	}
 	var vms []imds.VM
 	for _, n := range list {
@@ -29,7 +30,7 @@ func parseVMs(list []node, at int) ([]imds.VM, error) {
 		}
 		for _, other := range vms {
 			if strings.EqualFold(other.Name, vm.Name) {
-				return nil, wrong(n.at, "there are two VMs %s", vm.Name)
+				return nil, jsonpos.Errorf(n.Offset, "there are two VMs %s", vm.Name)
 			}
 		}
 		vms = append(vms, vm)
@@ -37,7 +38,7 @@ func parseVMs(list []node, at int) ([]imds.VM, error) {
 	return vms, nil
 }
 
-func parseVM(n node) (imds.VM, error) {
+func parseVM(n jsonpos.Value) (imds.VM, error) {
 	f := object(n, "a VM")
 	vm := imds.VM{
 		Name:           f.required("name"),
@@ -54,13 +55,13 @@ func parseVM(n node) (imds.VM, error) {
 	}
 	vm.VMID = cmp.Or(guid(f, "vm_id"), made(vm.Name, "vm_id"))
 	if strings.Trim(vm.Name, nameLetters) != "" || len(vm.Name) > 128 {
-		f.fail(wrong(n.at, "%q is no name of a VM: letters, digits, _ . and - only, 128 at most", vm.Name))
+		f.fail(jsonpos.Errorf(n.Offset, "%q is no name of a VM: letters, digits, _ . and - only, 128 at most", vm.Name))
 	}
 	if _, err := base64.StdEncoding.DecodeString(vm.UserData); err != nil {
-		f.fail(wrong(f.get("user_data").at, `"user_data" is to be base64`))
+		f.fail(jsonpos.Errorf(f.get("user_data").Offset, `"user_data" is to be base64`))
 	}
 	if vm.Priority == "Regular" && vm.EvictionPolicy != "" {
-		f.fail(wrong(f.get("eviction_policy").at, "a Regular VM is not evicted and has no policy"))
+		f.fail(jsonpos.Errorf(f.get("eviction_policy").Offset, "a Regular VM is not evicted and has no policy"))
 	}
 	for i, n := range f.list("identities") {
 		identity, err := parseIdentity(n, fmt.Sprint(vm.Name, i))
@@ -85,11 +86,11 @@ func parseTags(f *fields) map[string]string {
 	of := object(*n, `"tags"`)
 	tags := map[string]string{}
 	for _, m := range of.members {
-		value, ok := m.value.value.(string)
+		value, ok := m.Value.Data.(string)
 		if !ok {
-			of.fail(wrong(m.value.at, "a tag is a text"))
+			of.fail(jsonpos.Errorf(m.Value.Offset, "a tag is a text"))
 		}
-		tags[m.name] = value
+		tags[m.Name] = value
 	}
 	f.fail(of.err)
 	return tags
@@ -97,7 +98,7 @@ func parseTags(f *fields) map[string]string {
 
 // parseIdentity reads a managed identity: the VM's own unless it has a resource
 // id. It is the one of that name.
-func parseIdentity(n node, name string) (imds.Identity, error) {
+func parseIdentity(n jsonpos.Value, name string) (imds.Identity, error) {
 	f := object(n, "an identity")
 	i := imds.Identity{
 		ClientID:   cmp.Or(guid(f, "client_id"), made(name, "client_id")),
@@ -111,7 +112,7 @@ func parseIdentity(n node, name string) (imds.Identity, error) {
 func guid(f *fields, name string) string {
 	text := f.text(name)
 	if text != "" && uuid.Validate(text) != nil {
-		f.fail(wrong(f.get(name).at, "%q is to be a GUID", name))
+		f.fail(jsonpos.Errorf(f.get(name).Offset, "%q is to be a GUID", name))
 	}
 	return text
 }
