@@ -44,6 +44,10 @@ package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=f
 demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)
 	go run ./cmd/lab demo $(DEMO_FLAGS)
 
+.PHONY: recording
+recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_FLAGS=...)
+	go run ./tools/recording $(RECORDING_FLAGS)
+
 .PHONY: chaos
 chaos: ## kill real workers at random and count what came of the jobs (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)

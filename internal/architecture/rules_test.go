@@ -262,7 +262,7 @@ var importRules = []importRule{
 	{
 		name:    "the lab is used by its command",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/lab/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./cmd/lab/...", "./internal/integration/...", "./internal/lab/...", "./tools/recording"},
 		forbids: []string{"./internal/lab/..."},
 		reason:  "scenarios and ledgers are for trying the product, not part of it",
 	},
