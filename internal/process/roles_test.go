@@ -171,6 +171,9 @@ var roles = map[string]func() int{
 		return worked(putFile(envResult, make([]byte, 4<<20)))
 	},
 	"one large file": func() int {
+		if err := os.Chdir(os.Getenv("ELSEWHERE")); err != nil { // the size of the job's folder is watched
+			return worked(err)
+		}
 		return worked(os.WriteFile("large", make([]byte, 2<<20), 0o600))
 	},
 	"eats memory": func() int {
