@@ -48,7 +48,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 }
 
 func main() {
-	chaos.WorkerMain(version)
+	chaos.WorkerMain()
 	cli.Exit("lab", run(os.Args[1:], os.Stdout))
 }
 

@@ -4,10 +4,4 @@ package main
 
 import "github.com/spotworker/spotworker"
 
-// version is set by the linker.
-var version = "devel"
-
-func main() {
-	spotworker.Version = version
-	spotworker.Main(nil)
-}
+func main() { spotworker.Main(nil) }

@@ -102,7 +102,7 @@ var importRules = []importRule{
 	{
 		name:    "Prometheus is in one place",
 		in:      []string{"./..."},
-		notIn:   []string{"./internal/metrics/..."},
+		notIn:   []string{".", "./internal/metrics/...", "./internal/workercmd"}, // a program hands in its registry there
 		forbids: []string{"github.com/prometheus/..."},
 		reason:  "a metric made elsewhere would land in a registry that nobody serves, or have no line in docs/metrics.md",
 	},
@@ -217,23 +217,37 @@ var importRules = []importRule{
 	{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
-		notIn:   []string{".", "./cmd/...", "./internal/integration/...", "./internal/lab/...", "./internal/worker/..."},
+		notIn:   []string{"./cmd/...", "./internal/integration/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
 		forbids: []string{"./internal/worker/..."},
-		reason:  "imports point one way, cmd to worker; of the public packages only the root one, its entry point, starts the engine",
+		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{
 		name:    "connecting is the outside's business",
 		in:      []string{"./..."},
-		notIn:   []string{".", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
 	{
 		name:    "the command line is the outside's business",
 		in:      []string{"./..."},
-		notIn:   []string{".", "./cmd/...", "./internal/cli/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./cmd/...", "./internal/cli/...", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/cli/..."},
 		reason:  "flags, the environment and what people read belong to the commands; packages below take values and return errors",
+	},
+	{
+		name:    "the root calls the worker command alone",
+		in:      []string{"."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/workercmd", "./job"},
+		reason:  "it is the public entry: whatever else a worker is made of is joined in internal/workercmd",
+	},
+	{
+		name:    "the worker command is started from outside",
+		in:      []string{"./..."},
+		notIn:   []string{".", "./internal/workercmd"},
+		forbids: []string{"./internal/workercmd"},
+		reason:  "programs call the public package, so that ours use what strangers use",
 	},
 	{
 		name:    "credentials come from one place",

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 
@@ -32,43 +33,58 @@ type Words struct {
 	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
-// Metrics are those of one worker, in a registry of their own.
+// Metrics are those of one worker.
 type Metrics struct {
 	Jobs
 	Platform
 	Storage
 
-	registry *prometheus.Registry
+	worker *prometheus.Registry // the worker's metrics alone
+	served *prometheus.Registry // with those of Go and the process
 }
 
 // New returns metrics at zero.
 func New(c Config) *Metrics {
 	m := &Metrics{
 		Jobs: newJobs(c.Words), Platform: newPlatform(c.Words), Storage: newStorage(),
-		registry: prometheus.NewRegistry(),
+		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
 	}
-	m.registry.MustRegister(
+	m.worker.MustRegister(about(c), slots(c), healthy(c))
+	m.worker.MustRegister(m.Jobs.collectors()...)
+	m.worker.MustRegister(m.Platform.collectors()...)
+	m.worker.MustRegister(m.Storage.collectors()...)
+	m.served.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		about(c), slots(c), healthy(c),
+		m.worker,
 	)
-	m.registry.MustRegister(m.Jobs.collectors()...)
-	m.registry.MustRegister(m.Platform.collectors()...)
-	m.registry.MustRegister(m.Storage.collectors()...)
 	return m
+}
+
+// Register adds the worker's metrics to a registry of the program, none for nil,
+// until unregister is called. Those of Go and the process are not among them: most
+// registries have them.
+func (m *Metrics) Register(r prometheus.Registerer) (unregister func(), err error) {
+	if r == nil {
+		return func() {}, nil
+	}
+	if err := r.Register(m.worker); err != nil {
+		return nil, fmt.Errorf("register the worker's metrics: %w", err)
+	}
+	return func() { r.Unregister(m.worker) }, nil
 }
 
 // Handler serves the metrics over HTTP.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	return promhttp.HandlerFor(m.served, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
 // maxScrapes is how many requests for the metrics are answered at once. A
 // scraper needs one.
 const maxScrapes = 4
 
-// Gatherer returns the metrics for whoever reads them in this process.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+// Gatherer returns the metrics for readers in this process.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.served }
 
 func about(c Config) prometheus.Collector {
 	g := gaugeVec("build_info", "Always 1; the labels say which program this is.", "version", "goversion")

@@ -41,7 +41,7 @@ func newPlatform(w Words) Platform {
 }
 
 func (p *Platform) collectors() []prometheus.Collector {
-	return append(p.sight.collectors(), p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls)
+	return []prometheus.Collector{p.sight, p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls}
 }
 
 // Announced takes note of an event that names this VM.

@@ -22,8 +22,10 @@ var (
 		"Time without an answer of the metadata service, counted where it was five seconds or more. An eviction then comes without notice.", nil, nil)
 )
 
-func (s *sight) collectors() []prometheus.Collector {
-	return []prometheus.Collector{prometheus.CollectorFunc(s.collect)}
+// Describe implements [prometheus.Collector].
+func (s *sight) Describe(out chan<- *prometheus.Desc) {
+	out <- lastAnswerDesc
+	out <- blindDesc
 }
 
 func (s *sight) answered(at time.Time) {
@@ -42,8 +44,8 @@ func (s *sight) blind(since, now time.Time) {
 	s.since = since
 }
 
-// collect shows the sight of this moment.
-func (s *sight) collect(out chan<- prometheus.Metric) {
+// Collect implements [prometheus.Collector].
+func (s *sight) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	blind := s.blindFor

@@ -19,9 +19,8 @@ func buildWorker(ctx context.Context, c Config, architecture string) ([]byte, er
 	}
 	defer os.RemoveAll(folder)
 	binary := filepath.Join(folder, "worker")
-	// The command has a version of its own; a worker with its own main has the
-	// package's.
-	stamp := fmt.Sprintf("-s -w -X main.version=%[1]s -X github.com/spotworker/spotworker.Version=%[1]s", c.Version)
+	// Both the worker and a main package with a version variable of its own get it.
+	stamp := fmt.Sprintf("-s -w -X main.version=%[1]s -X github.com/spotworker/spotworker/internal/workercmd.version=%[1]s", c.Version)
 	//nolint:gosec // a command of ours with the caller's folder
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", c.Worker, "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", binary, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")

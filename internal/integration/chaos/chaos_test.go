@@ -13,7 +13,7 @@ import (
 
 // TestMain lets the test binary be the worker of a run.
 func TestMain(m *testing.M) {
-	chaos.WorkerMain("integration")
+	chaos.WorkerMain()
 	m.Run()
 }
 

@@ -8,6 +8,6 @@ import (
 
 // TestMain lets the test binary be the worker of a run.
 func TestMain(m *testing.M) {
-	WorkerMain("test")
+	WorkerMain()
 	goleak.VerifyTestMain(m)
 }

@@ -22,7 +22,7 @@ const WorkerCommand = "chaos-worker"
 // WorkerMain is the worker of a chaos run, if the command line asks for one: the
 // real program with one more kind. It is the program of a job if that is what the
 // command line asks for. Otherwise it returns.
-func WorkerMain(version string) {
+func WorkerMain() {
 	if len(os.Args) > 1 && os.Args[1] == programCommand {
 		os.Exit(programMain())
 	}
@@ -30,7 +30,6 @@ func WorkerMain(version string) {
 		return
 	}
 	os.Args = append(os.Args[:1], os.Args[2:]...)
-	spotworker.Version = version
 	spotworker.Main(job.Kinds{stepsKind: job.HandlerFunc(Steps)})
 }
 

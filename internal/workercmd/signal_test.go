@@ -1,4 +1,4 @@
-package spotworker
+package workercmd
 
 import (
 	"net"

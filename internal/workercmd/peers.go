@@ -1,4 +1,4 @@
-package spotworker
+package workercmd
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/spotworker/spotworker/internal/runtimedir"
 )
 
-// neighbours takes this worker's place among those of its VM. Without a folder it
-// counts as the only one, and there is nothing to return.
-func (f *flags) neighbours(log *slog.Logger) (*runtimedir.Dir, error) {
+// peers joins the other workers of the VM, in the folder that all of them share. It
+// returns nil without such a folder: the worker then behaves as the only one.
+func (f *flags) peers(log *slog.Logger) (*runtimedir.Dir, error) {
 	if err := runtimedir.ValidateInstance(f.Instance); err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--instance: %w", err)}
 	}
@@ -30,8 +30,8 @@ func (f *flags) neighbours(log *slog.Logger) (*runtimedir.Dir, error) {
 	return dir, nil
 }
 
-// metadata returns a client of the metadata service, or nil to run without. Its
-// requests count against those of the whole VM where the folder of dir is shared.
+// metadata returns a client of the metadata service, or nil to run without. Where
+// dir is shared, all workers of the VM share one budget of requests.
 func (f *flags) metadata(dir *runtimedir.Dir) (*preempt.Client, error) {
 	if err := preempt.ValidateEventsVersion(f.EventsAPIVersion); err != nil {
 		return nil, &cli.ConfigError{Err: fmt.Errorf("--events-api-version: %w", err)}

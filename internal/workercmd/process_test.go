@@ -1,4 +1,4 @@
-package spotworker
+package workercmd
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -211,6 +212,20 @@ func (w *workerProcess) states() (states []string) {
 		states = append(states, line["to"].(string))
 	}
 	return states
+}
+
+// untilRecord waits until a job's record is of that sort, and returns it.
+func (c *cloud) untilRecord(t *testing.T, id, what string, is func(checkpoint.Record) bool) checkpoint.Record {
+	t.Helper()
+	for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		r, err := c.stores.Records.Read(t.Context(), id)
+		if err == nil && is(r) {
+			return r
+		}
+		if time.Now().After(late) {
+			t.Fatalf("record of job %s: not %s within %s: %+v, %v", id, what, patience, r, err)
+		}
+	}
 }
 
 func (w *workerProcess) terminate(t *testing.T) {

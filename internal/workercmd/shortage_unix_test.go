@@ -1,13 +1,12 @@
 //go:build unix
 
-package spotworker
+package workercmd
 
 import (
 	"os"
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/testguard"
@@ -35,20 +34,6 @@ func (c *cloud) unheard(t *testing.T, log *os.File) *workerProcess {
 		<-w.ended
 	})
 	return w
-}
-
-// untilRecord waits until a job's record is of that sort, and returns it.
-func (c *cloud) untilRecord(t *testing.T, id, what string, is func(checkpoint.Record) bool) checkpoint.Record {
-	t.Helper()
-	for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		r, err := c.stores.Records.Read(t.Context(), id)
-		if err == nil && is(r) {
-			return r
-		}
-		if time.Now().After(late) {
-			t.Fatalf("record of job %s: not %s within %s: %+v, %v", id, what, patience, r, err)
-		}
-	}
 }
 
 // demandHandedOver terminates a worker with job a in hand, and wants what it wants
@@ -106,7 +91,7 @@ func TestLogOnAFullDisk(t *testing.T) {
 // handed down: a program that writes into a closed pipe ends by SIGPIPE, as its
 // author expects.
 func TestProgramsKnowBrokenPipes(t *testing.T) {
-	defer outliveReaders()()
+	defer ignoreSIGPIPE()()
 	cmd := exec.Command("sh", "-c", "kill -PIPE $$; exit 0")
 	err := cmd.Run()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGPIPE {

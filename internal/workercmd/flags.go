@@ -1,4 +1,4 @@
-package spotworker
+package workercmd
 
 import (
 	"fmt"
@@ -41,6 +41,8 @@ type flags struct {
 	RuntimeDir            string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
 	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation"`
 	Version               kong.VersionFlag `help:"Print the version and exit." env:"-"`
+
+	version string // of the program
 }
 
 // policy is what the flags say about checkpoints.

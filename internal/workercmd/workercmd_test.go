@@ -1,8 +1,9 @@
-package spotworker
+package workercmd
 
 import (
 	"errors"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,10 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Version = "v0.0.0-test"
 	testscript.Main(m, map[string]func(){
-		"worker":     func() { Main(nil) },
-		"testworker": func() { Main(testKinds) }, // see process_test.go
+		"worker":     func() { Main(Options{Arguments: os.Args[1:], Version: "v0.0.0-test"}) },
+		"testworker": func() { Main(Options{Arguments: os.Args[1:], Version: "v0.0.0-test", Kinds: testKinds}) }, // see process_test.go
 	})
 }
 

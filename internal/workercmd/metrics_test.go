@@ -1,4 +1,4 @@
-package spotworker
+package workercmd
 
 import (
 	"flag"
@@ -16,11 +16,11 @@ import (
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/metrics.md anew")
+var update = flag.Bool("update", false, "write the table of docs/metrics.md")
 
 const (
-	metricsDocument = "docs/metrics.md"
-	tableBegin      = "<!-- generated: begin (go test . -run TestMetricsAreDocumented -update) -->\n"
+	metricsDocument = "../../docs/metrics.md"
+	tableBegin      = "<!-- generated: begin (go test ./internal/workercmd -run TestMetricsAreDocumented -update) -->\n"
 	tableEnd        = "<!-- generated: end -->\n"
 )
 
@@ -28,7 +28,7 @@ const (
 // registers: names, kinds, labels and help texts.
 func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
-	r := f.reports(slog.New(slog.DiscardHandler))
+	r := f.telemetry(slog.New(slog.DiscardHandler))
 	// Series whose labels are not known in advance.
 	r.Polled(time.Now(), "answered")
 	r.Announced("Preempt", "drain")
@@ -85,7 +85,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 // registered returns the names of the metrics of ours that are registered, those
 // without a series included.
-func registered(r *reports) (names []string) {
+func registered(r *telemetry) (names []string) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		defer close(descriptions)

@@ -1,0 +1,130 @@
+package workercmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/metrics"
+	"github.com/spotworker/spotworker/internal/monitor"
+	"github.com/spotworker/spotworker/internal/systemd"
+	"github.com/spotworker/spotworker/internal/worker"
+)
+
+// telemetry shows a worker to the outside: metrics, health and the status for the
+// service manager. It is the worker's [worker.Observer].
+type telemetry struct {
+	*metrics.Metrics
+	loops   health.Loops
+	manager *systemd.Notifier
+
+	state atomic.Value // of the lifecycle, a string
+	jobs  atomic.Int64 // in hand
+}
+
+func (f *flags) telemetry(log *slog.Logger) *telemetry {
+	t := &telemetry{}
+	t.state.Store(lifecycle.Start.String())
+	t.Metrics = metrics.New(metrics.Config{
+		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
+	})
+	t.manager = systemd.New(systemd.Config{DrainBudget: f.DrainBudget, Status: t.status, Healthy: t.healthy, Log: log})
+	return t
+}
+
+func (t *telemetry) health() health.Report { return t.loops.Check(time.Now()) }
+func (t *telemetry) healthy() bool         { return t.health().Healthy() }
+
+// status returns the worker's state and number of jobs, for the service manager.
+func (t *telemetry) status() string {
+	jobs := t.jobs.Load()
+	if jobs == 1 {
+		return fmt.Sprintf("%s, 1 job in hand", t.state.Load())
+	}
+	return fmt.Sprintf("%s, %d jobs in hand", t.state.Load(), jobs)
+}
+
+// called records a call to the storage account.
+func (t *telemetry) called(c azure.Call) { t.Called(c.Service, c.Operation, c.Status, c.Took) }
+
+// Entered also notifies the service manager.
+func (t *telemetry) Entered(state string, ending bool) {
+	t.Metrics.Entered(state, ending)
+	t.state.Store(state)
+	if ending {
+		t.manager.Stopping()
+	}
+	t.manager.Changed()
+}
+
+// Delivered also counts the job for the status.
+func (t *telemetry) Delivered() {
+	t.Metrics.Delivered()
+	t.jobs.Add(1)
+}
+
+// Ended also counts the job out of the status.
+func (t *telemetry) Ended(outcome string) {
+	t.Metrics.Ended(outcome)
+	t.jobs.Add(-1)
+}
+
+// open makes metrics, health and status visible, from before the worker warms up
+// until it has ended: a VM may wait long for its role assignments, and is healthy
+// all the time. closed sends the last status before it closes the server.
+func (t *telemetry) open(f *flags, registry prometheus.Registerer, log *slog.Logger) (closed func(), err error) {
+	unregister, err := t.Register(registry)
+	if err != nil {
+		return nil, err
+	}
+	server, err := f.listen(t, log)
+	if err != nil {
+		unregister()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var notifying sync.WaitGroup
+	notifying.Go(func() { t.manager.Run(ctx) })
+	return func() {
+		cancel()
+		notifying.Wait()
+		if server != nil {
+			server.Close()
+		}
+		unregister()
+	}, nil
+}
+
+// listen starts the server for health and metrics, none with --listen none.
+func (f *flags) listen(t *telemetry, log *slog.Logger) (*monitor.Server, error) {
+	address, err := monitor.Address(f.Listen, f.Instance)
+	if err != nil {
+		return nil, &cli.ConfigError{Err: fmt.Errorf("--listen: %w", err)}
+	}
+	if address == "" {
+		return nil, nil
+	}
+	server, err := monitor.Listen(monitor.Config{Address: address, Health: t.health, Metrics: t.Handler(), Log: log})
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		// No ConfigError, after which the unit is not restarted: the process that
+		// has the port may be about to end.
+		return nil, fmt.Errorf("--listen %s: the port is taken, perhaps by a worker with the same --instance; "+
+			"give each worker on a machine an instance or an address of its own, or none: %w", address, err)
+	case err != nil:
+		return nil, &cli.ConfigError{Err: fmt.Errorf("--listen %s: %w", address, err)}
+	}
+	log.Info("health and metrics are served", "address", server.Address())
+	return server, nil
+}

@@ -1,0 +1,193 @@
+// Package workercmd is the worker command: its flags, the kinds and stores that
+// they describe, signals, and how the worker is seen from outside. The engine is
+// package worker; package spotworker is the public entry to this one.
+package workercmd
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/monitor"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/worker"
+	"github.com/spotworker/spotworker/job"
+)
+
+// version is set by the linker, never by code.
+var version string
+
+// Options are those of package spotworker, which documents them.
+type Options struct {
+	Kinds     job.Kinds
+	Logger    *slog.Logger
+	Registry  prometheus.Registerer
+	Arguments []string
+	Version   string
+}
+
+const description = `Does jobs from an Azure Storage queue on a VM that may be evicted at any
+moment. On an eviction notice it stops at once, saves every job's state and
+releases the jobs; another worker resumes them.
+
+Every flag can also be set in the environment, as SPOTWORKER_ and the flag's
+name (--data-container is SPOTWORKER_DATA_CONTAINER). The storage account is
+AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
+
+SIGTERM hands everything over and ends the worker. Exit codes: 0 handed over,
+78 wrong configuration, 1 anything else.`
+
+// Main runs a worker until SIGTERM or an interrupt, and exits the process.
+func Main(o Options) {
+	ignoreSIGPIPE()
+	ctx, _ := notifyStop()
+	cli.Exit("worker", Run(ctx, o))
+}
+
+// Run runs a worker until ctx is cancelled.
+func Run(ctx context.Context, o Options) error { return run(ctx, o, os.Stdout, os.Stderr) }
+
+func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+	var f flags
+	f.version = cmp.Or(o.Version, version, buildVersion())
+	program := cli.Program{
+		Name: "worker", Description: description, Version: f.version,
+		Vars: map[string]string{"metadata_endpoint": preempt.DefaultEndpoint, "listen_port": strconv.Itoa(monitor.BasePort)},
+	}
+	done, err := program.Parse(&f, o.Arguments, stdout)
+	if done || err != nil {
+		return err
+	}
+	log := o.Logger
+	if log == nil {
+		var closeLog func()
+		log, closeLog = f.OpenLog(stderr)
+		defer closeLog()
+	}
+	warnOfUnread(program, log)
+	if err := sandbox.HideProcess(); err != nil {
+		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
+	}
+	t := f.telemetry(log)
+	w, closeKinds, err := f.worker(o.Kinds, log, t)
+	if err != nil {
+		return err
+	}
+	defer closeKinds()
+	closeTelemetry, err := t.open(&f, o.Registry, log)
+	if err != nil {
+		return err
+	}
+	defer closeTelemetry()
+	return w.Run(ctx)
+}
+
+// buildVersion returns the version of the program's module, as the go command
+// found it.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return strings.Trim(info.Main.Version, "()") // devel, where it knows none
+	}
+	return "unknown"
+}
+
+// readElsewhere are the environment variables that are not flags: the scripts of
+// the VM application read them, or an operator uses them for a label.
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION"}
+
+// warnOfUnread logs the names of environment variables that look like settings and
+// have no effect, never their values.
+func warnOfUnread(program cli.Program, log *slog.Logger) {
+	all, err := program.Unread(&flags{}, os.Environ(), readElsewhere)
+	if err != nil {
+		log.Warn("variables of the environment not checked", "error", err)
+	}
+	for _, u := range all {
+		if u.Nearest == "" {
+			log.Warn("environment variable has no effect: no flag has this name", "variable", u.Name)
+			continue
+		}
+		log.Warn("environment variable has no effect: no flag has this name; is it misspelt?", "variable", u.Name, "nearest", u.Nearest)
+	}
+}
+
+// worker returns the worker that the flags describe. closeKinds frees what its
+// handlers need; call it when the worker has ended.
+func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *worker.Worker, closeKinds func(), err error) {
+	config, err := f.config(log)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.OnCall = t.called
+	stores, err := f.Open(connections(config.Concurrency), f.version)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
+	config.TakeFrom = f.takeFrom(stores)
+	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
+	config.Log, config.Observer, config.Loops = log, t, &t.loops
+	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
+		return nil, nil, err
+	}
+	if w, err = worker.New(config); err != nil {
+		closeKinds()
+		return nil, nil, &cli.ConfigError{Err: err}
+	}
+	return w, closeKinds, nil
+}
+
+// takeFrom returns the queues that --take-from names.
+func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
+	byName := map[string]*queue.Queue{"spot": stores.Queue, "on-demand": stores.OnDemand}
+	var queues []*queue.Queue
+	for _, name := range f.TakeFrom {
+		queues = append(queues, byName[name])
+	}
+	return queues
+}
+
+// config returns the part of the worker's configuration that needs no storage.
+func (f *flags) config(log *slog.Logger) (worker.Config, error) {
+	c := worker.Config{
+		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
+		PayloadMemory: f.payloadMemory(),
+		Instance:      f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
+	}
+	policy, err := f.policy()
+	if err != nil {
+		return c, &cli.ConfigError{Err: err}
+	}
+	c.Policy = policy
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	c.Host = host
+	c.Runtime, err = f.peers(log)
+	if err != nil {
+		return c, err
+	}
+	c.Metadata, err = f.metadata(c.Runtime)
+	return c, err
+}
+
+// bootID returns the id of this boot of the machine, empty where there is none
+// (only Linux has one).
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
