@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
 // poisonCommands are the commands on the poison queue.
@@ -93,4 +95,129 @@ func (t *tally) finish(ctx context.Context, err error) error {
 		err = fmt.Errorf("nothing was done about %d of the messages; the lines above say why", undone)
 	}
 	return t.summary(&t.sum, err)
+}
+
+// replayCommand gives jobs another chance.
+type replayCommand struct {
+	chosen
+	FromScratch bool   `help:"Forget the recorded state: begin anew." env:"-"`
+	DefaultKind string `help:"Kind to make of messages that are no jobs, such as those of az storage message put; otherwise they stay where they are." placeholder:"KIND" env:"-"`
+}
+
+// Help is shown by poison replay --help.
+func (*replayCommand) Help() string {
+	return `A job that was given up goes back to the queue that it came from, and on from its recorded state. Its failures, its deaths without a word and the time that it took so far count no more.
+
+The record of the job decides. One that is done or cancelled, or at work again, needs nothing: only its message is taken away, as an old duplicate. An id that has been used for other work is refused. What was interrupted can be done again.`
+}
+
+func (c *replayCommand) run(ctx context.Context, s *session) error {
+	selection, err := c.selection()
+	if err != nil {
+		return err
+	}
+	desk, err := s.desk(c.DefaultKind)
+	if err != nil {
+		return err
+	}
+	t := s.newTally(selection)
+	return t.finish(ctx, desk.Replay(ctx, selection, c.FromScratch, t.tell))
+}
+
+// purgeCommand gives jobs up for good.
+type purgeCommand struct {
+	chosen
+	Yes bool `help:"Do not ask before --all." env:"-"`
+}
+
+// Help is shown by poison purge --help.
+func (*purgeCommand) Help() string {
+	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message of it begins it anew.
+
+The record of the job decides, as for replay. A message whose job's id was used for other work is taken away only by the message's own id, and nothing else with it.`
+}
+
+var errNotConfirmed = errors.New("nothing was purged")
+
+func (c *purgeCommand) run(ctx context.Context, s *session) error {
+	selection, err := c.selection()
+	if err != nil {
+		return err
+	}
+	desk, err := s.desk("")
+	if err != nil {
+		return err
+	}
+	if c.All && !c.Yes {
+		if !s.interactive {
+			return &cli.ConfigError{Err: errors.New("--all would purge every job on the poison queue: give --yes too")}
+		}
+		_, about, err := desk.Peek(ctx)
+		if err != nil {
+			return err
+		}
+		if !s.ask("Purge all of about %d messages? This cannot be undone. [y/N] ", about) {
+			return errNotConfirmed
+		}
+	}
+	t := s.newTally(selection)
+	return t.finish(ctx, desk.Purge(ctx, selection, t.tell))
+}
+
+// outcomeLine is what became of a message, as a script reads it.
+type outcomeLine struct {
+	ID      string         `json:"id,omitempty"` // the job's, if it is known
+	Message string         `json:"message"`
+	Action  operate.Action `json:"action"`
+	Detail  string         `json:"detail,omitempty"`
+}
+
+// outcome prints what became of a message.
+func (p *printer) outcome(o operate.Outcome) error {
+	detail := o.Detail
+	if o.Err != nil {
+		detail = azure.Explain(o.Err)
+	}
+	if p.json {
+		return p.line(outcomeLine{ID: o.Job, Message: o.MessageID, Action: o.Action, Detail: detail})
+	}
+	id := o.Job
+	if id == "" {
+		id = "message " + o.MessageID
+	}
+	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", o.Action, id, plaintext.Line(detail))
+	return err
+}
+
+// summary is what came of a replay or purge.
+type summary struct {
+	Replayed int      `json:"replayed"`
+	Purged   int      `json:"purged"`
+	Dropped  int      `json:"dropped"`
+	Refused  int      `json:"refused"`
+	Failed   int      `json:"failed"`
+	NotFound []string `json:"not_found,omitempty"`
+	Error    string   `json:"error,omitempty"` // why the exit code is not 0
+}
+
+func (s *summary) count(a operate.Action) {
+	*map[operate.Action]*int{
+		operate.Replayed: &s.Replayed, operate.Purged: &s.Purged, operate.Dropped: &s.Dropped,
+		operate.Refused: &s.Refused, operate.Failed: &s.Failed,
+	}[a]++
+}
+
+// summary prints the sum, and returns err or what went wrong with that.
+func (p *printer) summary(s *summary, err error) error {
+	if !p.json {
+		p.note("%d replayed, %d purged, %d dropped, %d refused, %d failed", s.Replayed, s.Purged, s.Dropped, s.Refused, s.Failed)
+		return err
+	}
+	if err != nil {
+		s.Error = azure.Explain(err)
+	}
+	if printErr := p.line(map[string]*summary{"summary": s}); err == nil {
+		return printErr
+	}
+	return err
 }

@@ -3,6 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // showCommand shows one job that was given up.
@@ -32,4 +39,104 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	return s.show(*it, text, record)
+}
+
+// recordLine is a job's record, as a script reads it.
+type recordLine struct {
+	Status        checkpoint.Status `json:"status"`
+	Generation    int               `json:"generation"`
+	Failures      int               `json:"failures"`
+	SilentEnds    int               `json:"silent_ends"`
+	EarlyEnds     int               `json:"early_ends"`
+	Interruptions int               `json:"interruptions"`
+	PaidSeconds   float64           `json:"paid_seconds"`
+	Fraction      float64           `json:"fraction"`
+	Text          string            `json:"text,omitempty"`
+	StateBytes    int64             `json:"state_bytes"`
+	Owner         string            `json:"owner,omitempty"`
+	Reason        string            `json:"reason,omitempty"`
+	CreatedAt     time.Time         `json:"created_at"`
+	EndedAt       time.Time         `json:"ended_at"`
+}
+
+// showLine is all that is known of a message, as a script reads it.
+type showLine struct {
+	itemLine
+	Record *recordLine `json:"record,omitempty"`
+	Body   string      `json:"body,omitempty"` // the original message's text
+}
+
+// show prints all that is known of a message.
+func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error {
+	if p.json {
+		l := showLine{itemLine: lineOf(it), Body: text}
+		if r != nil {
+			l.Record = &recordLine{
+				Status: r.Status, Generation: r.Generation, Failures: r.Failures, SilentEnds: r.SilentEnds, EarlyEnds: r.EarlyEnds,
+				Interruptions: r.Interruptions, PaidSeconds: r.Paid.Seconds(), Fraction: r.Fraction, Text: r.Text,
+				StateBytes: r.StateSize, Owner: r.Owner, Reason: r.Reason, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
+			}
+		}
+		return p.line(l)
+	}
+	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	for _, row := range rowsOf(it, text, r) {
+		if row[1] != "" {
+			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	return t.Flush()
+}
+
+func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
+	m := it.Poison
+	rows := [][2]string{{"message", it.MessageID}, {"since", moment(it.InsertedAt)}}
+	if it.Fault != nil {
+		return append(rows, [2]string{"fault", plaintext.Line(it.Fault.Error())}, [2]string{"text", shown(text)})
+	}
+	rows = append(rows, [][2]string{
+		{"job", plaintext.Line(m.ID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.PoisonedAt)},
+		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Origin)}, {"original message", plaintext.Line(m.MessageID)},
+	}...)
+	rows = append(rows, rowsOfRecord(r)...)
+	e, err := queue.Decode(text)
+	switch data, inline := e.Payload.Inline(); {
+	case text == "":
+		rows = append(rows, [2]string{"payload", "gone with the text of its message"})
+	case err != nil:
+		rows = append(rows, [2]string{"text", shown(text)})
+	case inline:
+		rows = append(rows, [2]string{"payload", shown(string(data))})
+	default:
+		rows = append(rows, [2]string{"payload", fmt.Sprintf("%d bytes in a blob, SHA-256 %s", e.Payload.Ref().Size, e.Payload.Ref().SHA256)})
+	}
+	return rows
+}
+
+func rowsOfRecord(r *checkpoint.Record) [][2]string {
+	if r == nil {
+		return [][2]string{{"record", "none: a replay begins from scratch"}}
+	}
+	state := "none: a replay begins from scratch"
+	if r.HasState() {
+		state = fmt.Sprintf("%d bytes, %.0f %% done %s", r.StateSize, r.Fraction*100, plaintext.Line(r.Text))
+	}
+	return [][2]string{
+		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
+		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
+		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.UncleanExits())},
+		{"time so far", r.Paid.Round(time.Millisecond).String()},
+	}
+}
+
+// maxShown is how much of a payload is shown to people, in characters.
+const maxShown = 2000
+
+func shown(text string) string { return cut(plaintext.Line(text), maxShown) }
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), ago(t, time.Now()))
 }

@@ -1,6 +1,12 @@
 package checkpoint
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +101,285 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 	if p := DefaultPolicy(); 2*p.TouchEvery >= StaleAfter {
 		t.Errorf("a running job is touched every %s; a duplicate takes over after %s", p.TouchEvery, StaleAfter)
+	}
+}
+
+func TestIntervalFor(t *testing.T) {
+	auto := DefaultPolicy()
+	aWeek := Losses{Watched: 20 * 168 * time.Hour} // 20 VMs
+	for _, row := range []struct {
+		name string
+		p    Policy
+		job  Situation
+		want time.Duration
+	}{
+		{"nothing known", auto, Situation{}, 5 * time.Second},
+		{"50 ms, one loss in 20 h", auto, Situation{Cost: 50 * time.Millisecond}, 84803 * time.Millisecond},
+		{"a tenth of the cost", auto, Situation{Cost: 5 * time.Millisecond}, 26828 * time.Millisecond},
+		{"notices that worked for a week", auto, Situation{Cost: 5 * time.Millisecond, Losses: aWeek}, 348822 * time.Millisecond},
+		{"warned losses cost a small state nothing", auto, Situation{Cost: 5 * time.Millisecond, Losses: Losses{Watched: aWeek.Watched, Warned: 100}}, 348822 * time.Millisecond},
+		{"sudden ones do", auto, Situation{Cost: 5 * time.Millisecond, Losses: Losses{Watched: aWeek.Watched, Sudden: 167}}, 26908 * time.Millisecond},
+		{"warned ones cost a state that is too large for a notice", auto, Situation{Cost: 6 * time.Second, Losses: Losses{Watched: aWeek.Watched, Warned: 3379}}, 201846 * time.Millisecond},
+		{"longest", auto, Situation{Cost: 10 * time.Second}, 10 * time.Minute},
+		{"shortest", auto, Situation{Cost: time.Microsecond}, 5 * time.Second},
+		{"no notices", auto, Situation{Cost: 50 * time.Millisecond, Unwarned: true}, 5 * time.Second},
+		{"no notices, but a save takes a minute", auto, Situation{Cost: time.Minute, Unwarned: true}, time.Minute},
+		{"after a failed try", auto, Situation{Cost: 50 * time.Millisecond, Failed: true}, 5 * time.Second},
+		{"a save that takes longer than the longest interval", Policy{Longest: 10 * time.Second}, Situation{Cost: time.Minute}, time.Minute},
+		{"nor longer than a touch may wait", auto, Situation{Cost: time.Hour}, 10 * time.Minute},
+		{"given", Policy{Interval: 2 * time.Second}, Situation{Cost: time.Minute, Unwarned: true}, 2 * time.Second},
+		{"given, beyond the touch", Policy{Interval: time.Hour}, Situation{}, 10 * time.Minute},
+		{"another rate", Policy{EvictionRate: 0.2}, Situation{Cost: 50 * time.Millisecond}, 42376 * time.Millisecond},
+	} {
+		if got := row.p.IntervalFor(row.job); got.Round(time.Millisecond) != row.want {
+			t.Errorf("%s: IntervalFor = %s, want %s", row.name, got, row.want)
+		}
+	}
+}
+
+// The prior weighs as much as one loss, and as the time in which it expects one.
+func TestMeanBetween(t *testing.T) {
+	p := Policy{EvictionRate: 0.05}
+	for _, row := range []struct {
+		name string
+		job  Situation
+		want time.Duration
+	}{
+		{"nothing observed", Situation{}, 20 * time.Hour},
+		{"as expected", Situation{Losses: Losses{Watched: 2000 * time.Hour, Sudden: 100}}, 20 * time.Hour},
+		{"one loss at once", Situation{Losses: Losses{Sudden: 1}}, 10 * time.Hour},
+		{"none for as long as one was expected", Situation{Losses: Losses{Watched: 20 * time.Hour}}, 40 * time.Hour},
+		{"warned, small state", Situation{Cost: time.Second, Losses: Losses{Watched: 180 * time.Hour, Warned: 9}}, 200 * time.Hour},
+		{"warned, large state", Situation{Cost: time.Minute, Losses: Losses{Watched: 180 * time.Hour, Warned: 9}}, 20 * time.Hour},
+	} {
+		if got := p.MeanBetween(row.job); got != row.want {
+			t.Errorf("%s: MeanBetween = %s, want %s", row.name, got, row.want)
+		}
+	}
+}
+
+// anyDuration draws from microseconds to months, as likely in each decade.
+func anyDuration(t *rapid.T, name string) time.Duration {
+	return time.Duration(math.Pow(10, rapid.Float64Range(3, 16).Draw(t, name)))
+}
+
+// More dear saves never make saving more frequent, nor do rarer losses; and what
+// is chosen is within its bounds, and leaves at least half of the time to work.
+func TestIntervalProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Policy{
+			Shortest:     time.Duration(rapid.IntRange(1, 60).Draw(t, "shortest")) * time.Second,
+			EvictionRate: rapid.Float64Range(0.0001, 1).Draw(t, "rate"), TouchEvery: 10 * time.Minute,
+		}
+		p.Longest = p.Shortest + time.Duration(rapid.IntRange(0, 3600).Draw(t, "longer"))*time.Second
+		job := Situation{
+			Cost: anyDuration(t, "cost"), Unwarned: rapid.Bool().Draw(t, "unwarned"), Failed: rapid.Bool().Draw(t, "failed"),
+			Losses: Losses{
+				Watched: time.Duration(rapid.Int64Range(0, int64(100000*time.Hour)).Draw(t, "watched")),
+				Warned:  rapid.IntRange(0, 1000).Draw(t, "warned"), Sudden: rapid.IntRange(0, 1000).Draw(t, "sudden"),
+			},
+		}
+		got := p.IntervalFor(job)
+		if got < p.Shortest || got > p.TouchEvery || got > max(p.Longest, job.Cost) {
+			t.Fatalf("IntervalFor = %s, want %s to %s", got, p.Shortest, p.Longest)
+		}
+		if got < min(job.Cost, p.TouchEvery) {
+			t.Fatalf("IntervalFor = %s, want no less than a save takes: %s", got, job.Cost)
+		}
+		if (job.Unwarned || job.Failed) && got > max(p.Shortest, job.Cost) {
+			t.Fatalf("IntervalFor = %s without notices, want the shortest: %s", got, p.Shortest)
+		}
+		dearer, rarer, more := job, job, job
+		dearer.Cost += anyDuration(t, "dearer")
+		if usable := usableNotice; (job.Cost > usable) == (dearer.Cost > usable) { // else other losses count
+			if next := p.IntervalFor(dearer); next < got {
+				t.Fatalf("IntervalFor a save of %s = %s, of %s = %s, want no less", job.Cost, got, dearer.Cost, next)
+			}
+		}
+		rarer.Losses.Watched += anyDuration(t, "rarer")
+		if next := p.IntervalFor(rarer); next < got {
+			t.Fatalf("IntervalFor rarer losses = %s, want no less than %s", next, got)
+		}
+		more.Losses.Sudden++
+		if next := p.IntervalFor(more); next > got {
+			t.Fatalf("IntervalFor one more loss = %s, want no more than %s", next, got)
+		}
+	})
+}
+
+// TestYoungDalyIsNearTheBest lets a job run through thousands of losses at random
+// times, with the interval chosen and with many others: the chosen one wastes
+// little more than the best.
+func TestYoungDalyIsNearTheBest(t *testing.T) {
+	for _, row := range []struct{ cost, mean time.Duration }{
+		{50 * time.Millisecond, time.Hour},
+		{time.Second, 20 * time.Hour},
+		{10 * time.Second, 20 * time.Hour},
+		{time.Minute, 5 * time.Hour},
+		{5 * time.Minute, 2 * time.Hour},
+	} {
+		chosen := youngDaly(row.cost, row.mean)
+		got := waste(row.cost, row.mean, chosen)
+		best, at := math.Inf(1), time.Duration(0)
+		for factor := 0.1; factor < 10; factor *= 1.1 {
+			other := time.Duration(float64(chosen) * factor)
+			if w := waste(row.cost, row.mean, other); w < best {
+				best, at = w, other
+			}
+		}
+		t.Logf("save of %s, a loss every %s: %s wastes %.3f %%, the best found is %s with %.3f %%", row.cost, row.mean, chosen, 100*got, at, 100*best)
+		if got > best*1.05 {
+			t.Errorf("save of %s, a loss every %s: interval %s wastes %.3f %%, want at most 5 %% more than %.3f %%, of %s",
+				row.cost, row.mean, chosen, 100*got, 100*best, at)
+		}
+	}
+}
+
+// Where a save takes longer than half the time between two losses, the formula
+// would fall, to less than nothing in the end.
+func TestYoungDalyBeyondItsRange(t *testing.T) {
+	for _, cost := range []time.Duration{time.Hour, 2 * time.Hour, 100 * time.Hour} {
+		if got := youngDaly(cost, 2*time.Hour); got != time.Hour {
+			t.Errorf("youngDaly(%s, 2h) = %s, want 1h", cost, got)
+		}
+	}
+}
+
+// waste is the part of the time that did not become progress, over 20,000
+// losses at the same random times for every interval.
+func waste(cost, mean, interval time.Duration) float64 {
+	const losses = 20_000
+	random := rand.New(rand.NewPCG(1, 2)) // the same every time, on purpose
+	period := float64(interval + cost)
+	var all, kept float64
+	for range losses {
+		life := random.ExpFloat64() * float64(mean)
+		all += life
+		kept += math.Floor(life/period) * float64(interval) // what was saved in full before the loss
+	}
+	return 1 - kept/all
+}
+
+func TestCost(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		saves []time.Duration
+		want  time.Duration
+	}{
+		{"none", nil, 0},
+		{"one tells nothing yet", []time.Duration{time.Minute}, 0},
+		{"the smaller of the first two", []time.Duration{time.Minute, time.Second}, time.Second},
+		{"steady", []time.Duration{time.Second, time.Second, time.Second, time.Second}, time.Second},
+		{"an outage counts for four times the average", []time.Duration{4 * time.Millisecond, 4 * time.Millisecond, time.Minute}, 7 * time.Millisecond},
+		{"nothing is free", []time.Duration{0, 0}, time.Microsecond},
+	} {
+		var c Cost
+		for _, took := range row.saves {
+			c.Add(took)
+		}
+		if got := c.Mean(); got != row.want {
+			t.Errorf("%s: Mean = %s, want %s", row.name, got, row.want)
+		}
+	}
+	var growing Cost
+	for range 2 {
+		growing.Add(time.Millisecond)
+	}
+	for saves := 1; growing.Mean() < 900*time.Millisecond; saves++ {
+		if growing.Add(time.Second); saves > 25 {
+			t.Fatalf("after %d saves of 1 s the average is %s, want it to follow", saves, growing.Mean())
+		}
+	}
+}
+
+// A save that takes longer than the interval does not make the worker save back
+// to back: between two saves lies as much work as a save takes.
+func TestLongSavesLeaveTimeToWork(t *testing.T) {
+	const takes = 90 * time.Second
+	p := Policy{Shortest: 5 * time.Second, Longest: 30 * time.Second}
+	job := Situation{Since: noon, Written: true, Changed: true, Cost: takes}
+	var saving, working time.Duration
+	for now := noon; now.Before(noon.Add(time.Hour)); {
+		due, wait := p.Next(job, now)
+		if due == Nothing {
+			now, working = now.Add(wait), working+wait
+			continue
+		}
+		now, saving = now.Add(takes), saving+takes
+		job.WrittenAt = now
+	}
+	if saving > working {
+		t.Errorf("in an hour the worker saves for %s and works for %s, want at least as much work", saving, working)
+	}
+}
+
+// callTime is what the table reckons for a call besides the sending of its body.
+const callTime = 25 * time.Millisecond
+
+// TestTableInTheDocs holds docs/checkpointing.md to what the policy chooses.
+func TestTableInTheDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "checkpointing.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- table: begin -->\n", "<!-- table: end -->"
+	_, rest, _ := strings.Cut(string(text), begin)
+	got, _, found := strings.Cut(rest, end)
+	if want := table(); !found || got != want {
+		t.Errorf("docs/checkpointing.md has\n%s\nbetween its marks, want\n%s", got, want)
+	}
+}
+
+// table shows the interval for typical states, links and losses.
+func table() string {
+	const watched = 20_000 * time.Hour // so that the prior does not matter
+	rates := []int{1, 5, 20}           // percent per hour
+	var out strings.Builder
+	out.WriteString("| State | Link | A save takes | Nothing known | 1 % | 5 % | 20 % | Work lost at 5 % |\n|---|---|---|---|---|---|---|---|\n")
+	for _, row := range []struct {
+		state string
+		bytes float64
+		link  string
+		rate  float64 // bytes per second
+	}{
+		{"4 KiB", 4 << 10, "100 MB/s", 100e6},
+		{"1 MiB", 1 << 20, "100 MB/s", 100e6},
+		{"8 MiB", 8 << 20, "20 MB/s", 20e6},
+		{"256 MiB", 256 << 20, "100 MB/s", 100e6},
+		{"1 GiB", 1 << 30, "100 MB/s", 100e6},
+		{"1 GiB", 1 << 30, "20 MB/s", 20e6},
+		{"32 GiB", 32 << 30, "100 MB/s", 100e6},
+	} {
+		cost := callTime + time.Duration(row.bytes/row.rate*float64(time.Second))
+		policy := DefaultPolicy()
+		fmt.Fprintf(&out, "| %s | %s | %s | %s |", row.state, row.link, rough(cost), rough(policy.IntervalFor(Situation{Cost: cost})))
+		var lost float64
+		for _, percent := range rates {
+			// All of them sudden: what a state that fits into a notice has to
+			// fear is only this part of all evictions.
+			job := Situation{Cost: cost, Losses: Losses{Watched: watched, Sudden: percent * int(watched/time.Hour) / 100}}
+			interval := policy.IntervalFor(job)
+			fmt.Fprintf(&out, " %s |", rough(interval))
+			if percent == 5 {
+				lost = (float64(interval)/2 + float64(cost)) / float64(policy.MeanBetween(job))
+			}
+		}
+		fmt.Fprintf(&out, " %.2g %% |\n", 100*lost)
+	}
+	return out.String()
+}
+
+// rough is a duration for people: two or three digits.
+func rough(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		if text, whole := strings.CutSuffix(d.Round(time.Second).String(), "m0s"); whole {
+			return text + "m"
+		}
+		return d.Round(time.Second).String()
 	}
 }

@@ -1,11 +1,17 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
+	"slices"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
@@ -77,4 +83,234 @@ func (c *Claim) startAfresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = ""
+}
+
+// readChunks is how much of a large state one call reads, in chunks.
+const readChunks = 4
+
+// ErrReading says that a state cannot be saved yet, because the one before it is
+// still being read. It becomes possible when the reader is at its end or closed.
+var ErrReading = errors.New("the recorded state is still being read")
+
+// ErrReplaced says that a state cannot be read any more: the run that it was
+// restored for has saved a later one, or the record was removed and made anew.
+var ErrReplaced = errors.New("the recorded state was replaced")
+
+// stateReader reads a large state, range by range. It survives touches of the
+// record, which change the ETag but not the body; whoever claims the record ends
+// it. Close may be called while another goroutine reads.
+type stateReader struct {
+	claim *Claim
+	ctx   context.Context
+	end   context.CancelFunc
+
+	hash   string // what the state must amount to
+	size   int64
+	offset int64 // of the next range
+	sum    chunkHash
+	buffer []byte // what was read and not handed out yet
+	err    error  // what ended the reading, and what every later read returns
+}
+
+// Reopen returns the recorded state as a stream, or nil when there is none. Until
+// all of it was read or it is closed, saves return [ErrReading]; touches do not.
+//
+// A state that is not what was saved is never handed out whole: its last part
+// gives way to an error that wraps [ErrDamaged]. A read returns a
+// [*ConflictError] once the record was claimed anew, and [ErrReplaced] when the
+// state went otherwise. Storage that gives no answer, or lets this worker in no more,
+// is asked again until ctx ends.
+func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
+	s, err := c.Restore(ctx)
+	switch {
+	case err != nil || s == nil:
+		return nil, err
+	case s.Stream != nil:
+		return s.Stream()
+	}
+	return io.NopCloser(bytes.NewReader(s.State)), nil
+}
+
+// open returns the state of that hash, which is kept in blocks.
+func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if _, err := c.settle(ctx); err != nil {
+		return nil, err
+	}
+	if c.record.StateHash != hash {
+		return nil, ErrReplaced
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &stateReader{claim: c, ctx: ctx, end: cancel, hash: hash, size: c.record.StateSize, sum: newChunkHash()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers[r] = true
+	return r, nil
+}
+
+// Read implements [io.Reader].
+func (r *stateReader) Read(p []byte) (int, error) {
+	if len(r.buffer) == 0 && r.err == nil {
+		if r.err = r.fill(); r.err != nil {
+			r.close()
+		}
+	}
+	if len(r.buffer) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.buffer)
+	r.buffer = r.buffer[n:]
+	return n, nil
+}
+
+// Close ends the reading. Closing twice changes nothing.
+func (r *stateReader) Close() error {
+	r.close()
+	return nil
+}
+
+func (r *stateReader) close() {
+	r.end()
+	r.claim.mu.Lock()
+	defer r.claim.mu.Unlock()
+	delete(r.claim.readers, r)
+}
+
+// fill reads the next range. Before it gives out the last one it checks them
+// all: a decoder may never ask for what comes after.
+func (r *stateReader) fill() error {
+	if r.offset == r.size {
+		return io.EOF
+	}
+	chunk := r.claim.store.chunk
+	data, err := r.claim.readRange(r.ctx, r.hash, r.offset, min(int64(readChunks*chunk), r.size-r.offset))
+	if err != nil {
+		return fmt.Errorf("read state of job %s: %w", r.claim.delivery.ID, err)
+	}
+	for part := range slices.Chunk(data, chunk) {
+		r.sum.add(part)
+	}
+	if r.offset += int64(len(data)); r.offset == r.size {
+		if r.sum.String() != r.hash {
+			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.size)
+		}
+		r.close() // all of it is here
+	}
+	r.buffer = data
+	return nil
+}
+
+// readRange reads a part of the body under the record's present ETag. When that
+// has changed one read of the record decides: ours, go on under the new one.
+func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64) ([]byte, error) {
+	for repeat := 0; ; repeat++ {
+		if err := pause(ctx, repeat); err != nil {
+			return nil, err
+		}
+		r := c.Record()
+		if r.StateHash != hash {
+			return nil, ErrReplaced
+		}
+		data, err := c.store.bodyRange(ctx, r, offset, count)
+		if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
+			err = c.relocate(ctx, r.ETag == c.Record().ETag)
+			if err == nil {
+				continue
+			}
+		}
+		switch conflict := (*ConflictError)(nil); {
+		case err == nil:
+			return data, nil
+		case errors.As(err, &conflict), errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// isForbidden reports whether the service knows or lets in nobody of this name
+// now. A role that is assigned again, or a token that is right again, mends that.
+func isForbidden(err error) bool {
+	var response *azcore.ResponseError
+	return errors.As(err, &response) &&
+		(response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
+}
+
+// relocate finds out under which ETag the state can be read on. A touch of this
+// very claim explains a refusal by itself; otherwise the record is asked.
+func (c *Claim) relocate(ctx context.Context, ask bool) error {
+	leave, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if _, err := c.settle(ctx); err != nil || !ask {
+		return err
+	}
+	found, err := c.store.find(ctx, c.delivery.ID)
+	switch {
+	case err != nil:
+		return err
+	case found == nil:
+		return fmt.Errorf("%w: its record was removed", ErrDamaged)
+	case found.Token != c.token:
+		return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
+	}
+	c.follow(*found) // the refusal may also have been about an older one
+	return nil
+}
+
+// isReading reports whether the recorded state is being read. A reader whose
+// context has ended reads no more, whether or not it is closed.
+func (c *Claim) isReading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.readers {
+		if r.ctx.Err() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// CloseReaders ends all reading of the recorded state: whoever read it is done,
+// or given up.
+func (c *Claim) CloseReaders() {
+	c.mu.Lock()
+	readers := slices.Collect(maps.Keys(c.readers))
+	c.mu.Unlock()
+	for _, r := range readers {
+		r.close()
+	}
+}
+
+// bodyRange reads a part of a record's body as it was when the record was read.
+func (s *Store) bodyRange(ctx context.Context, r Record, offset, count int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	reply, err := s.blob(r.ID).DownloadStream(ctx, &blob.DownloadStreamOptions{
+		Range: blob.HTTPRange{Offset: offset, Count: count}, AccessConditions: under(r.ETag),
+	})
+	if bloberror.HasCode(err, bloberror.InvalidRange) {
+		return nil, fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
+	}
+	if err != nil {
+		return nil, err
+	}
+	body := reply.NewRetryReader(ctx, nil)
+	defer func() { _ = body.Close() }()
+	if value(reply.ContentLength) != count {
+		return nil, fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
+	}
+	data := make([]byte, count)
+	_, err = io.ReadFull(body, data)
+	return data, err
 }

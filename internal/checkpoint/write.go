@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // Bounds of the repeats of one write.
@@ -213,18 +216,43 @@ func refused(err error) bool {
 	return response.StatusCode < http.StatusInternalServerError
 }
 
-// pause waits before a repeat: not before the first, briefly before the second,
-// twice as long before each further one.
+// pause waits before a repeat; 0 is the first attempt, which waits for nothing.
 func pause(ctx context.Context, repeat int) error {
 	if repeat == 0 {
 		return nil
 	}
-	timer := time.NewTimer(min(firstRepeat<<(repeat-1), longestRepeat))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
+	return retry.Sleep(ctx, retry.Backoff{First: firstRepeat, Max: longestRepeat}.Delay(repeat))
+}
+
+// permanentRefusals are the answers by which the blob service refuses one blob until
+// somebody changes something about that blob: no read decides them, and no repeat
+// within minutes changes them. They say nothing about other blobs, unlike a
+// missing role or a container that is gone.
+var permanentRefusals = []bloberror.Code{
+	bloberror.LeaseIDMissing,           // somebody holds a lease on it
+	bloberror.BlobArchived,             // it is in the archive tier
+	bloberror.BlobBeingRehydrated,      // and on its way back, for hours
+	bloberror.BlobImmutableDueToPolicy, // a retention policy or a legal hold
+	bloberror.InvalidBlobType,          // it is a page or append blob of somebody's
+	bloberror.SnapshotsPresent,         // it cannot be deleted before its snapshots
+	bloberror.PendingCopyOperation,     // somebody copies something onto it
+	bloberror.BlobUsesCustomerSpecifiedEncryption,
+}
+
+// PermanentRefusals returns the codes that [PermanentRefusal] can return.
+func PermanentRefusals() (codes []string) {
+	for _, code := range permanentRefusals {
+		codes = append(codes, string(code))
 	}
+	return codes
+}
+
+// PermanentRefusal returns the service's error code if err is its refusal of one blob
+// that lasts, and "" otherwise.
+func PermanentRefusal(err error) string {
+	var response *azcore.ResponseError
+	if errors.As(err, &response) && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
+		return response.ErrorCode
+	}
+	return ""
 }

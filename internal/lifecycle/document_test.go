@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func regenerate(text string) (string, error) {
 	if !found {
 		return "", fmt.Errorf("no line %q", strings.TrimSpace(generatedEnd))
 	}
-	return before + generatedBegin + "\n```mermaid\n" + Diagram() + "```\n\n" + Table() + "\n" +
+	return before + generatedBegin + "\n```mermaid\n" + diagram() + "```\n\n" + table() + "\n" +
 		generatedEnd + after, nil
 }
 
@@ -65,7 +66,7 @@ func TestRegenerate(t *testing.T) {
 	if strings.Contains(fresh, "old") {
 		t.Errorf("regenerate kept the old text:\n%s", fresh)
 	}
-	for _, want := range []string{"above\n", "below\n", Diagram(), Table()} {
+	for _, want := range []string{"above\n", "below\n", diagram(), table()} {
 		if !strings.Contains(fresh, want) {
 			t.Errorf("regenerate lost %q", want)
 		}
@@ -80,19 +81,86 @@ func TestRegenerate(t *testing.T) {
 	}
 }
 
-// TestDiagramHasEveryRule counts what Diagram and Table show, so that a rule
+// TestDiagramHasEveryRule counts what diagram and table show, so that a rule
 // that no arrow carries is noticed.
 func TestDiagramHasEveryRule(t *testing.T) {
 	labels := 0
-	for line := range strings.Lines(Diagram()) {
+	for line := range strings.Lines(diagram()) {
 		if _, label, found := strings.Cut(line, ": "); found {
 			labels += 1 + strings.Count(label, "<br/>")
 		}
 	}
 	if labels != len(rules) {
-		t.Errorf("Diagram() has %d labels, want one for each of %d rules", labels, len(rules))
+		t.Errorf("diagram() has %d labels, want one for each of %d rules", labels, len(rules))
 	}
-	if got, want := strings.Count(Table(), "\n"), 2+len(rules)+len(States()); got != want {
-		t.Errorf("Table() has %d lines, want %d", got, want)
+	if got, want := strings.Count(table(), "\n"), 2+len(rules)+len(States()); got != want {
+		t.Errorf("table() has %d lines, want %d", got, want)
 	}
+}
+
+// diagram returns the table as a Mermaid state diagram. Rules that lead from
+// one state to the same other share an arrow.
+func diagram() string {
+	var b strings.Builder
+	b.WriteString("stateDiagram-v2\n")
+	fmt.Fprintf(&b, "    [*] --> %s\n", Start)
+	for _, from := range States() {
+		for _, to := range States() {
+			if label := arrow(from, to); label != "" {
+				fmt.Fprintf(&b, "    %s --> %s: %s\n", from, to, label)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "    %s --> [*]\n", Stopped)
+	return b.String()
+}
+
+// arrow returns what is written on the arrow between two states: one line for
+// each rule, the event and its condition. It is empty where there is no rule.
+func arrow(from, to State) string {
+	var lines []string
+	for _, r := range rules {
+		if r.from == from && r.to == to {
+			lines = append(lines, r.on.String()+bracketed(r.condition()))
+		}
+	}
+	return strings.Join(lines, "<br/>")
+}
+
+// table returns the table in Markdown, one row for each rule.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| State | Event | If | Next | Meaning |\n|---|---|---|---|---|\n")
+	for _, r := range rules {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.from, r.on, r.condition(), r.to, r.meaning)
+	}
+	for _, s := range States() {
+		fmt.Fprintf(&b, "| %s | %s | | refused | |\n", s, others(s))
+	}
+	return b.String()
+}
+
+// condition names the facts that r asks for.
+func (r rule) condition() string {
+	return describe(r.has, r.lacks)
+}
+
+// others lists the events that s refuses whatever happened before.
+func others(s State) string {
+	var names []string
+	for _, e := range Events() {
+		known := func(r rule) bool { return r.from == s && r.on == e }
+		if !slices.ContainsFunc(rules, known) {
+			names = append(names, e.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// bracketed returns a condition as UML writes one, or nothing for none.
+func bracketed(condition string) string {
+	if condition == "" {
+		return ""
+	}
+	return " [" + condition + "]"
 }

@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// historyLimit bounds what a Machine remembers. A worker makes about six
-// transitions in its life, and four more for each event that is withdrawn.
-const historyLimit = 64
-
 // ErrStopped is returned by [Machine.Wait] when the worker has stopped and
 // none of the awaited states can come any more.
 var ErrStopped = errors.New("worker stopped")
@@ -38,7 +34,6 @@ type Machine struct {
 
 	mu       sync.Mutex // guards what follows
 	position Position
-	history  []Transition
 	waiters  map[*waiter]struct{}
 }
 
@@ -72,7 +67,7 @@ func (m *Machine) Apply(e Event, why string) (Transition, error) {
 	return step, nil
 }
 
-// take makes the step, records it and wakes those who waited for it.
+// take makes the step and wakes those who wait for it.
 func (m *Machine) take(e Event, why string) (Transition, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,18 +77,8 @@ func (m *Machine) take(e Event, why string) (Transition, error) {
 	}
 	step := Transition{From: m.position.State, To: next.State, Event: e, Why: why, At: time.Now()}
 	m.position = next
-	m.remember(step)
 	m.wake()
 	return step, nil
-}
-
-// remember adds step to the history and forgets the oldest one beyond the
-// limit. The caller holds mu.
-func (m *Machine) remember(step Transition) {
-	if len(m.history) == historyLimit {
-		m.history = slices.Delete(m.history, 0, 1)
-	}
-	m.history = append(m.history, step)
 }
 
 // wake hands the present state to those who waited for it. The caller holds
@@ -117,13 +102,6 @@ func (m *Machine) Position() Position {
 // State returns the present state.
 func (m *Machine) State() State {
 	return m.Position().State
-}
-
-// History returns the latest transitions, at most 64, oldest first.
-func (m *Machine) History() []Transition {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.history)
 }
 
 // Wait returns as soon as the machine is in one of states, and which one. A

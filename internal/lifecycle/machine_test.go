@@ -22,7 +22,7 @@ func apply(t *testing.T, m *Machine, events ...Event) {
 	}
 }
 
-func TestMachineRecordsAndReportsTransitions(t *testing.T) {
+func TestMachineReportsTransitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var seen []Transition
@@ -44,9 +44,6 @@ func TestMachineRecordsAndReportsTransitions(t *testing.T) {
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("observed (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(want, m.History()); diff != "" {
-			t.Errorf("History() (-want +got):\n%s", diff)
-		}
 		if got, want := m.Position(), down(WasWarm|EndRequested); got != want {
 			t.Errorf("Position() = %s, want %s", got, want)
 		}
@@ -58,8 +55,8 @@ func TestMachineRefusesWithoutTrace(t *testing.T) {
 	if _, err := m.Apply(Ready, ""); !errors.Is(err, ErrRefused) {
 		t.Errorf("Apply(ready) in start = %v, want %v", err, ErrRefused)
 	}
-	if got := m.History(); len(got) != 0 {
-		t.Errorf("History() after a refusal = %v, want none", got)
+	if got := m.Position(); got != (Position{}) {
+		t.Errorf("Position() after a refusal = %s, want start", got)
 	}
 }
 
@@ -70,30 +67,6 @@ func TestMachineObserverMayRead(t *testing.T) {
 	apply(t, m, Warm, Known)
 	if diff := cmp.Diff([]State{Recover, Resume}, during); diff != "" {
 		t.Errorf("State() in the observer (-want +got):\n%s", diff)
-	}
-}
-
-func TestMachineHistoryIsBounded(t *testing.T) {
-	m := NewMachine(nil)
-	for range 2 * historyLimit {
-		apply(t, m, Notice)
-	}
-	apply(t, m, Terminate)
-	got := m.History()
-	if len(got) != historyLimit {
-		t.Fatalf("len(History()) = %d, want %d", len(got), historyLimit)
-	}
-	if last := got[historyLimit-1]; last.Event != Terminate {
-		t.Errorf("last of History() is %s, want terminate", last.Event)
-	}
-}
-
-func TestMachineHistoryIsACopy(t *testing.T) {
-	m := NewMachine(nil)
-	apply(t, m, Warm)
-	m.History()[0].Why = "changed by a reader"
-	if got := m.History()[0].Why; got != "" {
-		t.Errorf("History()[0].Why = %q, want it unchanged", got)
 	}
 }
 

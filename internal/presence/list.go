@@ -3,19 +3,64 @@ package presence
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// List returns the presences of all workers, without the ids of their jobs. It
-// costs one call for each 5,000 of them.
+// Listed is a heartbeat as a listing shows it: everything but the ids of the jobs.
+type Listed struct {
+	Presence
+
+	// Age is how long ago it was written, by the service's clock.
+	Age time.Duration
+}
+
+// List returns the heartbeats of all workers. It costs one call for each 5,000 of
+// them.
 func (s *Store) List(ctx context.Context) ([]Listed, error) {
-	pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Include: container.ListBlobsInclude{Metadata: true}})
+	all, err := s.list(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return all, nil
+}
+
+// ListVM returns the heartbeats of the workers of a VM, whose name is compared
+// without case. A heartbeat of an old version, which does not state its VM's name,
+// is not among them.
+//
+// Blobs are named after the VM, as it was spelled when they were written, so one
+// call with the name as a prefix finds them. If it finds none, ListVM searches all
+// heartbeats for one that was spelled otherwise.
+func (s *Store) ListVM(ctx context.Context, vm string) ([]Listed, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for _, prefix := range []string{vm + "-", ""} {
+		found, err := s.list(ctx, prefix)
+		if err != nil {
+			return nil, fmt.Errorf("list workers of %s: %w", vm, err)
+		}
+		found = slices.DeleteFunc(found, func(p Listed) bool { return !strings.EqualFold(p.VM, vm) })
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, nil
+}
+
+// list returns the heartbeats whose blob name starts with prefix.
+func (s *Store) list(ctx context.Context, prefix string) ([]Listed, error) {
+	pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{
+		Include: container.ListBlobsInclude{Metadata: true}, Prefix: &prefix,
+	})
 	var all []Listed
 	for pager.More() {
 		page, err := nextPage(ctx, pager.NextPage)
 		if err != nil {
-			return nil, fmt.Errorf("list workers: %w", err)
+			return nil, err
 		}
 		for _, item := range page.Segment.BlobItems {
 			listed := Listed{Presence: parse(*item.Name, item.Metadata)}

@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // Waiter waits for jobs to end. It holds the id, kind and hash of each in
@@ -52,8 +54,8 @@ func (w *Waiter) Pending() int {
 // for ten minutes.
 // The jobs know nothing of it and go on. Wait may be called again.
 func (w *Waiter) Wait(ctx context.Context) error {
-	wait, good := time.Duration(0), time.Now()
-	for {
+	good := time.Now()
+	for quiet := 1; ; quiet++ {
 		began, before := time.Now(), w.Pending()
 		err := w.look(ctx)
 		left := w.Pending()
@@ -69,8 +71,10 @@ func (w *Waiter) Wait(ctx context.Context) error {
 		case forbidden(err) || time.Since(good) > maxOutage:
 			return err
 		}
-		wait = nextLook(wait, left < before, time.Since(began))
-		if err := sleep(ctx, wait); err != nil {
+		if left < before {
+			quiet = 1
+		}
+		if err := retry.Sleep(ctx, pollDelay(quiet, time.Since(began))); err != nil {
 			return err
 		}
 	}
@@ -138,4 +142,89 @@ func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {
 	defer w.mu.Unlock()
 	d, ok := w.pending[id]
 	return d, ok
+}
+
+// How often a [Waiter] looks.
+const (
+	// shortestWait and longestWait bound the time between two looks.
+	shortestWait = 500 * time.Millisecond
+	longestWait  = 5 * time.Second
+
+	// readAtMost is how many jobs are looked at one by one, and listPage how
+	// many records one call of a listing returns.
+	readAtMost = 64
+	listPage   = 5000
+
+	// maxOutage is how long all looks may fail before the waiting ends.
+	maxOutage = 10 * time.Minute
+)
+
+// pollDelay returns the time until the next poll, after that many polls in a row
+// without news (1 after news). It is never shorter than the last poll took, so that
+// long listings do not follow one another at once.
+func pollDelay(quiet int, took time.Duration) time.Duration {
+	return max(retry.Backoff{First: shortestWait, Max: longestWait}.Delay(quiet), took)
+}
+
+// byListing reports whether to list all records instead of reading one for each
+// job: many jobs, and fewer calls. listed is how many records the last listing
+// had, 0 before the first.
+func byListing(jobs, listed int) bool {
+	return jobs > readAtMost && jobs > listed/listPage
+}
+
+// Ended is what became of a job.
+type Ended struct {
+	ID string
+
+	// Status is final.
+	Status checkpoint.Status
+
+	// Result is that of a job which is done.
+	Result []byte
+
+	// Reason says why a job is poison or was cancelled.
+	Reason string
+
+	// Err, if set, says why nothing can be known about the job: its id was used
+	// for other work, or its record cannot be read. It has no status then.
+	Err error
+}
+
+// errTelling marks an error of [Waiter.Ended].
+var errTelling = errors.New("what became of a job cannot be told")
+
+// judge tells what became of a job if its record says so.
+func (w *Waiter) judge(ctx context.Context, r checkpoint.Record) (err error) {
+	d, ok := w.waitsFor(r.ID)
+	if !ok {
+		return nil
+	}
+	ended := Ended{ID: r.ID}
+	switch checkpoint.OnDelivery(&r, d, r.ReadAt) {
+	case checkpoint.Finish:
+		ended.Status, ended.Reason = r.Status, r.Reason
+	case checkpoint.Mismatch:
+		ended.Err = fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", checkpoint.ErrOtherWork, r.Kind, r.Status)
+	case checkpoint.Unreadable:
+		ended.Err = checkpoint.ErrUnknownFormat
+	default:
+		return nil
+	}
+	if ended.Status == checkpoint.Done {
+		if ended.Result, err = w.Records.ResultOf(ctx, r); err != nil {
+			return err
+		}
+	}
+	return w.tell(ended)
+}
+
+func (w *Waiter) tell(ended Ended) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pending, ended.ID)
+	if err := w.Ended(ended); err != nil {
+		return fmt.Errorf("%w: job %s: %w", errTelling, ended.ID, err)
+	}
+	return nil
 }

@@ -242,26 +242,22 @@ func TestWaitForNothing(t *testing.T) {
 	}
 }
 
-func TestNextLook(t *testing.T) {
+func TestPollDelay(t *testing.T) {
 	const s = time.Second
 	for _, row := range []struct {
-		last time.Duration
-		news bool
-		took time.Duration
-		want time.Duration
+		quiet      int
+		took, want time.Duration
 	}{
-		{0, false, 0, s / 2},
-		{s / 2, false, 0, s},
-		{s, false, 0, 2 * s},
-		{4 * s, false, 0, 5 * s},
-		{5 * s, false, 0, 5 * s},
-		{5 * s, true, 0, s / 2},
-		{5 * s, true, 3 * s, 3 * s},
-		{s / 2, false, 20 * s, 20 * s},
-		{20 * s, false, 0, 5 * s},
+		{1, 0, s / 2},
+		{2, 0, s},
+		{3, 0, 2 * s},
+		{5, 0, 5 * s},
+		{50, 0, 5 * s},
+		{1, 3 * s, 3 * s},
+		{2, 20 * s, 20 * s},
 	} {
-		if got := nextLook(row.last, row.news, row.took); got != row.want {
-			t.Errorf("nextLook(%s, %t, %s) = %s, want %s", row.last, row.news, row.took, got, row.want)
+		if got := pollDelay(row.quiet, row.took); got != row.want {
+			t.Errorf("pollDelay(%d, %s) = %s, want %s", row.quiet, row.took, got, row.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -113,3 +114,54 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 
 // seconds rounds up, so that a wait is never shorter than was asked for.
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+
+// PutMoved adds a message that replaces another one of a job that has a record:
+// on another queue, or where the old one expired or was removed. It says resume,
+// so that even its first delivery reads the record, becomes visible after delay,
+// and counts its put-backs from zero. It needs nothing of the message that it
+// replaces: a foreign one becomes an envelope whose id is fixed, and a payload
+// that does not fit any more moves to a blob.
+//
+// The old message must be deleted only afterwards. Doing both again after a crash
+// makes a duplicate, which costs nothing but a look.
+func (q *Queue) PutMoved(ctx context.Context, e Envelope, delay time.Duration, payloads *Payloads) error {
+	e.Resume, e.PutBackSince = true, time.Time{}
+	err := q.Put(ctx, e, delay)
+	if _, ok := errors.AsType[*TooLargeError](err); !ok {
+		return err
+	}
+	if e, err = payloads.Offload(ctx, e); err != nil {
+		return err
+	}
+	return q.Put(ctx, e, delay)
+}
+
+// Peeked is a message as it lies on the queue.
+type Peeked struct {
+	ID, Text   string
+	InsertedAt time.Time // by the service's clock
+}
+
+// Peek returns up to n messages (at most [MaxClaim]) that are visible, and
+// leaves them as they are. The service shows those at the front and no others:
+// to see more, they must be claimed.
+func (q *Queue) Peek(ctx context.Context, n int) ([]Peeked, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := q.client.PeekMessages(ctx, &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(min(n, MaxClaim)))})
+	if err != nil {
+		return nil, fmt.Errorf("peek at queue %s: %w", q.name, err)
+	}
+	peeked := make([]Peeked, 0, len(reply.Messages))
+	for _, m := range reply.Messages {
+		p := Peeked{ID: *m.MessageID}
+		if m.MessageText != nil {
+			p.Text = *m.MessageText
+		}
+		if m.InsertionTime != nil {
+			p.InsertedAt = *m.InsertionTime
+		}
+		peeked = append(peeked, p)
+	}
+	return peeked, nil
+}
