@@ -42,3 +42,13 @@ const mostKillable = "1000"
 func tune(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(mostKillable), 0o600) // it has ended, or /proc is not there
 }
+
+// capacity returns the size of the file system that a folder is on, in bytes, or
+// 0 if it is not known.
+func capacity(dir string) int64 {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0
+	}
+	return int64(s.Blocks) * s.Bsize
+}

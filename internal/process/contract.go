@@ -1,0 +1,195 @@
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+// Names of what the worker tells a program. They are the contract.
+const (
+	envJobID      = "SPOTWORKER_JOB_ID"
+	envKind       = "SPOTWORKER_KIND"
+	envAttempt    = "SPOTWORKER_ATTEMPT"
+	envPayload    = "SPOTWORKER_PAYLOAD"
+	envRestore    = "SPOTWORKER_RESTORE"
+	envCheckpoint = "SPOTWORKER_CHECKPOINT"
+	envResult     = "SPOTWORKER_RESULT"
+	envProgress   = "SPOTWORKER_PROGRESS"
+	envStop       = "SPOTWORKER_STOP"
+
+	// As Azure App Service names them; see package tokenproxy.
+	envTokenEndpoint = "IDENTITY_ENDPOINT"
+	envTokenSecret   = "IDENTITY_HEADER"
+)
+
+// contract is the names that a kinds file cannot give another meaning.
+var contract = []string{
+	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
+	envTokenEndpoint, envTokenSecret,
+}
+
+// base is what every program gets of the worker's environment, if it is there:
+// what it needs to find other programs, and to read and write text and times.
+// Everything else stays with the worker, credentials above all.
+var base = map[bool][]string{
+	false: {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"},
+	true: {
+		"PATH", "PATHEXT", "SystemRoot", "SystemDrive", "windir", "COMSPEC", "ProgramData", "ProgramFiles",
+		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
+	},
+}[runtime.GOOS == "windows"]
+
+// environ is a program's environment. own looks a variable of the worker's up.
+func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string {
+	vars := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+	pass := func(names []string) {
+		for _, name := range names {
+			if text, ok := own(name); ok {
+				vars[name] = text
+			}
+		}
+	}
+	pass(base)
+	maps.Copy(vars, map[string]string{
+		"HOME": f.work, "USERPROFILE": f.work, "TMPDIR": f.temp, "TMP": f.temp, "TEMP": f.temp,
+	})
+	pass(k.Pass)
+	maps.Copy(vars, k.Environment)
+	maps.Copy(vars, map[string]string{
+		envJobID: j.ID, envKind: j.Kind, envAttempt: strconv.Itoa(j.Attempt),
+		envPayload: f.payload, envCheckpoint: f.checkpoint, envResult: f.result, envProgress: f.progress, envStop: f.stop,
+	})
+	if f.restored {
+		vars[envRestore] = f.restore
+	}
+	if f.tokenEndpoint != "" {
+		vars[envTokenEndpoint], vars[envTokenSecret] = f.tokenEndpoint, f.tokenSecret
+	}
+	all := make([]string, 0, len(vars))
+	for name, text := range vars {
+		all = append(all, name+"="+text)
+	}
+	slices.SortFunc(all, strings.Compare)
+	return all
+}
+
+// Bounds of the time that is kept back for a last look at what a program left.
+const (
+	shortestReserve = 100 * time.Millisecond
+	longestReserve  = time.Second
+)
+
+// reserve is how much of the time that is left a program does not get.
+func reserve(left time.Duration) time.Duration {
+	return min(max(left/8, shortestReserve), longestReserve)
+}
+
+// stopNote is what the stop file says.
+type stopNote struct {
+	Reason      job.Reason `json:"reason"`
+	SecondsLeft float64    `json:"seconds_left"`
+	NotBefore   *time.Time `json:"not_before,omitempty"`
+}
+
+// noteOf is the note for a stop after which the program has so much time.
+func noteOf(stop *job.Stop, left time.Duration) stopNote {
+	note := stopNote{Reason: stop.Reason, SecondsLeft: max(0, left.Round(time.Millisecond).Seconds())}
+	if !stop.NotBefore.IsZero() {
+		at := stop.NotBefore.UTC()
+		note.NotBefore = &at
+	}
+	return note
+}
+
+// writeStop makes the stop file appear, whole.
+func (f *folder) writeStop(note stopNote) error {
+	data, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.stopWriting, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(f.stopWriting, f.stop)
+}
+
+// Bounds of what is read of a program's progress.
+const (
+	maxProgressLine = 4 << 10  // bytes of a line; a longer one is not read
+	maxProgressRead = 64 << 10 // bytes at one look; what is before them is passed over
+)
+
+// told is what a program says of its progress.
+type told struct {
+	Fraction float64 `json:"fraction"`
+	Text     string  `json:"text"`
+}
+
+// progressFile is read from where the last look ended.
+type progressFile struct {
+	name string
+	at   int64
+}
+
+// read returns the last thing that the program told since the last look, and how
+// many lines could not be understood. Lines that are not finished wait.
+func (f *progressFile) read() (last *told, bad int) {
+	info, err := os.Lstat(f.name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == f.at {
+		return nil, 0
+	}
+	if info.Size() < f.at {
+		f.at = 0 // the program began the file anew
+	}
+	skipped := info.Size()-f.at > maxProgressRead
+	if skipped {
+		f.at = info.Size() - maxProgressRead
+	}
+	file, err := openRegular(f.name)
+	if err != nil {
+		return nil, 0
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.NewSectionReader(file, f.at, maxProgressRead))
+	if err != nil {
+		return nil, 0
+	}
+	whole := data[:bytes.LastIndexByte(data, '\n')+1]
+	f.at += int64(len(whole))
+	if len(whole) == 0 && len(data) > maxProgressLine {
+		f.at += int64(len(data)) // no line of ours
+	}
+	if skipped { // to the middle of a line
+		whole = whole[bytes.IndexByte(whole, '\n')+1:]
+	}
+	return parseProgress(whole)
+}
+
+// parseProgress returns the last line that says something, and counts those that
+// do not say it in the form that is agreed on.
+func parseProgress(data []byte) (last *told, bad int) {
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		var t told
+		if len(line) > maxProgressLine || !utf8.Valid(line) || json.Unmarshal(line, &t) != nil || !(t.Fraction >= 0 && t.Fraction <= 1) {
+			bad++
+			continue
+		}
+		last = &t
+	}
+	return last, bad
+}
