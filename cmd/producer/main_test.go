@@ -20,7 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testguard/script"
+	"github.com/spotworker/spotworker/internal/testing/script"
 )
 
 func TestMain(m *testing.M) {

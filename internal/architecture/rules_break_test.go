@@ -74,7 +74,7 @@ var breaches = []struct {
 	{"emulators share no code with what they test", "internal/emulator/imds/server.go", importing(testModule + "/internal/preempt"), 3},
 	{"the lab is used by its command", "cmd/producer/main.go", importing(testModule + "/internal/lab"), 3},
 	{"test helpers stay in tests", "internal/fleet/list.go", importing("testing"), 3},
-	{"test helpers stay in tests", "internal/fleet/list.go", importing(testModule + "/internal/testguard"), 3},
+	{"test helpers stay in tests", "internal/fleet/list.go", importing(testModule + "/internal/testing/guard"), 3},
 	{nameRule.name, "internal/queue/util/text.go", "package text\n", 1},
 	{nameRule.name, "internal/queue/text.go", "package helpers\n", 1},
 	{nameRule.name, "internal/types/text_test.go", "package types_test\n", 1},

@@ -270,7 +270,7 @@ var importRules = []importRule{
 		name:    "emulators share no code with what they test",
 		in:      []string{"./internal/emulator/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/emulator/...", "./internal/jsonpos", "./internal/testguard"},
+		allows:  []string{"./internal/emulator/...", "./internal/jsonpos", "./internal/testing/guard"},
 		reason:  "code on both sides of a test hides its own faults",
 	},
 	{
@@ -283,8 +283,8 @@ var importRules = []importRule{
 	{
 		name:    "test helpers stay in tests",
 		in:      []string{"./..."},
-		notIn:   []string{"./internal/emulator/conformance/...", "./internal/formats/...", "./internal/integration/...", "./internal/testguard/...", "./job/jobtest/..."},
-		forbids: []string{"testing", "testing/...", "./internal/formats/...", "./internal/testguard/..."},
+		notIn:   []string{"./internal/emulator/conformance/...", "./internal/integration/...", "./internal/testing/...", "./job/jobtest/..."},
+		forbids: []string{"testing", "testing/...", "./internal/testing/..."},
 		reason:  "package testing adds its flags to every binary that imports it",
 	},
 }

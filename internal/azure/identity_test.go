@@ -23,7 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/emulator/tlsca"
 	"github.com/spotworker/spotworker/internal/emulator/token"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 // childVariable marks the process that runs a test with the environment and
@@ -100,7 +100,7 @@ func (c *cloud) listen(t *testing.T) (storage.Endpoints, []string, *tlsca.Author
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return at, c.vm.IdentityEnvironment(testguard.Loopback(t, metadata.URL)), authority
+	return at, c.vm.IdentityEnvironment(guard.Loopback(t, metadata.URL)), authority
 }
 
 // connect connects as a worker does, but through a transport that trusts the
@@ -112,7 +112,7 @@ func (c *cloud) connect(t *testing.T, client string) *azure.Account {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
-	transport := testguard.Transport()
+	transport := guard.Transport()
 	transport.TLSClientConfig = authority.ClientConfig()
 	t.Cleanup(transport.CloseIdleConnections)
 	account, err := azure.Connect(azure.Config{
@@ -201,13 +201,13 @@ func TestManagedIdentityWithTheDefaultTransport(t *testing.T) {
 
 func runChild(t *testing.T) {
 	// Without these two the SDK would ask the machine's real metadata service.
-	testguard.Loopback(t, os.Getenv("IDENTITY_ENDPOINT"))
+	guard.Loopback(t, os.Getenv("IDENTITY_ENDPOINT"))
 	if os.Getenv("IDENTITY_HEADER") == "" {
 		t.Fatal("IDENTITY_HEADER is not set")
 	}
 	account, err := azure.Connect(azure.Config{
 		Account: "account", ClientID: os.Getenv("AZURE_CLIENT_ID"),
-		BlobEndpoint: testguard.Loopback(t, os.Getenv("BLOB")), QueueEndpoint: testguard.Loopback(t, os.Getenv("QUEUE")),
+		BlobEndpoint: guard.Loopback(t, os.Getenv("BLOB")), QueueEndpoint: guard.Loopback(t, os.Getenv("QUEUE")),
 	})
 	if err != nil {
 		t.Fatalf("Connect: %v", err)

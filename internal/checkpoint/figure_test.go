@@ -10,7 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/testguard/cost"
+	"github.com/spotworker/spotworker/internal/testing/cost"
 )
 
 // TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB of

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/testguard/cost"
+	"github.com/spotworker/spotworker/internal/testing/cost"
 	"github.com/spotworker/spotworker/job"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 // TestIMDS plays a scenario for a real client over a socket, until the scenario
@@ -31,7 +31,7 @@ func TestIMDS(t *testing.T) {
 	base := out.until(t, `    b +(http://127\.0\.0\.1:\d+)/vms/b\n`)
 	out.until(t, `gone is announced`)
 
-	c, err := preempt.NewClient(testguard.Loopback(t, base+"/vms/b"))
+	c, err := preempt.NewClient(guard.Loopback(t, base+"/vms/b"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,12 +62,12 @@ func pasted(t *testing.T, out string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(out, "curl -H Metadata:true '")
 	address, _, _ := strings.Cut(rest, "'")
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, testguard.Loopback(t, address), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, guard.Loopback(t, address), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Metadata", "true")
-	transport := testguard.Transport()
+	transport := guard.Transport()
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/health"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +34,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{client: &http.Client{Transport: testguard.Transport(), Timeout: 10 * time.Second}}
+	b := &bench{client: &http.Client{Transport: guard.Transport(), Timeout: 10 * time.Second}}
 	b.report.Store(&health.Report{})
 	server, err := Listen(Config{
 		Address: "127.0.0.1:0",

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -50,7 +50,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestOwnTransportUsesNoProxy(t *testing.T) {
-	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"))
+	c, err := NewClient(guard.Loopback(t, "http://127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestOwnTransportUsesNoProxy(t *testing.T) {
 func serve(t *testing.T, handler http.Handler, path string) *Client {
 	t.Helper()
 	srv := httptest.NewServer(handler)
-	c, err := NewClient(testguard.Loopback(t, srv.URL+path))
+	c, err := NewClient(guard.Loopback(t, srv.URL+path))
 	if err != nil {
 		t.Fatal(err)
 	}

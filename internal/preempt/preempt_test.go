@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,7 +21,7 @@ var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
 func inProcess(t *testing.T, vm *imds.Guest, options ...Option) *Client {
 	t.Helper()
 	options = append([]Option{WithTransport(vm.RoundTripper()), WithEventsVersion(generalEvents)}, options...)
-	c, err := NewClient(testguard.Loopback(t, "http://127.0.0.1"), options...)
+	c, err := NewClient(guard.Loopback(t, "http://127.0.0.1"), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/spotworker/spotworker/internal/formats"
+	"github.com/spotworker/spotworker/internal/testing/formats"
 )
 
 func TestFormatIsDocumented(t *testing.T) {

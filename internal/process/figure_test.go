@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
-	"github.com/spotworker/spotworker/internal/testguard/cost"
+	"github.com/spotworker/spotworker/internal/testing/cost"
 	"github.com/spotworker/spotworker/job"
 )
 

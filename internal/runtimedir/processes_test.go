@@ -17,7 +17,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 const (
@@ -126,7 +126,7 @@ func serve(t *testing.T, handler http.Handler) (endpoint string) {
 		_ = server.Close()
 		<-ended
 	})
-	return testguard.Loopback(t, "http://"+listener.Addr().String())
+	return guard.Loopback(t, "http://"+listener.Addr().String())
 }
 
 func start(t *testing.T, path, endpoint, name string) *exec.Cmd {

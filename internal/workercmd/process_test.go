@@ -25,7 +25,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -126,7 +126,7 @@ func (c *cloud) start(t *testing.T, args ...string) *workerProcess {
 // startWith starts a worker with some more variables.
 func (c *cloud) startWith(t *testing.T, variables []string, args ...string) *workerProcess {
 	t.Helper()
-	endpoint := testguard.Loopback(t, c.endpoint)
+	endpoint := guard.Loopback(t, c.endpoint)
 	args = append(args, "--metadata-endpoint="+endpoint, "--listen=127.0.0.1:0", "--log-format=json", "--log-level=debug")
 	w := &workerProcess{cmd: exec.Command("testworker", args...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
 	w.cmd.Env = c.environment(variables)
@@ -251,7 +251,7 @@ func (w *workerProcess) end(t *testing.T) *os.ProcessState {
 func (w *workerProcess) ask(t *testing.T, path string) string {
 	t.Helper()
 	address := w.until(t, "health and metrics are served")["address"].(string)
-	client := &http.Client{Transport: testguard.Transport(), Timeout: patience}
+	client := &http.Client{Transport: guard.Transport(), Timeout: patience}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + address + path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -23,7 +23,7 @@ import (
 func (c *cloud) embed(t *testing.T, o Options, args ...string) (stop func() error) {
 	t.Helper()
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", c.connection)
-	o.Arguments = append(args, "--metadata-endpoint="+testguard.None, "--listen=none")
+	o.Arguments = append(args, "--metadata-endpoint="+guard.None, "--listen=none")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, o) }()
@@ -98,7 +98,7 @@ func TestRunWithACancelledContext(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", c.connection)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	o := Options{Kinds: testKinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{"--metadata-endpoint=" + testguard.None, "--listen=none"}}
+	o := Options{Kinds: testKinds, Logger: slog.New(slog.DiscardHandler), Arguments: []string{"--metadata-endpoint=" + guard.None, "--listen=none"}}
 	if err := Run(ctx, o); err != nil {
 		t.Errorf("Run = %v, want nil", err)
 	}
@@ -121,7 +121,7 @@ func TestRunReturnsErrors(t *testing.T) {
 		"a kind that is no name":     {Options{Kinds: job.Kinds{"../x": testKinds["polite"]}}, "../x"},
 	} {
 		c.options.Logger = log
-		c.options.Arguments = append(c.options.Arguments, "--metadata-endpoint="+testguard.None, "--listen=none")
+		c.options.Arguments = append(c.options.Arguments, "--metadata-endpoint="+guard.None, "--listen=none")
 		err := Run(t.Context(), c.options)
 		if _, ok := errors.AsType[*cli.ConfigError](err); !ok || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Run = %v, want an error of configuration with %q", name, err, c.want)
@@ -140,7 +140,7 @@ func TestRunTwiceWithOneRegistry(t *testing.T) {
 			break
 		}
 	}
-	o.Arguments = []string{"--instance=1", "--metadata-endpoint=" + testguard.None, "--listen=none"}
+	o.Arguments = []string{"--instance=1", "--metadata-endpoint=" + guard.None, "--listen=none"}
 	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "register the worker's metrics") {
 		t.Errorf("Run with the registry of another worker = %v, want an error", err)
 	}

@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 // unheard starts a worker whose log goes to a file that nobody here reads.
 func (c *cloud) unheard(t *testing.T, log *os.File) *workerProcess {
 	t.Helper()
-	endpoint := testguard.Loopback(t, c.endpoint)
+	endpoint := guard.Loopback(t, c.endpoint)
 	w := &workerProcess{
 		cmd:   exec.Command("testworker", "--metadata-endpoint="+endpoint, "--listen=none", "--log-level=debug", "--checkpoint-interval=200ms"),
 		ended: make(chan struct{}),

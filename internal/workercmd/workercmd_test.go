@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestCommandLine(t *testing.T) {
 			env.Setenv("CONNECTION", connection)
 			env.Setenv("TAKEN", taken.Addr().String())
 			// Whatever a script forgets, no worker asks Azure's own address.
-			env.Setenv("SPOTWORKER_METADATA_ENDPOINT", testguard.None)
+			env.Setenv("SPOTWORKER_METADATA_ENDPOINT", guard.None)
 			return nil
 		},
 	})

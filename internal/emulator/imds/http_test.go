@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
 // overHTTP serves s on a loopback port and returns a function that asks for
@@ -18,12 +18,12 @@ import (
 func overHTTP(t *testing.T, s *Server) func(ctx context.Context, path string) (int, string, error) {
 	t.Helper()
 	srv := httptest.NewServer(s.Handler())
-	transport := testguard.Transport()
+	transport := guard.Transport()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		srv.Close()
 	})
-	base := testguard.Loopback(t, srv.URL)
+	base := guard.Loopback(t, srv.URL)
 	return func(ctx context.Context, path string) (int, string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
 		if err != nil {

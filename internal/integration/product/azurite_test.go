@@ -21,7 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/integration/azurite"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/testguard"
+	"github.com/spotworker/spotworker/internal/testing/guard"
 	"github.com/spotworker/spotworker/internal/worker"
 	"github.com/spotworker/spotworker/job"
 )
@@ -176,7 +176,7 @@ func open(t *testing.T, connection string) *cli.Stores {
 func start(t *testing.T, s *cli.Stores, metadata *imds.Server, url, vm string, kinds job.Kinds) (stop func()) {
 	t.Helper()
 	metadata.AddVM(imds.VM{Name: vm, Priority: "Spot"})
-	client, err := preempt.NewClient(testguard.Loopback(t, url+"/vms/"+vm))
+	client, err := preempt.NewClient(guard.Loopback(t, url+"/vms/"+vm))
 	if err != nil {
 		t.Fatal(err)
 	}

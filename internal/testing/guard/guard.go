@@ -1,4 +1,4 @@
-// Package testguard keeps tests on this machine.
+// Package guard keeps tests on this machine.
 //
 // The code under test talks to a metadata service at a fixed address that
 // answers on every cloud VM, build agents included. A test that reached it by
@@ -11,7 +11,7 @@
 //
 // Both accept IP literals only. A name, localhost too, would first be sent to
 // a resolver, and the resolver is itself an address outside the test.
-package testguard
+package guard
 
 import (
 	"context"
