@@ -74,12 +74,16 @@ func TestUnitKeepsItsWord(t *testing.T) {
 	for name, want := range map[string]string{
 		"Type": "notify", "NotifyAccess": "main", "Restart": "always", "KillMode": "mixed", "OOMPolicy": "continue",
 		"RestartPreventExitStatus": fmt.Sprint(cli.ExitConfig), "StartLimitIntervalSec": "0",
+		"PrivateIPC": "yes", "PrivateTmp": "yes", "TemporaryFileSystem": "/dev/shm:mode=1777,nosuid,nodev",
 		"RuntimeDirectory": "spotworker", "RuntimeDirectoryPreserve": "yes", "User": "spotworker",
 		"After": "network-online.target spotworker-logs.service", "Requires": "spotworker-logs.service", "Wants": "network-online.target", "WantedBy": "multi-user.target",
 	} {
 		if got := setting(t, unit, name); got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)
 		}
+	}
+	if want := "SystemCallFilter=~@privileged @keyring\n"; !strings.Contains(unit, want) {
+		t.Errorf("unit does not have %s", want)
 	}
 	const defaultDrainBudget = 10 * time.Second
 	for name, least := range map[string]time.Duration{"TimeoutStopSec": defaultDrainBudget + 10*time.Second, "WatchdogSec": 30 * time.Second} {

@@ -183,17 +183,18 @@ func (u *User) KillAll() error {
 	return nil
 }
 
-// sharedFolders are writable by every user. What a program leaves there would be
-// the next one's with the same id.
-var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm"}
+// sharedFolders are writable by every user. A later program with the same id would
+// own what a program leaves there. POSIX shared memory is files in /dev/shm, and
+// POSIX message queues are files in /dev/mqueue.
+var sharedFolders = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"}
 
-// Clean removes what the user left in folders that all users may write. It is
-// for the end of a job, after [User.KillAll].
+// Clean removes the user's files in folders that all users may write, and the
+// user's System V objects. It is for the end of a job, after [User.KillAll].
 func (u *User) Clean() error {
 	if u == nil {
 		return nil
 	}
-	var errs []error
+	errs := []error{u.removeIPC()}
 	for _, shared := range sharedFolders {
 		entries, err := os.ReadDir(shared)
 		if err != nil {

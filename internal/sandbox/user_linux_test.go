@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,12 +83,17 @@ var checks = map[string]func() error{
 	"files":     checkFiles,
 	"processes": checkProcesses,
 	"shared":    checkShared,
+	"ipc":       checkIPC,
+	"leave ipc": leaveIPC,
 	"network":   checkNetwork,
 	"hidden":    checkHidden,
 }
 
 func TestAsUser(t *testing.T) {
 	for name := range checks {
+		if name == "leave ipc" {
+			continue // for programs
+		}
 		capabilities := granted
 		if name == "hidden" {
 			capabilities = nil // they would hide the process already
@@ -286,6 +292,122 @@ func checkShared() error {
 	}
 	_, err = os.Lstat(own.Name())
 	return err
+}
+
+// ipcLeft are what a program left, as names of its objects: System V identifiers
+// and POSIX paths, on one line.
+const ipcLeft = "shm %d sem %d msg %d posix %s queue %s"
+
+// leaveIPC is a program that makes one object of each kind, readable for its own
+// user alone, and prints which.
+func leaveIPC() error {
+	shm, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+	if err != nil {
+		return err
+	}
+	sem, _, errno1 := unix.Syscall(unix.SYS_SEMGET, unix.IPC_PRIVATE, 1, unix.IPC_CREAT|0o600)
+	msg, _, errno2 := unix.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, unix.IPC_CREAT|0o600, 0)
+	if errno1 != 0 || errno2 != 0 {
+		return failure("semget: %v, msgget: %v", errno1, errno2)
+	}
+	posix, err := os.CreateTemp("/dev/shm", "spotworker-test-*")
+	if err != nil {
+		return err
+	}
+	queue := "none"
+	if _, err := os.Stat("/dev/mqueue"); err == nil {
+		queue = filepath.Base(posix.Name())
+		name, err := unix.BytePtrFromString(queue)
+		if err != nil {
+			return err
+		}
+		_, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
+		if errno != 0 {
+			return failure("mq_open: %v", errno)
+		}
+	}
+	fmt.Printf(ipcLeft+"\n", shm, sem, msg, posix.Name(), queue)
+	return nil
+}
+
+// checkIPC: System V and POSIX objects that a program left are removed with it,
+// and those of another user stay.
+func checkIPC() error {
+	all, user, err := users()
+	if err != nil {
+		return err
+	}
+	other, err := all.Take()
+	if err != nil {
+		return err
+	}
+	self, err := filepath.Abs("worker")
+	if err != nil {
+		return err
+	}
+	left := map[*User]string{}
+	for _, u := range []*User{user, other} {
+		if left[u], err = shell(u, "/", workerVariable+"='leave ipc' "+self); err != nil {
+			return fmt.Errorf("%s: %w", left[u], err)
+		}
+	}
+	if n, err := ipcThere(left[user]); n < 4 || err != nil {
+		return failure("%d objects of the program are there, %v, want 4 or 5: %s", n, err, left[user])
+	}
+	before, _ := ipcThere(left[other])
+	if err := all.End(user); err != nil {
+		return err
+	}
+	if n, err := ipcThere(left[user]); n != 0 || err != nil {
+		return failure("%d objects are left of a program that ended, %v, want 0: %s", n, err, left[user])
+	}
+	if n, _ := ipcThere(left[other]); n != before {
+		return fmt.Errorf("%d of another user's %d objects are there, want all", n, before)
+	}
+	if err := checkRights(); err != nil {
+		return fmt.Errorf("after the removal: %w", err)
+	}
+	return all.End(other)
+}
+
+// ipcThere counts the objects of such a line that still exist.
+func ipcThere(line string) (n int, err error) {
+	var shm, sem, msg, posix, queue string
+	if _, err := fmt.Sscanf(line, strings.ReplaceAll(ipcLeft, "%d", "%s"), &shm, &sem, &msg, &posix, &queue); err != nil {
+		return 0, fmt.Errorf("%q: %w", line, err)
+	}
+	for table, id := range map[string]string{"shm": shm, "sem": sem, "msg": msg} {
+		content, err := os.ReadFile("/proc/sysvipc/" + table)
+		if err != nil {
+			return 0, err
+		}
+		for row := range strings.Lines(string(content)) {
+			if fields := strings.Fields(row); fields[1] == id { // the second column of all tables
+				n++
+			}
+		}
+	}
+	for _, name := range []string{posix, "/dev/mqueue/" + queue} {
+		if _, err := os.Lstat(name); err == nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// TestIPCOf: objects count as a user's that are its own or that it has created.
+func TestIPCOf(t *testing.T) {
+	const table = "       key      shmid perms  size  cpid  lpid nattch   uid   gid  cuid  cgid\n" +
+		"         0          7   600  4096    11    12      0 60578 60578 60578 60578\n" +
+		"         0          8   600  4096    11    12      0 60579 60579 60578 60578\n" +
+		"         0          9   600  4096    11    12      0 60578 60578 60579 60579\n" +
+		"         0      60578   600  4096    11    12      0 60579 60579 60579 60579\n"
+	if got, err := ipcOf(table, "shmid", 60578); fmt.Sprint(got) != "[7 8 9]" || err != nil {
+		t.Errorf("ipcOf = %v, %v, want 7, 8 and 9", got, err)
+	}
+	if got, err := ipcOf(table, "msqid", 60578); err == nil {
+		t.Errorf("ipcOf without the column = %v, nil, want an error", got)
+	}
 }
 
 // checkNetwork: CanReach tells an address that is served from one that is not.

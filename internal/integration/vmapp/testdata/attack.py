@@ -3,9 +3,11 @@
 what succeeded. The payload names the metadata service: {"host": …, "port": …,
 "path": …, "seconds": …}."""
 
+import ctypes
 import glob
 import json
 import os
+import platform
 import socket
 import threading
 import time
@@ -63,6 +65,19 @@ attempt("reads the configuration", lambda: open("/etc/spotworker/worker.env", en
 attempt("reads the log", lambda: open("/var/log/spotworker/worker.log", encoding="utf-8").read(1))
 attempt("becomes root", lambda: os.setuid(0))
 attempt("becomes another user", lambda: os.setuid(60500))
+
+
+def store_key():
+    number = {"x86_64": 248, "aarch64": 217}[platform.machine()]  # add_key
+    user_keyring = -4
+    return ctypes.CDLL(None).syscall(number, b"user", b"stolen", b"secret", 6, user_keyring) >= 0
+
+
+attempt("stores a key for the next job", store_key)
+attempt("reads the machine's shared memory", lambda: open("/dev/shm/spotworker-attack", encoding="utf-8").read())
+attempt("sees the machine's message queues", lambda: os.stat("/dev/mqueue/spotworker-attack"))
+with open("/dev/shm/own", "w", encoding="utf-8") as file:
+    file.write("programs have shared memory")
 if os.getgroups() not in ([], [os.getgid()]):
     succeeded.add("has groups of the worker")
 
