@@ -12,6 +12,8 @@
 //     could not go itself.
 //   - [User.KillAll] ends every process of the user, those included that left
 //     their process group or session.
+//   - [User.Clean] removes the user's files in folders that all users may write,
+//     and its shared memory, semaphores and message queues.
 //
 // The ids need no entry in /etc/passwd. The worker needs the capabilities
 // CAP_SETUID, CAP_SETGID and CAP_KILL, and none that overrides file permissions.

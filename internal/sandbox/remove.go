@@ -23,120 +23,147 @@ func RemoveTree(dir string) error {
 	if err := RemoveContent(dir); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(dir); err != nil {
 		return fmt.Errorf("remove folder: %w", err)
 	}
 	return nil
 }
 
-// RemoveContent removes all that is in a folder, with one descriptor. It moves
-// each folder that it finds to the top under a short name before it looks into
-// it, so that no path grows with the depth.
+// RemoveContent removes all that is in a folder, with two descriptors, and with
+// memory for one batch of names. It works level by level: it empties each folder of
+// a level, and moves the folders in it to a new folder at the top, which is the
+// next level. So no path grows with the depth, and each level is read once.
 func RemoveContent(dir string) error {
 	r := remover{top: dir}
-	for pending := []string{dir}; len(pending) > 0; {
-		at := pending[len(pending)-1]
-		found, err := r.empty(at)
-		switch {
-		case err != nil:
+	for level := dir; level != ""; {
+		if err := r.empty(level, r.removeLevel); err != nil {
 			return fmt.Errorf("empty folder: %w", err)
-		case len(found) > 0:
-			pending = append(pending, found...)
-		default:
-			pending = pending[:len(pending)-1]
-			if at == dir {
-				return nil
-			}
-			if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		}
+		if level != dir {
+			if err := remove(level); err != nil {
 				return fmt.Errorf("remove folder: %w", err)
 			}
 		}
+		level, r.next = r.next, ""
 	}
 	return nil
 }
 
 // remover empties one folder.
 type remover struct {
-	top  string
-	next int // number of the next name at the top
+	top    string
+	next   string // folder that the next level is moved to; empty while there is none
+	number int    // of the last name that was made up
 }
 
-// empty removes the files in a folder, one batch after another. It returns after
-// the first batch that has folders, which it has moved to the top; when it
-// returns none the folder is empty.
-func (r *remover) empty(dir string) (moved []string, err error) {
+// empty calls do for each entry of a folder until there is none. A pass reads the
+// folder in batches through one descriptor: opening it for each batch would make
+// the file system skip the removed entries every time.
+func (r *remover) empty(dir string, do func(name string, entry fs.DirEntry) error) error {
 	for {
-		entries, err := readBatch(dir)
-		if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil { //nolint:gosec // to be removed
-			entries, err = readBatch(dir)
-		}
+		entries, err := r.pass(dir, do)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+			return nil
 		}
-		if err != nil || len(entries) == 0 {
-			return nil, err
-		}
-		if err := r.removeAll(dir, entries, &moved); err != nil {
-			if os.Chmod(dir, 0o700) != nil { //nolint:gosec // to be removed
-				return nil, err
-			}
-			if err := r.removeAll(dir, entries, &moved); err != nil {
-				return nil, err
-			}
-		}
-		if len(moved) > 0 {
-			return moved, nil
+		if err != nil || entries == 0 {
+			return err
 		}
 	}
 }
 
-// readBatch returns some entries of a folder, none if it is empty.
-func readBatch(dir string) ([]fs.DirEntry, error) {
+func (r *remover) pass(dir string, do func(name string, entry fs.DirEntry) error) (entries int, err error) {
 	folder, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil { //nolint:gosec // to be removed
+		folder, err = os.Open(dir)
+	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer func() { _ = folder.Close() }()
-	entries, err := folder.ReadDir(removeBatch)
-	if errors.Is(err, io.EOF) {
-		err = nil
+	for {
+		batch, err := folder.ReadDir(removeBatch)
+		for _, entry := range batch {
+			name := filepath.Join(dir, entry.Name())
+			if name == r.next {
+				continue
+			}
+			entries++
+			err := do(name, entry)
+			if err != nil && os.Chmod(dir, 0o700) == nil { //nolint:gosec // to be removed
+				err = do(name, entry)
+			}
+			if err != nil {
+				return entries, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return entries, nil
+		}
+		if err != nil {
+			return entries, err
+		}
 	}
-	return entries, err
 }
 
-// removeAll removes files, and folders that are empty. It moves the others.
-func (r *remover) removeAll(dir string, entries []fs.DirEntry, moved *[]string) error {
-	for _, entry := range entries {
-		name := filepath.Join(dir, entry.Name())
-		err := os.Remove(name)
-		switch {
-		case err == nil, errors.Is(err, fs.ErrNotExist):
-			continue
-		case !entry.IsDir():
-			return err
+// removeLevel removes one entry of a level, after it has moved the folders in it
+// to the next level.
+func (r *remover) removeLevel(name string, entry fs.DirEntry) error {
+	err := remove(name)
+	if err == nil || !entry.IsDir() {
+		return err
+	}
+	if err := r.empty(name, r.removeOrMove); err != nil {
+		return err
+	}
+	return remove(name)
+}
+
+// removeOrMove removes a file or an empty folder. It moves another folder to the
+// next level.
+func (r *remover) removeOrMove(name string, entry fs.DirEntry) error {
+	err := remove(name)
+	if err == nil || !entry.IsDir() {
+		return err
+	}
+	if r.next == "" {
+		r.next = r.newLevel()
+	}
+	_ = os.Chmod(name, 0o700) //nolint:gosec // to be removed; moving a folder changes its parent entry
+	to, err := r.free(r.next)
+	if err == nil {
+		err = os.Rename(name, to)
+	}
+	return err
+}
+
+// newLevel makes a folder at the top. It returns the top itself where none can be
+// made, as on a full disk: the next level is then found there.
+func (r *remover) newLevel() string {
+	name, err := r.free(r.top)
+	if err != nil || os.Mkdir(name, 0o700) != nil {
+		return r.top
+	}
+	return name
+}
+
+// free returns a name in a folder that nothing has.
+func (r *remover) free(dir string) (string, error) {
+	for {
+		r.number++
+		name := filepath.Join(dir, ".remove-"+strconv.Itoa(r.number))
+		switch _, err := os.Lstat(name); {
+		case errors.Is(err, fs.ErrNotExist):
+			return name, nil
+		case err != nil:
+			return "", err
 		}
-		if dir == r.top {
-			*moved = append(*moved, name)
-			continue
-		}
-		to, err := r.hoist(name)
-		if err != nil {
-			return err
-		}
-		*moved = append(*moved, to)
+	}
+}
+
+// remove removes a file or an empty folder, if it is there.
+func remove(name string) error {
+	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
-}
-
-// hoist moves a folder to the top, under a name that is free.
-func (r *remover) hoist(dir string) (string, error) {
-	_ = os.Chmod(dir, 0o700) //nolint:gosec // to be removed; moving a folder changes its parent entry
-	for {
-		r.next++
-		to := filepath.Join(r.top, ".remove-"+strconv.Itoa(r.next))
-		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		return to, os.Rename(dir, to)
-	}
 }
