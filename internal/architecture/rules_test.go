@@ -104,7 +104,7 @@ var importRules = []importRule{
 		in:      []string{"./..."},
 		notIn:   []string{".", "./internal/metrics/...", "./internal/workercmd"}, // a program hands in its registry there
 		forbids: []string{"github.com/prometheus/..."},
-		reason:  "a metric made elsewhere would land in a registry that nobody serves, or have no line in docs/metrics.md",
+		reason:  "a metric made elsewhere would land in a registry that nobody serves, or have no line in docs/operating.md",
 	},
 	{
 		name:    "monitor knows health alone",

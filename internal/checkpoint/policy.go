@@ -7,7 +7,7 @@ import (
 )
 
 // Policy says when a running job's record is worth a write. A field that is not
-// positive has its default. docs/checkpointing.md has the reasons.
+// positive has its default. docs/jobs.md has the reasons.
 type Policy struct {
 	// Interval is how long after a write the next changed state is saved.
 	// Default: what Young and Daly say, see [Policy.IntervalFor].

@@ -316,9 +316,9 @@ func TestLongSavesLeaveTimeToWork(t *testing.T) {
 // callTime is what the table reckons for a call besides the sending of its body.
 const callTime = 25 * time.Millisecond
 
-// TestTableInTheDocs holds docs/checkpointing.md to what the policy chooses.
+// TestTableInTheDocs holds docs/jobs.md to what the policy chooses.
 func TestTableInTheDocs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "checkpointing.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "jobs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestTableInTheDocs(t *testing.T) {
 	_, rest, _ := strings.Cut(string(text), begin)
 	got, _, found := strings.Cut(rest, end)
 	if want := table(); !found || got != want {
-		t.Errorf("docs/checkpointing.md has\n%s\nbetween its marks, want\n%s", got, want)
+		t.Errorf("docs/jobs.md has\n%s\nbetween its marks, want\n%s", got, want)
 	}
 }
 

@@ -30,7 +30,7 @@
 // the past, for instance whether the worker was ever warm, is not kept in
 // hidden variables but travels with the state, as [Facts], in a [Position].
 // [Machine] holds one position for the goroutines of a worker. The drawing and
-// the table in docs/lifecycle.md are generated from the same rules.
+// the table in docs/evictions.md are generated from the same rules.
 //
 // This package decides nothing about events of the platform. Its Notice means
 // that the worker has to let go of its jobs now; an announcement that leaves

@@ -16,12 +16,12 @@ const (
 	generatedEnd   = "<!-- generated: end -->\n"
 )
 
-// TestDocument holds docs/lifecycle.md to the table. To write the drawing and
+// TestDocument holds docs/evictions.md to the table. To write the drawing and
 // the table anew after a change of the rules:
 //
 //	go test ./internal/lifecycle -update
 func TestDocument(t *testing.T) {
-	path := filepath.Join("..", "..", "docs", "lifecycle.md")
+	path := filepath.Join("..", "..", "docs", "evictions.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

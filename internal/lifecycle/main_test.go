@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write the generated part of docs/lifecycle.md")
+var update = flag.Bool("update", false, "write the generated part of docs/evictions.md")
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)

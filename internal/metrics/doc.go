@@ -11,6 +11,6 @@
 // advance are there from the start, at 0, so that a rate over them is right
 // from the first event on.
 //
-// docs/metrics.md lists every metric, and says what to alert on; a test of
+// docs/operating.md lists every metric, and says what to alert on; a test of
 // package workercmd compares it with what is registered.
 package metrics

@@ -280,7 +280,7 @@ var starts = flag.Int("starts", 20, "how many times workers start together in Te
 
 // TestStartTogether: four processes that start at the same moment, beside what
 // others left that were killed, get a folder each and keep it. The figure in
-// docs/faults.md is that of -starts=1000.
+// docs/evictions.md is that of -starts=1000.
 func TestStartTogether(t *testing.T) {
 	const together = 4
 	parent, lost := t.TempDir(), 0

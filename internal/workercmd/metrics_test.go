@@ -16,15 +16,15 @@ import (
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/metrics.md")
+var update = flag.Bool("update", false, "write the table of docs/operating.md")
 
 const (
-	metricsDocument = "../../docs/metrics.md"
+	metricsDocument = "../../docs/operating.md"
 	tableBegin      = "<!-- generated: begin (go test ./internal/workercmd -run TestMetricsAreDocumented -update) -->\n"
 	tableEnd        = "<!-- generated: end -->\n"
 )
 
-// TestMetricsAreDocumented holds the table of docs/metrics.md to what a worker
+// TestMetricsAreDocumented holds the table of docs/operating.md to what a worker
 // registers: names, kinds, labels and help texts.
 func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
