@@ -27,7 +27,7 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.leftAlone = false // that a blob was hashed before is nothing to tell
+	s.reportSkipped = false // that a blob was hashed before is nothing to tell
 	p := s.producer(stores)
 	if c.Check {
 		known, err := producer.KnownDigests(ctx, stores.Records)
@@ -43,5 +43,5 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix, s.flags.terms())
-	return s.put(ctx, stores, p, source{jobs: jobs, total: -1, again: "running it again goes on with the rest"})
+	return s.put(ctx, stores, p, source{jobs: jobs, total: -1, resumeHint: "running it again goes on with the rest"})
 }

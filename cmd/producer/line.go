@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
-// line is one thing that became of a job, as a script reads it.
+// printLine is one thing that became of a job, as a script reads it.
 type line struct {
 	ID     string `json:"id,omitempty"` // missing where a line of the input has none
 	Status string `json:"status"`
@@ -53,8 +53,8 @@ type found struct {
 	Cancelled int `json:"cancelled,omitempty"`
 }
 
-// see counts a record; a nil found counts nothing.
-func (n *found) see(status checkpoint.Status) {
+// count counts a record; a nil found counts nothing.
+func (n *found) count(status checkpoint.Status) {
 	if n == nil {
 		return
 	}
@@ -156,8 +156,8 @@ func resultJSON(result []byte) (value json.RawMessage, other []byte) {
 	return json.RawMessage(text), nil
 }
 
-// line prints an object for scripts.
-func (r *report) line(v any) error {
+// printLine prints an object for scripts.
+func (r *report) printLine(v any) error {
 	text, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("print a line: %w", err)
@@ -187,7 +187,7 @@ func (r *report) finish(err error) error {
 	if err != nil {
 		r.sum.Error = azure.Explain(err)
 	}
-	if lineErr := r.line(map[string]*summary{"summary": &r.sum}); err == nil {
+	if lineErr := r.printLine(map[string]*summary{"summary": &r.sum}); err == nil {
 		return lineErr
 	}
 	return err

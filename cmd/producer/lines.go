@@ -49,7 +49,7 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 	s.checkIDs(p, c.Check)
 	return s.put(ctx, stores, p, source{
 		jobs: producer.Lines(in, s.flags.terms()), total: total,
-		again: "lines with an id of their own can be put again, the others only from there on",
+		resumeHint: "lines with an id of their own can be put again, the others only from there on",
 	})
 }
 

@@ -53,7 +53,7 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	one := func(yield func(producer.Job, error) bool) { yield(job, nil) }
-	err = s.put(ctx, stores, p, source{jobs: one, total: 1, again: "it can be put again"})
+	err = s.put(ctx, stores, p, source{jobs: one, total: 1, resumeHint: "it can be put again"})
 	switch {
 	case failure != nil && s.flags.DryRun:
 		return fmt.Errorf("job %s cannot be enqueued: %w", job.ID(), failure)

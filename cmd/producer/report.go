@@ -20,9 +20,9 @@ type report struct {
 	*screen
 	json, quiet, dryRun bool
 
-	// leftAlone makes each job known that is not put for what its record says, and
+	// reportSkipped makes each job known that is not put for what its record says, and
 	// takeOver says that those that are put were taken over.
-	leftAlone, takeOver bool
+	reportSkipped, takeOver bool
 
 	began time.Time
 	sum   summary
@@ -31,7 +31,7 @@ type report struct {
 // newReport reports on a run with those flags.
 func newReport(f *flags, s *screen) *report {
 	return &report{
-		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, leftAlone: f.TakeOver, takeOver: f.TakeOver,
+		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, reportSkipped: f.TakeOver, takeOver: f.TakeOver,
 		began: time.Now(), sum: summary{DryRun: f.DryRun},
 	}
 }
@@ -46,10 +46,10 @@ func (r *report) note(format string, args ...any) {
 // enqueued says that a job is on the queue, or with a dry run would be.
 func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
 	r.step()
-	r.sum.Found.see(found)
+	r.sum.Found.count(found)
 	switch {
 	case r.json:
-		return r.line(enqueuedLine(j, found, r.dryRun))
+		return r.printLine(enqueuedLine(j, found, r.dryRun))
 	case r.dryRun:
 		return r.printOut(r.plan(j, found))
 	case found == checkpoint.Running && r.takeOver:
@@ -82,14 +82,14 @@ func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 // skipped says that a job was not put for what its record says.
 func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
 	r.step()
-	r.sum.Found.see(found)
+	r.sum.Found.count(found)
 	if r.json {
-		return r.line(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
+		return r.printLine(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
 	}
 	switch {
 	case r.sum.Found != nil && found != checkpoint.Done:
 		r.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
-	case r.leftAlone:
+	case r.reportSkipped:
 		r.note("job %s is %s; it is left alone", j.ID(), found)
 	}
 	return nil
@@ -105,7 +105,7 @@ func (r *report) failed(bad *producer.JobError) {
 	r.step()
 	if r.json {
 		// Where this line cannot be written, the next one of a job ends the run.
-		_ = r.line(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
+		_ = r.printLine(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
 		return
 	}
 	r.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
@@ -117,7 +117,7 @@ func (r *report) ended(e producer.Ended) error {
 	r.sum.Waited.count(e)
 	switch {
 	case r.json:
-		return r.line(endedLine(e))
+		return r.printLine(endedLine(e))
 	case e.Err != nil:
 		r.printErr(fmt.Sprintf("job %s: %s\n", e.ID, plaintext.Line(azure.Explain(e.Err))))
 	case e.Status != checkpoint.Done:

@@ -34,9 +34,9 @@ type source struct {
 	// total is how many there are, -1 where nobody knows.
 	total int64
 
-	// again says what is to be known for running the command again after it was
+	// resumeHint says what is to be known for running the command again after it was
 	// interrupted.
-	again string
+	resumeHint string
 }
 
 // open connects to the storage account and creates what is missing there.
@@ -46,7 +46,7 @@ func (s *session) open(ctx context.Context) (*cli.Stores, error) {
 		return nil, err
 	}
 	if s.flags.DryRun {
-		err = s.reach(ctx, stores)
+		err = s.checkAccess(ctx, stores)
 	} else {
 		err = create(ctx, stores)
 	}
@@ -64,8 +64,8 @@ func create(ctx context.Context, stores *cli.Stores) error {
 	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers)
 }
 
-// reach finds out whether the account can be used, without changing anything.
-func (s *session) reach(ctx context.Context, stores *cli.Stores) error {
+// checkAccess finds out whether the account can be used, without changing anything.
+func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 	q := s.queue(stores)
 	exists, err := producer.Reach(ctx, q)
 	if err == nil && !exists {
@@ -119,7 +119,7 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	sum, err := p.Run(ctx, jobs.jobs)
 	s.end()
 	s.sum.Enqueued, s.sum.Skipped, s.sum.Failed, s.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
-	s.note("%s %s, %d skipped%s, %d failed, in %v", s.counted(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.sum.Found.text(), sum.Failed,
+	s.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
@@ -127,11 +127,11 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	}
 	switch {
 	case errors.Is(err, producer.ErrInterrupted):
-		return fmt.Errorf("interrupted %s; %s", place, jobs.again)
+		return fmt.Errorf("interrupted %s; %s", place, jobs.resumeHint)
 	case err != nil:
-		return fmt.Errorf("stopped %s: %w; %s", place, err, jobs.again)
+		return fmt.Errorf("stopped %s: %w; %s", place, err, jobs.resumeHint)
 	case sum.Failed > 0:
-		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.missed())
+		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.failureText())
 	}
 	if n := s.sum.Found.withoutResult(); n > 0 && w == nil {
 		err = both(err, fmt.Errorf("%d jobs are over without a result and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
@@ -142,16 +142,16 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	return err
 }
 
-// counted says how many jobs are, or would be, on the queue.
-func (s *session) counted(n int) string {
+// countText says how many jobs are, or would be, on the queue.
+func (s *session) countText(n int) string {
 	if s.flags.DryRun {
 		return fmt.Sprintf("dry run: %d would be enqueued on", n)
 	}
 	return fmt.Sprintf("%d enqueued on", n)
 }
 
-// missed says what it means that a job failed.
-func (s *session) missed() string {
+// failureText says what it means that a job failed.
+func (s *session) failureText() string {
 	if s.flags.DryRun {
 		return "cannot be enqueued"
 	}

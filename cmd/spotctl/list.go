@@ -22,18 +22,18 @@ func (*listCommand) Help() string {
 }
 
 func (c *listCommand) run(ctx context.Context, s *session) error {
-	desk, err := s.desk("")
+	poison, err := s.poisonQueue("")
 	if err != nil {
 		return err
 	}
 	list := s.list()
 	if c.All {
-		if err := desk.All(ctx, list.add); err != nil {
+		if err := poison.All(ctx, list.add); err != nil {
 			return err
 		}
 		return list.end(list.n)
 	}
-	items, about, err := desk.Peek(ctx)
+	items, about, err := poison.Peek(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 
 // find returns the first message that a name means: among those at the front,
 // which changes nothing, or else among all.
-func find(ctx context.Context, desk *operate.PoisonQueue, name string) (found *operate.Item, err error) {
+func find(ctx context.Context, poison *operate.PoisonQueue, name string) (found *operate.Item, err error) {
 	meant := operate.Selection{Names: []string{name}}
 	look := func(it operate.Item) error {
 		if is, _ := meant.Has(it); is && found == nil {
@@ -55,7 +55,7 @@ func find(ctx context.Context, desk *operate.PoisonQueue, name string) (found *o
 		}
 		return nil
 	}
-	items, about, err := desk.Peek(ctx)
+	items, about, err := poison.Peek(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func find(ctx context.Context, desk *operate.PoisonQueue, name string) (found *o
 		_ = look(it) // never fails
 	}
 	if found == nil && about > len(items) {
-		err = desk.All(ctx, look)
+		err = poison.All(ctx, look)
 	}
 	return found, err
 }

@@ -180,7 +180,7 @@ func claim(ts *testscript.TestScript, _ bool, _ []string) {
 
 // text TEXT puts any text on the poison queue.
 func text(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(worldOf(ts).stores.Poison.PutAgain(context.Background(), args[0]))
+	ts.Check(worldOf(ts).stores.Poison.PutUnchanged(context.Background(), args[0]))
 }
 
 // record ID prints what a job's record says.

@@ -40,11 +40,11 @@ type orphansListCommand struct{ idleFlag }
 func (*orphansListCommand) Help() string { return orphansHelp + " Nothing is changed." }
 
 func (c *orphansListCommand) run(ctx context.Context, s *session) error {
-	_, survey, err := s.survey(ctx, c.idleFlag)
+	_, report, err := s.findOrphans(ctx, c.idleFlag)
 	if err != nil {
 		return err
 	}
-	return s.orphans(survey)
+	return s.printOrphans(report)
 }
 
 // orphansRequeueCommand puts new messages for orphans.
@@ -73,31 +73,31 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	case c.Payload != "" && len(c.IDs) != 1:
 		return &cli.ConfigError{Err: errors.New("--payload is for one job: give its id")}
 	}
-	desk, survey, err := s.survey(ctx, c.idleFlag)
+	poison, report, err := s.findOrphans(ctx, c.idleFlag)
 	if err != nil {
 		return err
 	}
-	chosen, missing := c.choose(survey.Orphans)
+	chosen, missing := c.choose(report.Orphans)
 	if c.Payload != "" && len(chosen) == 1 {
 		if err := c.supply(&chosen[0], s.in); err != nil {
 			return err
 		}
 	}
 	sum := requeueSummary{NotFound: missing, DryRun: !c.Yes}
-	to := desk.Queue
+	to := poison.Queue
 	if c.OnDemand {
-		to = desk.OnDemand
+		to = poison.OnDemand
 	}
 	for _, o := range chosen {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; what was begun is done, the rest is as it was")
 			break
 		}
-		if err := s.requeue(context.WithoutCancel(ctx), desk, o, to, &sum); err != nil {
+		if err := s.requeue(context.WithoutCancel(ctx), poison, o, to, &sum); err != nil {
 			return err
 		}
 	}
-	return s.requeued(&sum, survey, err)
+	return s.requeued(&sum, report, err)
 }
 
 // choose returns the orphans that are meant, and the ids that are no orphan's.
@@ -132,17 +132,17 @@ func (c *orphansRequeueCommand) supply(o *operate.Orphan, in io.Reader) error {
 	return o.Supply(data)
 }
 
-// survey looks for orphans.
-func (s *session) survey(ctx context.Context, f idleFlag) (*operate.PoisonQueue, *operate.OrphanReport, error) {
+// findOrphans connects to the deployment and looks for orphans.
+func (s *session) findOrphans(ctx context.Context, f idleFlag) (*operate.PoisonQueue, *operate.OrphanReport, error) {
 	if f.Idle < 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--idle must not be negative")}
 	}
-	desk, err := s.desk("")
+	poison, err := s.poisonQueue("")
 	if err != nil {
 		return nil, nil, err
 	}
-	survey, err := desk.Orphans(ctx, f.Idle)
-	return desk, survey, err
+	report, err := poison.Orphans(ctx, f.Idle)
+	return poison, report, err
 }
 
 // orphanLine is a job without a message, as a script reads it.
@@ -173,8 +173,8 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 	return l
 }
 
-// orphans prints a survey: a table, or a line for each job.
-func (p *printer) orphans(s *operate.OrphanReport) error {
+// printOrphans prints a report: a table, or a line for each job.
+func (p *printer) printOrphans(s *operate.OrphanReport) error {
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for i, o := range s.Orphans {
 		l := orphanLineOf(o, s.Complete())
@@ -199,7 +199,7 @@ func (p *printer) orphans(s *operate.OrphanReport) error {
 	return t.Flush()
 }
 
-// coverage says how far a survey could see.
+// coverage prints how much of the queues was seen.
 func (p *printer) coverage(s *operate.OrphanReport) {
 	if len(s.Orphans) > 0 && !s.Complete() {
 		p.note("the queues hold about %d messages, of which %d were seen: jobs listed may have one that is hidden or further back", s.Queued, s.Seen)
@@ -221,11 +221,11 @@ type requeueSummary struct {
 const wouldRequeue operate.Action = "requeue"
 
 // requeue requeues one job, or without --yes says what would be done, and prints it.
-func (s *session) requeue(ctx context.Context, desk *operate.PoisonQueue, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
+func (s *session) requeue(ctx context.Context, poison *operate.PoisonQueue, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
 	action, detail, err := wouldRequeue, "a new message on "+to.Name(), error(nil)
 	switch {
 	case !sum.DryRun:
-		action, detail, err = desk.Requeue(ctx, o, to)
+		action, detail, err = poison.Requeue(ctx, o, to)
 	case !o.HasPayload:
 		action, detail = operate.Refused, operate.ErrNoPayload.Error()
 	}
@@ -254,7 +254,7 @@ func (s *session) requeue(ctx context.Context, desk *operate.PoisonQueue, o oper
 }
 
 // requeued prints the sum, and returns the error to end with.
-func (p *printer) requeued(sum *requeueSummary, survey *operate.OrphanReport, err error) error {
+func (p *printer) requeued(sum *requeueSummary, report *operate.OrphanReport, err error) error {
 	switch {
 	case err != nil:
 	case len(sum.NotFound) > 0:
@@ -271,7 +271,7 @@ func (p *printer) requeued(sum *requeueSummary, survey *operate.OrphanReport, er
 		}
 		return err
 	}
-	p.coverage(survey)
+	p.coverage(report)
 	if sum.DryRun {
 		p.note("dry run: %d would be requeued, %d refused; nothing was changed, give --yes to do it", sum.Requeued, sum.Refused)
 		return err

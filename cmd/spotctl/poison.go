@@ -23,8 +23,8 @@ type poisonCommands struct {
 // parallelCalls is for how many calls at once the connections are kept.
 const parallelCalls = 16
 
-// desk connects to the deployment. It sends nothing.
-func (s *session) desk(defaultKind string) (*operate.PoisonQueue, error) {
+// poisonQueue connects to the deployment. It sends nothing.
+func (s *session) poisonQueue(defaultKind string) (*operate.PoisonQueue, error) {
 	stores, err := s.Open(parallelCalls, version)
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func (s *session) newTally(chosen operate.Selection) *tally {
 	return &tally{printer: s.printer, names: chosen.Names, found: map[string]bool{}}
 }
 
-// tell prints what became of one message.
-func (t *tally) tell(o operate.Outcome) error {
+// add prints what became of one message.
+func (t *tally) add(o operate.Outcome) error {
 	for _, name := range t.names {
 		if meant, _ := (operate.Selection{Names: []string{name}}).Has(o.Item); meant {
 			t.found[name] = true
@@ -116,12 +116,12 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	desk, err := s.desk(c.DefaultKind)
+	poison, err := s.poisonQueue(c.DefaultKind)
 	if err != nil {
 		return err
 	}
 	t := s.newTally(selection)
-	return t.finish(ctx, desk.Replay(ctx, selection, c.FromScratch, t.tell))
+	return t.finish(ctx, poison.Replay(ctx, selection, c.FromScratch, t.add))
 }
 
 // purgeCommand gives jobs up for good.
@@ -144,7 +144,7 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	desk, err := s.desk("")
+	poison, err := s.poisonQueue("")
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 		if !s.interactive {
 			return &cli.ConfigError{Err: errors.New("--all would purge every job on the poison queue: give --yes too")}
 		}
-		_, about, err := desk.Peek(ctx)
+		_, about, err := poison.Peek(ctx)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 		}
 	}
 	t := s.newTally(selection)
-	return t.finish(ctx, desk.Purge(ctx, selection, t.tell))
+	return t.finish(ctx, poison.Purge(ctx, selection, t.add))
 }
 
 // outcomeLine is what became of a message, as a script reads it.

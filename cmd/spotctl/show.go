@@ -23,18 +23,18 @@ func (*showCommand) Help() string {
 }
 
 func (c *showCommand) run(ctx context.Context, s *session) error {
-	desk, err := s.desk("")
+	poison, err := s.poisonQueue("")
 	if err != nil {
 		return err
 	}
-	it, err := find(ctx, desk, c.ID)
+	it, err := find(ctx, poison, c.ID)
 	if err != nil {
 		return err
 	}
 	if it == nil {
 		return fmt.Errorf("no message on the poison queue is of %s", c.ID)
 	}
-	text, record, err := desk.Lookup(ctx, *it)
+	text, record, err := poison.Lookup(ctx, *it)
 	if err != nil {
 		return err
 	}
@@ -46,10 +46,10 @@ type recordLine struct {
 	Status        checkpoint.Status `json:"status"`
 	Generation    int               `json:"generation"`
 	Failures      int               `json:"failures"`
-	SilentEnds    int               `json:"silent_ends"`
-	EarlyEnds     int               `json:"early_ends"`
+	ChargedExits  int               `json:"silent_ends"`
+	EarlyExits    int               `json:"early_ends"`
 	Interruptions int               `json:"interruptions"`
-	PaidSeconds   float64           `json:"paid_seconds"`
+	RunSeconds    float64           `json:"paid_seconds"`
 	Fraction      float64           `json:"fraction"`
 	Text          string            `json:"text,omitempty"`
 	StateBytes    int64             `json:"state_bytes"`
@@ -72,8 +72,8 @@ func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error
 		l := showLine{itemLine: lineOf(it), Body: text}
 		if r != nil {
 			l.Record = &recordLine{
-				Status: r.Status, Generation: r.Generation, Failures: r.Failures, SilentEnds: r.SilentEnds, EarlyEnds: r.EarlyEnds,
-				Interruptions: r.Interruptions, PaidSeconds: r.Paid.Seconds(), Fraction: r.Fraction, Text: r.Text,
+				Status: r.Status, Generation: r.Generation, Failures: r.Failures, ChargedExits: r.ChargedExits, EarlyExits: r.EarlyExits,
+				Interruptions: r.Interruptions, RunSeconds: r.RunTime.Seconds(), Fraction: r.Fraction, Text: r.Text,
 				StateBytes: r.StateSize, Owner: r.Owner, Reason: r.Reason, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
 			}
 		}
@@ -125,7 +125,7 @@ func rowsOfRecord(r *checkpoint.Record) [][2]string {
 		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
 		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
 		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.UncleanExits())},
-		{"time so far", r.Paid.Round(time.Millisecond).String()},
+		{"time so far", r.RunTime.Round(time.Millisecond).String()},
 	}
 }
 

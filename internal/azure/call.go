@@ -49,14 +49,14 @@ func (c Config) watched(options policy.ClientOptions, service string) policy.Cli
 // watcher is a policy that tells of each call, repeats by themselves.
 type watcher struct {
 	service string
-	tell    func(Call)
+	report  func(Call)
 }
 
 // Do implements [policy.Policy].
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	begun := time.Now()
 	resp, err := req.Next()
-	w.tell(Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)})
+	w.report(Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)})
 	return resp, err
 }
 

@@ -43,9 +43,9 @@ func noBlocks() blockSet { return blockSet{known: true} }
 // has reports whether a block need not be sent.
 func (b *blockSet) has(id string) bool { return b.committed[id] || b.staged[id] }
 
-// wrote takes note of a write that took effect. A commit discards the staged
+// update takes note of a write that took effect. A commit discards the staged
 // blocks that it does not name.
-func (b *blockSet) wrote(c content) {
+func (b *blockSet) update(c content) {
 	switch {
 	case c.keeps():
 	case c.blocks != nil:
@@ -58,7 +58,7 @@ func (b *blockSet) wrote(c content) {
 // forget says that the body may be another than the one that was known.
 func (b *blockSet) forget() { *b = blockSet{} }
 
-func (b *blockSet) stagedNow(id string) {
+func (b *blockSet) addStaged(id string) {
 	if b.staged == nil {
 		b.staged = map[string]bool{}
 	}
@@ -141,7 +141,7 @@ func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *bl
 	}
 	m, err := st.run(ctx, state)
 	for _, id := range st.sent {
-		known.stagedNow(id)
+		known.addStaged(id)
 	}
 	if err != nil {
 		return manifest{}, fmt.Errorf("send state of job %s: %w", id, err)

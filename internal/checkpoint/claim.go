@@ -18,46 +18,46 @@ type Claim struct {
 	owner    string
 	token    string
 
-	// turn holds one value while a write is under way. What follows up to mu
+	// writing holds one value while a write is under way. What follows up to mu
 	// belongs to whoever put it there.
-	turn   chan struct{}
-	number int // of the last write attempted
-	doubt  *doubt
-	lost   error
-	blocks blockSet
+	writing chan struct{}
+	number  int // of the last write attempted
+	doubt   *doubt
+	lost    error
+	blocks  blockSet
 
-	// obstructed says that a create was refused because blocks were staged
+	// uncommittedBlocks says that a create was refused because blocks were staged
 	// where there is no record.
-	obstructed bool
+	uncommittedBlocks bool
 
 	// opening is the change that takes the record over. It goes along with
 	// every write until one took effect; nil then, and where there was no record.
 	opening func(*Record)
 
-	paid time.Duration // for the job before this claim
+	runTimeBefore time.Duration // for the job before this claim
 
-	mu      sync.Mutex            // guards what follows; never held during a call
-	spent   func() time.Duration  // by this claim's handler so far; nil before it is called
-	charge  func() bool           // see ChargeExits; nil before the handler is called
-	record  Record                // as it stands, as far as is known; no ETag while there is none
-	begun   string                // the state's hash when the claim began
-	readers map[*stateReader]bool // of the recorded state, that are open
-	machine string                // that a failure happens on
-	repeat  bool                  // a failure counts as one with the last
+	mu          sync.Mutex            // guards what follows; never held during a call
+	handlerTime func() time.Duration  // by this claim's handler so far; nil before it is called
+	charge      func() bool           // see ChargeExits; nil before the handler is called
+	record      Record                // as it stands, as far as is known; no ETag while there is none
+	begun       string                // the state's hash when the claim began
+	readers     map[*stateReader]bool // of the recorded state, that are open
+	machine     string                // that a failure happens on
+	repeat      bool                  // a failure counts as one with the last
 }
 
-// enter waits for this claim's turn to write, and returns what ends it.
-func (c *Claim) enter(ctx context.Context) (leave func(), err error) {
+// lock waits for this claim's turn to write, and returns what ends it.
+func (c *Claim) lock(ctx context.Context) (unlock func(), err error) {
 	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
+	case c.writing <- struct{}{}:
+		return func() { <-c.writing }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// follow takes over the record as it was read: it is still this claim's.
-func (c *Claim) follow(found Record) {
+// refresh takes over the record as it was read: it is still this claim's.
+func (c *Claim) refresh(found Record) {
 	if found.StateHash != c.record.StateHash {
 		c.blocks.forget() // an older write of ours arrived late
 	}
@@ -95,23 +95,23 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
 	c := s.newClaim(d, owner, found)
 	c.opening = func(r *Record) {
-		r.SilentEnds, r.EarlyEnds = UncleanExits(found, d)
+		r.ChargedExits, r.EarlyExits = UncleanExits(found, d)
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
 	}
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return c, err
 	}
-	defer leave()
+	defer unlock()
 	return c, c.write(ctx, unchanged)
 }
 
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{
 		store: s, delivery: d, owner: owner, token: uuid.NewString(),
-		turn: make(chan struct{}, 1), record: r, paid: r.Paid, begun: r.StateHash, readers: map[*stateReader]bool{},
+		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, begun: r.StateHash, readers: map[*stateReader]bool{},
 	}
 	if r.StateBlocks == 0 {
 		c.blocks = noBlocks()
@@ -124,7 +124,7 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 // claim that is recorded as running was the delivery's own message's, and made no
 // progress. Whether it is charged was decided by that claim with its last write.
 func UncleanExits(found Record, d Delivery) (charged, early int) {
-	charged, early = found.SilentEnds, found.EarlyEnds
+	charged, early = found.ChargedExits, found.EarlyExits
 	switch {
 	case found.Status != Running || found.MessageID != d.MessageID || found.Progressed:
 	case found.Charge:
@@ -147,7 +147,7 @@ func (c *Claim) Record() Record {
 func (c *Claim) CountTime(spent func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spent = spent
+	c.handlerTime = spent
 }
 
 // ChargeExits makes every write from now on ask charge whether an unclean exit
@@ -171,16 +171,16 @@ func (c *Claim) charged() bool {
 	return charge()
 }
 
-// Paid returns the time that handlers took for the job up to now, over all
+// RunTime returns the time that handlers took for the job up to now, over all
 // deliveries, as far as it was recorded.
-func (c *Claim) Paid() time.Duration {
+func (c *Claim) RunTime() time.Duration {
 	c.mu.Lock()
-	spent := c.spent
+	spent := c.handlerTime
 	c.mu.Unlock()
 	if spent == nil {
-		return c.paid
+		return c.runTimeBefore
 	}
-	return c.paid + spent()
+	return c.runTimeBefore + spent()
 }
 
 // FailsOn says on which machine a failure of this claim happens. A repeat is one
@@ -192,7 +192,7 @@ func (c *Claim) FailsOn(machine string, repeat bool) {
 	c.machine, c.repeat = machine, repeat
 }
 
-func (c *Claim) blamed() (machine string, repeat bool) {
+func (c *Claim) failureMachine() (machine string, repeat bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.machine, c.repeat

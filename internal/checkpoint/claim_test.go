@@ -224,12 +224,12 @@ func TestUncleanExits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				b.seed(t, Record{
-					Status: Running, MessageID: ours.MessageID, Generation: 1, SilentEnds: 1, EarlyEnds: 1, Charge: true,
+					Status: Running, MessageID: ours.MessageID, Generation: 1, ChargedExits: 1, EarlyExits: 1, Charge: true,
 					StateHash: hashOf([]byte("begun")), StateSize: 5,
 				}, "begun")
 				c := b.take(t, row.d, "worker-1")
-				if r := c.Record(); r.SilentEnds != 2 || r.EarlyEnds != 1 || r.UncleanExits() != 3 {
-					t.Fatalf("at the claim %d silent and %d early ends, want 2 and 1", r.SilentEnds, r.EarlyEnds)
+				if r := c.Record(); r.ChargedExits != 2 || r.EarlyExits != 1 || r.UncleanExits() != 3 {
+					t.Fatalf("at the claim %d silent and %d early ends, want 2 and 1", r.ChargedExits, r.EarlyExits)
 				}
 				if err := row.do(t, c); err != nil {
 					t.Fatal(err)
@@ -242,8 +242,8 @@ func TestUncleanExits(t *testing.T) {
 				if got := (exits{charged, early}); got != row.want {
 					t.Errorf("unclean exits that the next claim counts = %v, want %v", got, row.want)
 				}
-				if got := b.take(t, ours, "worker-2").Record(); got.SilentEnds != row.want.charged || got.EarlyEnds != row.want.early || got.Generation != 3 {
-					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.SilentEnds, got.EarlyEnds, got.Generation, row.want)
+				if got := b.take(t, ours, "worker-2").Record(); got.ChargedExits != row.want.charged || got.EarlyExits != row.want.early || got.Generation != 3 {
+					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.ChargedExits, got.EarlyExits, got.Generation, row.want)
 				}
 			})
 		})
@@ -253,10 +253,10 @@ func TestUncleanExits(t *testing.T) {
 // Another message's claim is not this one's to count, however it ended.
 func TestSilentEndsOfAnotherMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
-		b.seed(t, Record{Status: Running, MessageID: other.MessageID, SilentEnds: 2}, "")
+		b.seed(t, Record{Status: Running, MessageID: other.MessageID, ChargedExits: 2}, "")
 		time.Sleep(time.Hour)
-		if got := b.take(t, ours, "worker-1").Record(); got.SilentEnds != 2 || got.MessageID != ours.MessageID {
-			t.Errorf("taken over with %d silent ends for message %s, want 2 for %s", got.SilentEnds, got.MessageID, ours.MessageID)
+		if got := b.take(t, ours, "worker-1").Record(); got.ChargedExits != 2 || got.MessageID != ours.MessageID {
+			t.Errorf("taken over with %d silent ends for message %s, want 2 for %s", got.ChargedExits, got.MessageID, ours.MessageID)
 		}
 	})
 }

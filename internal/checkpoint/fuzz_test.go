@@ -83,12 +83,12 @@ func checkWrites(t *testing.T, r Record) {
 		t.Fatalf("written and read again: %v (-read +again)\n%s", err, diff)
 	}
 	for range 3 {
-		r.SilentEnds, _ = UncleanExits(Record{Status: Running, MessageID: ours.MessageID, SilentEnds: r.SilentEnds, Charge: true}, ours)
-		_, r.EarlyEnds = UncleanExits(Record{Status: Running, MessageID: ours.MessageID, EarlyEnds: r.EarlyEnds}, ours)
+		r.ChargedExits, _ = UncleanExits(Record{Status: Running, MessageID: ours.MessageID, ChargedExits: r.ChargedExits, Charge: true}, ours)
+		_, r.EarlyExits = UncleanExits(Record{Status: Running, MessageID: ours.MessageID, EarlyExits: r.EarlyExits}, ours)
 		r.Generation, r.Write, r.Failures, r.Interruptions = r.Generation+1, r.Write+1, r.Failures+1, r.Interruptions+1
-		r.Paid += 1000 * time.Hour
+		r.RunTime += 1000 * time.Hour
 		claimed, err := parse(ours.ID, headers(t, r))
-		if err != nil || claimed.Generation <= 0 || claimed.SilentEnds <= 0 || claimed.EarlyEnds <= 0 || claimed.Failures <= 0 || claimed.Paid <= 0 {
+		if err != nil || claimed.Generation <= 0 || claimed.ChargedExits <= 0 || claimed.EarlyExits <= 0 || claimed.Failures <= 0 || claimed.RunTime <= 0 {
 			t.Fatalf("claimed: %+v, %v, want a record that can be read, with counts above 0", claimed, err)
 		}
 		if !maps.Equal(claimed.unknown, r.unknown) {

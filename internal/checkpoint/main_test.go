@@ -73,7 +73,7 @@ func (b *bench) seed(t *testing.T, r Record, body string) Record {
 	return b.read(t)
 }
 
-// outside changes the record as somebody does who does not own it: with a
+// findForEdit changes the record as somebody does who does not own it: with a
 // fresh token.
 func (b *bench) outside(t *testing.T, change func(*Record)) Record {
 	t.Helper()

@@ -24,9 +24,9 @@ const (
 // nobody's, and is written as this one.
 const maxNumber = 1 << 53
 
-// maxPaid is the longest time that a record may have, in milliseconds, for the
+// maxRunTime is the longest time that a record may have, in milliseconds, for the
 // same reason: half of what a duration holds, some 146 years.
-const maxPaid = math.MaxInt64 / 2 / int64(time.Millisecond)
+const maxRunTime = math.MaxInt64 / 2 / int64(time.Millisecond)
 
 // field is one key of the metadata and how it is read and written. Writing
 // nothing ("") leaves the key out: the service refuses empty values.
@@ -51,11 +51,11 @@ var fields = []field{
 	number("breaks", func(r *Record) *int { return &r.Breaks }),
 	fraction("peak", func(r *Record) *float64 { return &r.Peak }),
 	freeText("failedby", maxOwner, func(r *Record) *string { return &r.FailedBy }),
-	number("silentends", func(r *Record) *int { return &r.SilentEnds }),
-	number("earlyends", func(r *Record) *int { return &r.EarlyEnds }),
+	number("silentends", func(r *Record) *int { return &r.ChargedExits }),
+	number("earlyends", func(r *Record) *int { return &r.EarlyExits }),
 	flag("charge", func(r *Record) *bool { return &r.Charge }),
 	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
-	milliseconds("paid", func(r *Record) *time.Duration { return &r.Paid }),
+	milliseconds("paid", func(r *Record) *time.Duration { return &r.RunTime }),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
@@ -154,14 +154,14 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 func milliseconds(key string, at func(*Record) *time.Duration) field {
 	return field{key,
 		func(r *Record) string {
-			if ms := min(at(r).Milliseconds(), maxPaid); ms > 0 {
+			if ms := min(at(r).Milliseconds(), maxRunTime); ms > 0 {
 				return strconv.FormatInt(ms, 10)
 			}
 			return ""
 		},
 		func(r *Record, v string) error {
 			ms, err := strconv.ParseInt(v, 10, 64)
-			if err == nil && (ms < 0 || ms > maxPaid) {
+			if err == nil && (ms < 0 || ms > maxRunTime) {
 				err = fmt.Errorf("%d is out of range", ms)
 			}
 			*at(r) = time.Duration(ms) * time.Millisecond

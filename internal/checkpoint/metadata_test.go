@@ -24,7 +24,7 @@ func fullRecord() Record {
 		ID: "job-1", Version: 1, Status: Running, Kind: "digest",
 		PayloadHash: strings.Repeat("0123456789abcdef", 4), MessageID: "0195f6a0-1111-7000-8000-000000000001",
 		Token: "8a6e0804-2bd0-4672-b79d-d97027f9071a", Write: 12, Generation: 3,
-		Failures: 2, SilentEnds: 1, Interruptions: 4, Progressed: true,
+		Failures: 2, ChargedExits: 1, Interruptions: 4, Progressed: true,
 		StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
 		Fraction: 0.4375, Text: "block 7 of 16",
 		CreatedAt: noon, ClaimedAt: noon.Add(90 * time.Minute), EndedAt: noon.Add(2*time.Hour + 123*time.Millisecond),
@@ -42,9 +42,9 @@ func goldenRecords() map[string]Record {
 		"cancelled": {ID: "job-1", Version: 1, Status: Cancelled, Token: "t", Write: 1, CreatedAt: noon, EndedAt: noon, Owner: "spotctl", Reason: "not needed"},
 		"newer":     newer,
 		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
-		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, SilentEnds: 2, EarlyEnds: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"failed":    {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
-		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, Paid: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
 
@@ -124,8 +124,8 @@ func TestMetadataUndoesParse(t *testing.T) {
 			PayloadHash: word.Draw(t, "hash"), MessageID: word.Draw(t, "message"), Token: word.Draw(t, "token"),
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			FailuresTotal: count.Draw(t, "total"), Breaks: count.Draw(t, "breaks"), Peak: float64(rapid.IntRange(0, 10000).Draw(t, "peak")) / 10000,
-			SilentEnds: count.Draw(t, "silent"), EarlyEnds: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"), Interruptions: count.Draw(t, "interruptions"),
-			Paid:       time.Duration(rapid.Int64Range(0, maxPaid).Draw(t, "paid")) * time.Millisecond,
+			ChargedExits: count.Draw(t, "silent"), EarlyExits: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"), Interruptions: count.Draw(t, "interruptions"),
+			RunTime:    time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
 			StateSize: rapid.Int64Range(0, maxNumber).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
@@ -194,7 +194,7 @@ func TestSizeAtWorst(t *testing.T) {
 		Status: Cancelled, Kind: strings.Repeat("k", 64), PayloadHash: hashOf(nil), MessageID: strings.Repeat("m", 36),
 		Token: strings.Repeat("t", 36), Write: math.MaxInt, Generation: math.MaxInt, Failures: math.MaxInt,
 		FailuresTotal: math.MaxInt, Breaks: math.MaxInt, Peak: 1,
-		SilentEnds: math.MaxInt, EarlyEnds: math.MaxInt, Charge: true, Interruptions: math.MaxInt, Paid: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
+		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}

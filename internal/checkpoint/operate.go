@@ -14,15 +14,15 @@ var (
 	// ErrOtherWork says that a job's id was used for another kind or payload.
 	ErrOtherWork = errors.New("the id was used for other work")
 
-	// ErrClaimedAnew says that a worker claimed the job while it was being
+	// ErrReclaimed says that a worker claimed the job while it was being
 	// opened: whoever was thought to be dead is not, or has a successor.
-	ErrClaimedAnew = errors.New("the job was claimed meanwhile")
+	ErrReclaimed = errors.New("the job was claimed meanwhile")
 
 	// ErrUnknownFormat says that a newer version wrote the record, or somebody else.
 	ErrUnknownFormat = errUnreadable
 
-	// errLeaveAlone says that there is nothing to write.
-	errLeaveAlone = errors.New("nothing to write")
+	// errNoChange says that there is nothing to write.
+	errNoChange = errors.New("nothing to write")
 )
 
 // Reopen ends the claim on a job that is recorded as running, so that any message
@@ -34,7 +34,7 @@ var (
 // any other status that nothing was written, because the job is open already or
 // has ended. by goes into the record as its last writer. d needs no message id.
 // The error wraps [ErrNotFound], [ErrOtherWork], [ErrUnknownFormat] or
-// [ErrClaimedAnew] when there is nothing to open. An owner that lives and saves
+// [ErrReclaimed] when there is nothing to open. An owner that lives and saves
 // makes Open repeat its write; after some seconds of that it gives up. Opening
 // again is harmless.
 func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, error) {
@@ -44,9 +44,9 @@ func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, erro
 		case r.Version == 0:
 			return content{}, fmt.Errorf("open record of job %s: %w", d.ID, ErrNotFound)
 		case r.Status != Running:
-			return content{}, errLeaveAlone
+			return content{}, errNoChange
 		case owner != nil && *owner != r.Token:
-			return content{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrClaimedAnew, r.Owner)
+			return content{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrReclaimed, r.Owner)
 		}
 		owner = new(r.Token)
 		r.Status = Open
@@ -57,7 +57,7 @@ func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, erro
 // CheckReopen returns the record that [Store.Reopen] would find, and its errors, and
 // writes nothing.
 func (s *Store) CheckReopen(ctx context.Context, d Delivery) (Record, error) {
-	found, err := s.outside(ctx, d)
+	found, err := s.findForEdit(ctx, d)
 	if err == nil && found.Version == 0 {
 		err = fmt.Errorf("open record of job %s: %w", d.ID, ErrNotFound)
 	}
@@ -91,12 +91,12 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 		case r.Version == 0:
 			r.Kind, r.PayloadHash, r.CreatedAt, r.EndedAt = d.Kind, d.PayloadHash, time.Now(), endedAt
 		case !r.GivenUp(), r.Status == Open && !scratch:
-			return content{}, errLeaveAlone
+			return content{}, errNoChange
 		case r.EndedAt.IsZero():
 			r.EndedAt = endedAt
 		}
 		r.Status = Open
-		r.Failures, r.FailuresTotal, r.Breaks, r.Peak, r.Paid, r.Progressed, r.FailedBy = 0, 0, 0, 0, 0, false, ""
+		r.Failures, r.FailuresTotal, r.Breaks, r.Peak, r.RunTime, r.Progressed, r.FailedBy = 0, 0, 0, 0, 0, false, ""
 		r.clearExits()
 		if scratch {
 			r.clearState()
@@ -117,7 +117,7 @@ func (s *Store) Cancel(ctx context.Context, d Delivery, by, reason string) (Reco
 		case r.Version == 0:
 			r.Kind, r.PayloadHash, r.CreatedAt = d.Kind, d.PayloadHash, time.Now()
 		case !r.GivenUp():
-			return content{}, errLeaveAlone
+			return content{}, errNoChange
 		}
 		r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
 		r.clearState()
@@ -139,7 +139,7 @@ func (s *Store) ResultOf(ctx context.Context, r Record) ([]byte, error) {
 //
 // apply makes of the record as it was found what is to be written, and says what
 // becomes of the body; with no record it is given one that only has its id. It
-// returns [errLeaveAlone] where nothing is to be written, and is called again
+// returns [errNoChange] where nothing is to be written, and is called again
 // for each repeat. edit returns the record as it was before its write, or where
 // it wrote nothing as it is; the zero value stands for none.
 //
@@ -152,7 +152,7 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 		if err := pause(ctx, repeat); err != nil {
 			return Record{}, err
 		}
-		found, err := s.outside(ctx, d)
+		found, err := s.findForEdit(ctx, d)
 		switch {
 		case err != nil:
 			return Record{}, err
@@ -164,7 +164,7 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 		next := found
 		next.ID = d.ID
 		body, err := apply(&next)
-		if errors.Is(err, errLeaveAlone) {
+		if errors.Is(err, errNoChange) {
 			return found, nil
 		}
 		if err != nil {
@@ -188,10 +188,10 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 	return Record{}, fmt.Errorf("write record of job %s: gave up after %d repeats", d.ID, maxRepeats)
 }
 
-// outside reads a record for somebody who is not its owner; the zero value
+// findForEdit reads a record for somebody who is not its owner; the zero value
 // stands for none. The error wraps [ErrOtherWork] or [ErrUnknownFormat] where
 // the record is not one to act on.
-func (s *Store) outside(ctx context.Context, d Delivery) (Record, error) {
+func (s *Store) findForEdit(ctx context.Context, d Delivery) (Record, error) {
 	found, ruling, err := s.Lookup(ctx, d)
 	switch {
 	case err != nil:

@@ -25,7 +25,7 @@ func TestOpen(t *testing.T) {
 		opened bool
 		err    error
 	}{
-		"running":                      {Record{Status: Running, Kind: kind, PayloadHash: hash, Generation: 3, SilentEnds: 1, Failures: 2, StateHash: state, StateSize: 6}, true, nil},
+		"running":                      {Record{Status: Running, Kind: kind, PayloadHash: hash, Generation: 3, ChargedExits: 1, Failures: 2, StateHash: state, StateSize: 6}, true, nil},
 		"open":                         {Record{Status: Open, Kind: kind, PayloadHash: hash}, false, nil},
 		"done":                         {Record{Status: Done, Kind: kind, PayloadHash: hash}, false, nil},
 		"poison":                       {Record{Status: Poison, Kind: kind, PayloadHash: hash, Reason: "no"}, false, nil},
@@ -172,7 +172,7 @@ func TestOpenMeetsALivingOwner(t *testing.T) {
 		"its message is claimed anew": {1, func(t *testing.T, b *bench, _ *Claim) error {
 			b.take(t, ours, "worker-2")
 			return nil
-		}, "", ErrClaimedAnew},
+		}, "", ErrReclaimed},
 		"its record is removed": {1, func(t *testing.T, b *bench, _ *Claim) error { b.remove(t); return nil }, "", ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {

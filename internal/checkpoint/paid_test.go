@@ -14,7 +14,7 @@ func TestPaidTimeAddsUp(t *testing.T) {
 		if err := first.Touch(t.Context(), Snapshot{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.read(t).Paid; got != 0 {
+		if got := b.read(t).RunTime; got != 0 {
 			t.Errorf("paid before the handler was called = %s, want 0", got)
 		}
 		watch := stopwatch()
@@ -23,11 +23,11 @@ func TestPaidTimeAddsUp(t *testing.T) {
 		if err := first.Save(t.Context(), Snapshot{State: []byte("a")}); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.read(t).Paid; got != 90*time.Second {
+		if got := b.read(t).RunTime; got != 90*time.Second {
 			t.Errorf("paid after 90 s = %s, want that", got)
 		}
 		time.Sleep(time.Minute) // and then it dies without a word
-		if got := first.Paid(); got != 150*time.Second {
+		if got := first.RunTime(); got != 150*time.Second {
 			t.Errorf("Paid of the first claim = %s, want 2m30s", got)
 		}
 
@@ -41,7 +41,7 @@ func TestPaidTimeAddsUp(t *testing.T) {
 		if err := second.Commit(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := b.read(t).Paid, 100*time.Second; got != want {
+		if got, want := b.read(t).RunTime, 100*time.Second; got != want {
 			t.Errorf("paid in the end = %s, want %s: recorded by the first, and the second's", got, want)
 		}
 	})

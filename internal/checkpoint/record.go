@@ -65,11 +65,11 @@ type Record struct {
 	// FailedBy is the machine that the job failed on last.
 	FailedBy string
 
-	// SilentEnds and EarlyEnds count unclean exits in a row: claims that ended
+	// ChargedExits and EarlyExits count unclean exits in a row: claims that ended
 	// with neither release nor failure nor progress, by a crash, a kill, or an
-	// eviction without notice. SilentEnds are those that are charged to the job,
-	// EarlyEnds those that came too early to be ([Claim.ChargeExits]).
-	SilentEnds, EarlyEnds int
+	// eviction without notice. ChargedExits are those that are charged to the job,
+	// EarlyExits those that came too early to be ([Claim.ChargeExits]).
+	ChargedExits, EarlyExits int
 
 	// Charge says that an unclean exit of the current claim would be charged to
 	// the job if this was the claim's last write.
@@ -79,10 +79,10 @@ type Record struct {
 	// the job nothing.
 	Interruptions int
 
-	// Paid is the time that handlers took for the job, over all deliveries, as of
+	// RunTime is the time that handlers took for the job, over all deliveries, as of
 	// the last write, in whole milliseconds. What a worker did between its last
 	// write and its sudden death is not in it.
-	Paid time.Duration
+	RunTime time.Duration
 
 	// Progressed says that the current claim stored a state that differs from
 	// the one it began with.
@@ -124,17 +124,17 @@ type Record struct {
 }
 
 // UncleanExits is how many claims in a row ended uncleanly, charged or not.
-func (r Record) UncleanExits() int { return r.SilentEnds + r.EarlyEnds }
+func (r Record) UncleanExits() int { return r.ChargedExits + r.EarlyExits }
 
 // clearExits says that the last claim ended well, or made progress.
-func (r *Record) clearExits() { r.SilentEnds, r.EarlyEnds = 0, 0 }
+func (r *Record) clearExits() { r.ChargedExits, r.EarlyExits = 0, 0 }
 
 // HasState reports whether the record's body holds a handler's state.
 func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 
 // InProgress reports whether a handler has worked on a job that is not over.
 func (r Record) InProgress() bool {
-	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.Paid > 0)
+	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.RunTime > 0)
 }
 
 // clearState says that the body holds no state.

@@ -18,7 +18,7 @@ var operated = map[string]struct {
 	acts  bool
 	err   error
 }{
-	"poison":               {Record{Status: Poison, Failures: 5, FailuresTotal: 20, Breaks: 3, Peak: 0.5, SilentEnds: 2, EarlyEnds: 4, Paid: time.Hour, Interruptions: 3, EndedAt: givenUpAt, Reason: "no"}, true, nil},
+	"poison":               {Record{Status: Poison, Failures: 5, FailuresTotal: 20, Breaks: 3, Peak: 0.5, ChargedExits: 2, EarlyExits: 4, RunTime: time.Hour, Interruptions: 3, EndedAt: givenUpAt, Reason: "no"}, true, nil},
 	"replayed, unclaimed":  {Record{Status: Open, EndedAt: givenUpAt}, true, nil},
 	"open":                 {Record{Status: Open, Failures: 2}, false, nil},
 	"running":              {Record{Status: Running}, false, nil},
@@ -63,7 +63,7 @@ func TestReplay(t *testing.T) {
 			return
 		}
 		want := before
-		want.Status, want.Owner, want.Failures, want.SilentEnds, want.EarlyEnds, want.Paid = Open, tool, 0, 0, 0, 0
+		want.Status, want.Owner, want.Failures, want.ChargedExits, want.EarlyExits, want.RunTime = Open, tool, 0, 0, 0, 0
 		want.FailuresTotal, want.Breaks, want.Peak = 0, 0, 0
 		want.Token, want.Write, want.ETag = after.Token, after.Write, after.ETag
 		if !sameRecord(after, want) || after.Token == before.Token || !after.GivenUp() {

@@ -23,11 +23,11 @@ var ErrDamaged = errors.New("recorded state is damaged")
 // error wraps [ErrDamaged] when the state is not what was saved, and is a
 // [*ConflictError] when the record was claimed anew.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer unlock()
 	if _, err := c.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	}
 	state, err := c.store.body(ctx, c.record)
 	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
-		if err := c.displaced(ctx); err != nil {
+		if err := c.refreshForRead(ctx); err != nil {
 			return nil, err
 		}
 		if !c.record.HasState() {
@@ -58,11 +58,11 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	return &Snapshot{State: state, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 }
 
-// displaced decides by one read what a refused read of the state means. It
+// refreshForRead decides by one read what a refused read of the state means. It
 // returns nil when the record is still this claim's, under another ETag. A record
 // that was removed is created again, without the state that went with it: the
 // job starts afresh.
-func (c *Claim) displaced(ctx context.Context) error {
+func (c *Claim) refreshForRead(ctx context.Context) error {
 	found, err := c.store.find(ctx, c.delivery.ID)
 	switch {
 	case err != nil:
@@ -72,7 +72,7 @@ func (c *Claim) displaced(ctx context.Context) error {
 		c.startAfresh()
 		return c.write(ctx, unchanged)
 	case found.Token == c.token:
-		c.follow(*found)
+		c.refresh(*found)
 		return nil
 	}
 	return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
@@ -136,11 +136,11 @@ func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer unlock()
 	if _, err := c.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -247,11 +247,11 @@ func isForbidden(err error) bool {
 // relocate finds out under which ETag the state can be read on. A touch of this
 // very claim explains a refusal by itself; otherwise the record is asked.
 func (c *Claim) relocate(ctx context.Context, ask bool) error {
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	if _, err := c.settle(ctx); err != nil || !ask {
 		return err
 	}
@@ -264,7 +264,7 @@ func (c *Claim) relocate(ctx context.Context, ask bool) error {
 	case found.Token != c.token:
 		return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
 	}
-	c.follow(*found) // the refusal may also have been about an older one
+	c.refresh(*found) // the refusal may also have been about an older one
 	return nil
 }
 

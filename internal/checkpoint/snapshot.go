@@ -68,7 +68,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 
 // open opens the stream, which is the handler's code.
 func (s Snapshot) open() (stream io.ReadCloser, err error) {
-	defer survive(&err)
+	defer recoverPanic(&err)
 	switch stream, err = s.Stream(); {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -82,7 +82,7 @@ func (s Snapshot) open() (stream io.ReadCloser, err error) {
 // off is no shorter state: only io.EOF itself is its end, while io.ReadFull
 // could not tell it from the io.ErrUnexpectedEOF of a stream that was cut off.
 func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
-	defer survive(&err)
+	defer recoverPanic(&err)
 	for n < len(buffer) {
 		read, err := state.Read(buffer[n:])
 		n += read
@@ -98,13 +98,13 @@ func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
 
 func closeStream(stream io.Closer) {
 	var panicked error
-	defer survive(&panicked) // what was read is whole all the same
+	defer recoverPanic(&panicked) // what was read is whole all the same
 	_ = stream.Close()
 }
 
-// survive makes an error of a panic in the handler's code, which runs here
+// recoverPanic makes an error of a panic in the handler's code, which runs here
 // beside all the worker's other jobs.
-func survive(err *error) {
+func recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: it panicked: %v", ErrUnreadable, p)
 	}

@@ -26,11 +26,11 @@ func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
 // Commit ends the job with its result. From then on no other outcome is
 // possible; the message is to be deleted next.
 func (c *Claim) Commit(ctx context.Context, result []byte) error {
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	if c.isReading() {
 		return ErrReading
 	}
@@ -49,7 +49,7 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 // Release opens the job to other workers after an interruption, with the last
 // snapshot. A job that left no record and has no state to keep needs none.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
-	if !s.HasState() && !c.written(ctx) {
+	if !s.HasState() && !c.mayHaveRecord(ctx) {
 		return nil
 	}
 	return c.update(ctx, s, func(r *Record) {
@@ -83,7 +83,7 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 
 // Fail opens the job to another attempt after a failure, with the last snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
-	machine, repeat := c.blamed()
+	machine, repeat := c.failureMachine()
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason, r.FailedBy = Open, plaintext.Block(reason), machine
 		r.Failures = countFailure(r.Failures, repeat)
@@ -109,11 +109,11 @@ func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 
 // update writes a snapshot and what apply makes of the rest.
 func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) error {
-	leave, err := c.enter(ctx)
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	err = c.updateOnce(ctx, s, apply)
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
 		// What was known of the blocks was wrong: the record was removed, or
@@ -128,7 +128,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 	if _, err := c.settle(ctx); err != nil {
 		return err
 	}
-	if over, err := c.over(func(r *Record) content { apply(r); return content{} }); over {
+	if over, err := c.hasEnded(func(r *Record) content { apply(r); return content{} }); over {
 		return err // before a state is sent for nothing
 	}
 	state, err := c.prepare(ctx, s)
@@ -155,13 +155,13 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 	})
 }
 
-// written reports whether a record exists or may exist.
-func (c *Claim) written(ctx context.Context) bool {
-	leave, err := c.enter(ctx)
+// mayHaveRecord reports whether a record exists or may exist.
+func (c *Claim) mayHaveRecord(ctx context.Context) bool {
+	unlock, err := c.lock(ctx)
 	if err != nil {
 		return true
 	}
-	defer leave()
+	defer unlock()
 	return c.record.ETag != "" || c.doubt != nil
 }
 

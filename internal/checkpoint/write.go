@@ -64,7 +64,7 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 		if err := pause(ctx, repeat); err != nil {
 			return err
 		}
-		if over, err := c.over(ch); over {
+		if over, err := c.hasEnded(ch); over {
 			return err
 		}
 		if err = c.attempt(ctx, ch); err == nil {
@@ -85,11 +85,11 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 	return fmt.Errorf("write record of job %s: gave up after %d repeats, the last: %w", c.delivery.ID, maxRepeats, err)
 }
 
-// over reports whether an earlier write ended the claim. The same ending again
+// hasEnded reports whether an earlier write ended the claim. The same ending again
 // comes from a caller that did not learn that it took effect, and needs nothing
 // more: written twice, it would count a failure or an interruption twice.
 // Anything else is not this claim's to write any more.
-func (c *Claim) over(ch change) (over bool, err error) {
+func (c *Claim) hasEnded(ch change) (over bool, err error) {
 	if c.record.Status == Running || c.opening != nil {
 		return false, nil
 	}
@@ -110,11 +110,11 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	c.number++
 	next := c.record
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
-	next.Paid = c.Paid().Truncate(time.Millisecond)
+	next.RunTime = c.RunTime().Truncate(time.Millisecond)
 	if c.opening != nil {
 		c.opening(&next)
 	}
-	body, err := c.passable(ctx, ch(&next))
+	body, err := c.asBlockList(ctx, ch(&next))
 	next.Charge = next.Status == Running && c.charged()
 	if err != nil {
 		return err
@@ -124,19 +124,19 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 		c.adopt(next, etag, body)
 		return nil
 	}
-	c.obstructed = bloberror.HasCode(err, bloberror.BlobAlreadyExists)
+	c.uncommittedBlocks = bloberror.HasCode(err, bloberror.BlobAlreadyExists)
 	if !refused(err) {
 		c.doubt = &doubt{next: next, content: body, attempt: Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}}
 	}
 	return err
 }
 
-// passable returns the content in a form that gets past staged blocks. Where
+// asBlockList returns the content in a form that gets past staged blocks. Where
 // blocks were staged and there is no record, as after its removal, a Put Blob
 // that creates it is refused until the service forgets them a week later; a Put
 // Block List is not.
-func (c *Claim) passable(ctx context.Context, body content) (content, error) {
-	if !c.obstructed || c.record.ETag != "" || body.blocks != nil {
+func (c *Claim) asBlockList(ctx context.Context, body content) (content, error) {
+	if !c.uncommittedBlocks || c.record.ETag != "" || body.blocks != nil {
 		return body, nil
 	}
 	if len(body.data) == 0 {
@@ -150,7 +150,7 @@ func (c *Claim) passable(ctx context.Context, body content) (content, error) {
 func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
 	c.set(written)
-	c.blocks.wrote(body)
+	c.blocks.update(body)
 	c.doubt, c.opening = nil, nil
 }
 
@@ -172,7 +172,7 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 		c.adopt(c.doubt.next, found.ETag, c.doubt.content)
 		return true, nil
 	case Repeat:
-		c.follow(*found)
+		c.refresh(*found)
 		c.doubt = nil
 		return false, nil
 	case Create:

@@ -40,16 +40,16 @@ func writeKinds() []writeKind {
 			return r.Status == Running && r.Generation == 1 && r.MessageID == ours.MessageID && r.Kind == ours.Kind && r.PayloadHash == ours.PayloadHash
 		}, false},
 		{"take", func(t *testing.T, b *bench) func() error {
-			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, SilentEnds: 1, Charge: true}, "")
+			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, ChargedExits: 1, Charge: true}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
-			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 2 && r.Kind == ours.Kind && !r.ClaimedAt.IsZero()
+			return r.Status == Running && r.Generation == 4 && r.ChargedExits == 2 && r.Kind == ours.Kind && !r.ClaimedAt.IsZero()
 		}, false},
 		{"take of another message's", func(t *testing.T, b *bench) func() error {
-			found := b.seed(t, Record{Status: Open, MessageID: "m-0", Generation: 3, SilentEnds: 1, Progressed: true}, "")
+			found := b.seed(t, Record{Status: Open, MessageID: "m-0", Generation: 3, ChargedExits: 1, Progressed: true}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
-			return r.Status == Running && r.Generation == 4 && r.SilentEnds == 1 && r.MessageID == ours.MessageID && !r.Progressed
+			return r.Status == Running && r.Generation == 4 && r.ChargedExits == 1 && r.MessageID == ours.MessageID && !r.Progressed
 		}, false},
 		{"take of a job that was replayed", func(t *testing.T, b *bench) func() error {
 			found := b.seed(t, Record{Status: Open, Generation: 3, EndedAt: noon}, "")

@@ -239,7 +239,7 @@ func TestLook(t *testing.T) {
 // putText puts any text on the poison queue.
 func (b *bench) putText(t *testing.T, text string) {
 	t.Helper()
-	if err := b.stores.Poison.PutAgain(t.Context(), text); err != nil {
+	if err := b.stores.Poison.PutUnchanged(t.Context(), text); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -75,7 +75,7 @@ func (b *bench) sitDown(t *testing.T) {
 	b.told = nil
 }
 
-// tell keeps what it is told.
+// report keeps what it is told.
 func (b *bench) tell(o Outcome) error {
 	b.told = append(b.told, o)
 	return nil

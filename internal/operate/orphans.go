@@ -52,9 +52,9 @@ func (s *OrphanReport) Complete() bool { return s.Seen >= s.Queued }
 // longer, and have no message among those that the service shows. It changes
 // nothing. Queues cannot be searched, so what it finds may have a message all the
 // same: [OrphanReport.Complete] says whether that is possible.
-func (d *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanReport, error) {
+func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanReport, error) {
 	s := &OrphanReport{}
-	for r, err := range d.Records.List(ctx, "") {
+	for r, err := range p.Records.List(ctx, "") {
 		if err != nil {
 			return nil, err
 		}
@@ -63,19 +63,19 @@ func (d *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age})
 		}
 	}
-	seen, err := d.seen(ctx, s)
+	seen, err := p.seen(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	s.Orphans = slices.DeleteFunc(s.Orphans, func(o Orphan) bool { return seen[o.Record.ID] })
 	slices.SortFunc(s.Orphans, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
-	return s, d.findPayloads(ctx, s.Orphans)
+	return s, p.findPayloads(ctx, s.Orphans)
 }
 
 // seen returns the ids of the jobs whose messages the service shows.
-func (d *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]bool, error) {
+func (p *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]bool, error) {
 	ids := map[string]bool{}
-	for _, q := range []*queue.Queue{d.Queue, d.OnDemand} {
+	for _, q := range []*queue.Queue{p.Queue, p.OnDemand} {
 		about, err := q.Depth(ctx) // before the messages, so that one put in between hides nothing
 		if queueerror.HasCode(err, queueerror.QueueNotFound) {
 			continue
@@ -99,13 +99,13 @@ func (d *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]boo
 	return ids, nil
 }
 
-func (d *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error {
+func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range orphans {
 		group.Go(func() (err error) {
 			o := &orphans[i]
-			o.Payload, o.HasPayload, err = d.Payloads.Find(ctx, o.Record.ID, o.Record.PayloadHash)
+			o.Payload, o.HasPayload, err = p.Payloads.Find(ctx, o.Record.ID, o.Record.PayloadHash)
 			return err
 		})
 	}
@@ -134,8 +134,8 @@ func (o *Orphan) Supply(data []byte) error {
 // a job that has one already is absorbed as a duplicate.
 //
 // What only the old message said is lost: deadline, max_run, max_silence, trace.
-func (d *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
-	r, err := d.Records.Read(ctx, o.Record.ID)
+func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
+	r, err := p.Records.Read(ctx, o.Record.ID)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return Dropped, "its record is gone", nil
@@ -152,7 +152,7 @@ func (d *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (A
 		return Refused, fmt.Sprintf("its record is not one to make a message of: %v", err), nil
 	}
 	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt}
-	if err := to.PutMoved(ctx, e, 0, d.Payloads); err != nil {
+	if err := to.PutMoved(ctx, e, 0, p.Payloads); err != nil {
 		return Failed, "", err
 	}
 	return Requeued, replayedFrom(r, false), nil

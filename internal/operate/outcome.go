@@ -34,22 +34,22 @@ func (o Outcome) gone() bool {
 	return o.Action == Replayed || o.Action == Purged || o.Action == Dropped
 }
 
-// errTelling marks an error of whoever is told.
-var errTelling = errors.New("the outcome cannot be told")
+// errReport marks an error of whoever is told.
+var errReport = errors.New("the outcome cannot be told")
 
 // run is one replay or purge of many messages.
 type run struct {
 	*PoisonQueue
 	selection Selection
-	tell      func(Outcome) error
+	report    func(Outcome) error
 	act       func(context.Context, *claimed, *work) (Action, string, error)
 
 	mu   sync.Mutex                     // guards telling, and what follows
 	done map[checkpoint.Delivery]Action // work that this run replayed or purged
 }
 
-// over walks through the poison queue and acts on what is meant.
-func (r *run) over(ctx context.Context) error {
+// all walks through the poison queue and acts on what is meant.
+func (r *run) all(ctx context.Context) error {
 	r.done = map[checkpoint.Delivery]Action{}
 	return r.scan(ctx, r.selection, r.one, nil)
 }
@@ -77,8 +77,8 @@ func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	if w.isJob && (out.Action == Replayed || out.Action == Purged) {
 		r.done[w.delivery()] = out.Action
 	}
-	if err := r.tell(out); err != nil {
-		return out.gone(), errors.Join(errTelling, err)
+	if err := r.report(out); err != nil {
+		return out.gone(), errors.Join(errReport, err)
 	}
 	return out.gone(), nil
 }

@@ -53,8 +53,8 @@ func newItem(id, text string, inserted time.Time) Item {
 
 // Peek returns the messages at the front of the poison queue, at most 32, and
 // about how many there are in all. It changes nothing.
-func (d *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err error) {
-	peeked, err := d.Poison.Peek(ctx, queue.MaxClaim)
+func (p *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err error) {
+	peeked, err := p.Poison.Peek(ctx, queue.MaxClaim)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -64,28 +64,28 @@ func (d *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err er
 	if len(items) < queue.MaxClaim {
 		return items, len(items), nil
 	}
-	about, err = d.Poison.Depth(ctx)
+	about, err = p.Poison.Depth(ctx)
 	return items, max(about, len(items)), err
 }
 
 // All tells of every message on the poison queue, one at a time. It claims them,
 // which hides them from other operators meanwhile, and puts them back.
-func (d *PoisonQueue) All(ctx context.Context, tell func(Item) error) error {
-	return d.scan(ctx, Selection{}, nil, tell)
+func (p *PoisonQueue) All(ctx context.Context, tell func(Item) error) error {
+	return p.scan(ctx, Selection{}, nil, tell)
 }
 
 // Lookup returns what is known of the job behind an item: the text of the message
 // that it stands for, and the job's record, nil where there is none to be read.
 // The text is empty when it is gone.
-func (d *PoisonQueue) Lookup(ctx context.Context, it Item) (text string, record *checkpoint.Record, err error) {
+func (p *PoisonQueue) Lookup(ctx context.Context, it Item) (text string, record *checkpoint.Record, err error) {
 	if it.Fault != nil {
 		return it.Text, nil, nil //nolint:nilerr // there is no job to look for
 	}
-	w, err := d.workOf(ctx, it)
+	w, err := p.workOf(ctx, it)
 	if err != nil || w.id == "" {
 		return w.text, nil, err
 	}
-	found, err := d.Records.Read(ctx, w.id)
+	found, err := p.Records.Read(ctx, w.id)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return w.text, nil, nil
 	}

@@ -14,10 +14,10 @@ import (
 //
 // A message whose job's id was used for other work, or whose record is another
 // version's, is taken away only when it is selected by a message's id, and alone.
-func (d *PoisonQueue) Purge(ctx context.Context, s Selection, tell func(Outcome) error) error {
-	r := &run{PoisonQueue: d, selection: s, tell: tell}
+func (p *PoisonQueue) Purge(ctx context.Context, s Selection, tell func(Outcome) error) error {
+	r := &run{PoisonQueue: p, selection: s, report: tell}
 	r.act = r.purge
-	return r.over(ctx)
+	return r.all(ctx)
 }
 
 // purge cancels the record, deletes the payload, and takes the poison message
@@ -67,8 +67,8 @@ func (r *run) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action
 	if record.Version == 0 {
 		return Purged, "the text of its message was gone", r.drop(ctx, c.lease, w)
 	}
-	d := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash}
-	was, err := r.Records.Cancel(ctx, d, r.Name, purgeReason(w))
+	delivery := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash}
+	was, err := r.Records.Cancel(ctx, delivery, r.Name, purgeReason(w))
 	switch {
 	case err != nil:
 		return "", "", err

@@ -13,12 +13,12 @@ import (
 // their recorded state, or fromScratch without it. It tells what became of each
 // message, one at a time; an error of tell ends the run, and so do an error of
 // the poison queue itself and the end of ctx.
-func (d *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, tell func(Outcome) error) error {
-	r := &run{PoisonQueue: d, selection: s, tell: tell}
+func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, tell func(Outcome) error) error {
+	r := &run{PoisonQueue: p, selection: s, report: tell}
 	r.act = func(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 		return r.replay(ctx, c, w, fromScratch)
 	}
-	return r.over(ctx)
+	return r.all(ctx)
 }
 
 // replay opens the record, puts the message, and takes the poison message away,
@@ -50,10 +50,10 @@ func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool)
 // replayUnread puts the text of a message that had no record once more, as it
 // was: by now there may be a worker that reads it.
 func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, string, error) {
-	if errors.Is(w.unreadable, errNobodys) {
+	if errors.Is(w.unreadable, errNoKind) {
 		return Refused, w.unreadable.Error(), nil
 	}
-	if err := r.origin(w).PutAgain(ctx, w.text); err != nil {
+	if err := r.origin(w).PutUnchanged(ctx, w.text); err != nil {
 		return "", "", err
 	}
 	return Replayed, fmt.Sprintf("as it was, although this version cannot read it: %v", w.unreadable), r.drop(ctx, c.lease, w)
@@ -75,22 +75,22 @@ func (r *run) replayWithoutText(ctx context.Context, c *claimed, w *work) (Actio
 }
 
 // origin is the queue that a job came from.
-func (d *PoisonQueue) origin(w *work) *queue.Queue {
-	if d.OnDemand != nil && w.poison.Origin == d.OnDemand.Name() {
-		return d.OnDemand
+func (p *PoisonQueue) origin(w *work) *queue.Queue {
+	if p.OnDemand != nil && w.poison.Origin == p.OnDemand.Name() {
+		return p.OnDemand
 	}
-	return d.Queue
+	return p.Queue
 }
 
 // leave takes away the poison message of a job that needs nothing, and what the
 // job's end left to do.
-func (d *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
+func (p *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
 	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled {
-		if err := d.Payloads.Discard(ctx, w.envelope); err != nil {
+		if err := p.Payloads.Discard(ctx, w.envelope); err != nil {
 			return err
 		}
 	}
-	return d.drop(ctx, lease, w)
+	return p.drop(ctx, lease, w)
 }
 
 func needsNothing(r checkpoint.Record) string {

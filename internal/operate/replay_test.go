@@ -78,7 +78,7 @@ func (b *bench) expectReplayed(t *testing.T, g given, e queue.Envelope, before c
 		t.Errorf("messages on %s = %+v, want that of the job, which says resume", name, messages)
 	}
 	r := b.record(t, "a")
-	if r.Status != checkpoint.Open || r.Failures != 0 || r.SilentEnds != 0 || r.Paid != 0 || r.Token == before.Token || r.Owner != "spotctl@desk" {
+	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token || r.Owner != "spotctl@desk" {
 		t.Errorf("record = %+v, want it open, with nothing counted, written by the desk", r)
 	}
 	if !fromScratch && r.StateHash != before.StateHash || fromScratch && r.HasState() {
@@ -151,7 +151,7 @@ func orKind(kind string) string {
 // lease is any message's.
 func (b *bench) lease(t *testing.T) *queue.Lease {
 	t.Helper()
-	if err := b.stores.OnDemand.PutAgain(t.Context(), "x"); err != nil {
+	if err := b.stores.OnDemand.PutUnchanged(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	leases, err := b.stores.OnDemand.Claim(t.Context(), 1, time.Second)
@@ -171,7 +171,7 @@ func TestOldDuplicate(t *testing.T) {
 		if err := b.Replay(t.Context(), all, false, b.tell); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.stores.Poison.PutAgain(t.Context(), twin); err != nil {
+		if err := b.stores.Poison.PutUnchanged(t.Context(), twin); err != nil {
 			t.Fatal(err)
 		}
 		b.told = nil
@@ -181,7 +181,7 @@ func TestOldDuplicate(t *testing.T) {
 		if diff := cmp.Diff(map[string][]string{"a": {"half"}}, b.work(t)); diff != "" {
 			t.Errorf("commits (-want +got):\n%s", diff)
 		}
-		if err := b.stores.Poison.PutAgain(t.Context(), twin); err != nil {
+		if err := b.stores.Poison.PutUnchanged(t.Context(), twin); err != nil {
 			t.Fatal(err)
 		}
 		b.told = nil

@@ -48,12 +48,12 @@ type claimed struct {
 // message that is meant and says whether it is gone; tell hears of the others.
 // Both may be nil. What is not gone is put back at the end. When ctx ends, walk
 // finishes what it has begun and returns the cause.
-func (d *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), tell func(Item) error) error {
+func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), tell func(Item) error) error {
 	seen := map[string]*queue.Lease{}
 	var put []*queue.Lease
-	defer func() { d.putBack(ctx, put) }()
+	defer func() { p.putBack(ctx, put) }()
 	for {
-		batch, err := d.claim(ctx, seen)
+		batch, err := p.claim(ctx, seen)
 		if err != nil || len(batch) == 0 {
 			return err
 		}
@@ -77,11 +77,11 @@ func (d *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 }
 
 // claim takes the next messages that were not seen yet; none means the end.
-func (d *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
+func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	leases, err := d.Poison.Claim(ctx, queue.MaxClaim, hold)
+	leases, err := p.Poison.Claim(ctx, queue.MaxClaim, hold)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 
 // putBack makes messages visible again. One that cannot be becomes visible by
 // itself.
-func (d *PoisonQueue) putBack(ctx context.Context, leases []*queue.Lease) {
+func (p *PoisonQueue) putBack(ctx context.Context, leases []*queue.Lease) {
 	limit := hold
 	if ctx.Err() != nil {
 		limit = tidyTimeout

@@ -38,11 +38,11 @@ func (w *work) delivery() checkpoint.Delivery {
 }
 
 // workOf reads the message that an item stands for.
-func (d *PoisonQueue) workOf(ctx context.Context, it Item) (work, error) {
+func (p *PoisonQueue) workOf(ctx context.Context, it Item) (work, error) {
 	w := work{poison: it.Poison}
-	for w.open(ctx, d.Payloads) == nil {
+	for w.open(ctx, p.Payloads) == nil {
 		if !w.unwrap() {
-			w.decode(d.DefaultKind)
+			w.decode(p.DefaultKind)
 			return w, nil
 		}
 	}
@@ -90,12 +90,12 @@ func (w *work) decode(defaultKind string) {
 	}
 }
 
-// errNobodys says that a text is nobody's job.
-var errNobodys = errors.New("it is somebody else's message, and no kind of job: --default-kind says which kind to make of it")
+// errNoKind says that a text is nobody's job.
+var errNoKind = errors.New("it is somebody else's message, and no kind of job: --default-kind says which kind to make of it")
 
 func foreign(w *work, id, kind string) (queue.Envelope, error) {
 	if kind == "" {
-		return queue.Envelope{}, errNobodys
+		return queue.Envelope{}, errNoKind
 	}
 	if err := errors.Join(jobid.Validate(id), jobid.ValidateKind(kind)); err != nil {
 		return queue.Envelope{}, fmt.Errorf("it cannot be a job: %w", err)
@@ -105,11 +105,11 @@ func foreign(w *work, id, kind string) (queue.Envelope, error) {
 
 // recordOf reads the record of a job of which only the id and the kind are known;
 // the zero value stands for none.
-func (d *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
+func (p *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
 	if w.id == "" {
 		return checkpoint.Record{}, nil
 	}
-	r, err := d.Records.Read(ctx, w.id)
+	r, err := p.Records.Read(ctx, w.id)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return checkpoint.Record{}, nil
@@ -124,12 +124,12 @@ func (d *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record,
 }
 
 // drop takes a poison message away, and then what was kept beside it.
-func (d *PoisonQueue) drop(ctx context.Context, lease *queue.Lease, w *work) error {
+func (p *PoisonQueue) drop(ctx context.Context, lease *queue.Lease, w *work) error {
 	if err := lease.Complete(ctx); err != nil {
 		return err
 	}
-	for _, p := range append(w.wraps, w.poison) {
-		if err := p.DiscardOriginal(ctx, d.Payloads); err != nil {
+	for _, message := range append(w.wraps, w.poison) {
+		if err := message.DiscardOriginal(ctx, p.Payloads); err != nil {
 			return err
 		}
 	}

@@ -100,10 +100,10 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary
 		room:     semaphore.NewWeighted(maxInFlight),
 	}
 	for j, err := range jobs {
-		if !r.enter(ctx) {
+		if !r.acquireSlot(ctx) {
 			break
 		}
-		if !r.take(j, err) {
+		if !r.accept(j, err) {
 			r.slots.Release(1)
 			continue
 		}

@@ -32,8 +32,8 @@ type run struct {
 	stop    error // why no more jobs are taken
 }
 
-// enter waits for a free slot. It returns false when the run takes no more jobs.
-func (r *run) enter(ctx context.Context) bool {
+// acquireSlot waits for a free slot. It returns false when the run takes no more jobs.
+func (r *run) acquireSlot(ctx context.Context) bool {
 	err := r.slots.Acquire(ctx, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,8 +43,8 @@ func (r *run) enter(ctx context.Context) bool {
 	return r.stop == nil
 }
 
-// take notes what the source yielded, and reports whether it is to be put.
-func (r *run) take(j Job, err error) bool {
+// accept notes what the source yielded, and reports whether it is to be put.
+func (r *run) accept(j Job, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	bad, isJob := errors.AsType[*JobError](err)
@@ -79,7 +79,7 @@ func (r *run) start(ctx context.Context, j Job) {
 		found, err := r.put(ctx, j)
 		r.record(j, found, err)
 	}
-	if r.DryRun && !r.reads(j) {
+	if r.DryRun && !r.readsRecord(j) {
 		put() // there is nothing to wait for, and the jobs keep their order
 		return
 	}
@@ -93,11 +93,11 @@ func (r *run) record(j Job, found checkpoint.Status, err error) {
 	switch {
 	case err != nil:
 		r.fail(&JobError{Where: j.Where, ID: j.ID(), Err: err})
-		if concernsOne(err) {
+		if isJobError(err) {
 			break
 		}
 		r.inARow++
-		if r.stop == nil && concernsAll(err, r.inARow, parallel(r.Parallel)) {
+		if r.stop == nil && isFatal(err, r.inARow, parallel(r.Parallel)) {
 			r.stop = err
 		}
 	case found.Final():
@@ -144,27 +144,27 @@ func (r *run) fail(bad *JobError) {
 func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
-	if r.reads(j) {
+	if r.readsRecord(j) {
 		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err
 		}
 		e.Resume = found != "" // even a first delivery must read the record
 	}
 	if r.DryRun {
-		return found, check(e)
+		return found, checkSize(e)
 	}
 	return found, r.send(ctx, e, j.delay)
 }
 
-// reads reports whether the record of a job is read before its message is put. A
+// readsRecord reports whether the record of a job is read before its message is put. A
 // new id has none.
-func (p *Producer) reads(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs) }
+func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs) }
 
 // find returns the status of a job's record, which with TakeOver it opens; empty
 // where there is none, or where nobody may read it.
 func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	if r.TakeOver {
-		return r.open(ctx, j)
+		return r.reopen(ctx, j)
 	}
 	if r.unreadable.Load() {
 		return "", nil
@@ -202,9 +202,9 @@ func (p *Producer) send(ctx context.Context, e queue.Envelope, delay time.Durati
 	return p.Queue.Put(ctx, e, delay)
 }
 
-// check reports why a message could not be sent, as far as that shows without
+// checkSize reports why a message could not be sent, as far as that shows without
 // sending it.
-func check(e queue.Envelope) error {
+func checkSize(e queue.Envelope) error {
 	if _, err := e.Encode(); !tooLarge(err) {
 		return err
 	}
@@ -216,9 +216,9 @@ func tooLarge(err error) bool {
 	return ok
 }
 
-// open ends the claim on a job that is recorded as running, and returns the
+// reopen ends the claim on a job that is recorded as running, and returns the
 // status that the record had; empty when there is no record.
-func (p *Producer) open(ctx context.Context, j Job) (checkpoint.Status, error) {
+func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error) {
 	var record checkpoint.Record
 	var err error
 	if p.DryRun {
@@ -235,16 +235,16 @@ func (p *Producer) open(ctx context.Context, j Job) (checkpoint.Status, error) {
 // minInARow is the least number of failures in a row that ends a run.
 const minInARow = 10
 
-// concernsOne reports whether an error is about a single job, whatever the
+// isJobError reports whether an error is about a single job, whatever the
 // state of the storage.
-func concernsOne(err error) bool {
-	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrClaimedAnew) ||
+func isJobError(err error) bool {
+	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrReclaimed) ||
 		errors.Is(err, checkpoint.ErrUnknownFormat)
 }
 
-// concernsAll reports whether an error will meet every other job too: no right
+// isFatal reports whether an error will meet every other job too: no right
 // to put messages, no such queue, or a storage that has long been silent.
-func concernsAll(err error, inARow, parallel int) bool {
+func isFatal(err error, inARow, parallel int) bool {
 	// One bad moment fails all the calls under way, and is not the end.
 	return forbidden(err) || inARow >= max(minInARow, 2*parallel)
 }

@@ -57,10 +57,10 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	good := time.Now()
 	for quiet := 1; ; quiet++ {
 		began, before := time.Now(), w.Pending()
-		err := w.look(ctx)
+		err := w.poll(ctx)
 		left := w.Pending()
 		switch {
-		case errors.Is(err, errTelling):
+		case errors.Is(err, errReport):
 			return err
 		case left == 0:
 			return nil
@@ -80,19 +80,19 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	}
 }
 
-// look reads the records of all jobs once, and tells of those that have ended.
-func (w *Waiter) look(ctx context.Context) error {
+// poll reads the records of all jobs once, and tells of those that have ended.
+func (w *Waiter) poll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel(w.Parallel))
-	err := w.each(ctx, group)
+	err := w.pollEach(ctx, group)
 	if groupErr := group.Wait(); groupErr != nil {
 		return groupErr // the cause of whatever ended the loop
 	}
 	return err
 }
 
-// each reads the records in the way that costs less.
-func (w *Waiter) each(ctx context.Context, group *errgroup.Group) error {
+// pollEach reads the records in the way that costs less.
+func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 	w.mu.Lock()
 	ids := make([]string, 0, len(w.pending))
 	for id := range w.pending {
@@ -101,7 +101,7 @@ func (w *Waiter) each(ctx context.Context, group *errgroup.Group) error {
 	listed := w.listed
 	w.mu.Unlock()
 	if byListing(len(ids), listed) {
-		return w.list(ctx, group)
+		return w.pollList(ctx, group)
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -113,14 +113,14 @@ func (w *Waiter) each(ctx context.Context, group *errgroup.Group) error {
 			if err != nil {
 				return err
 			}
-			return w.judge(ctx, record)
+			return w.examine(ctx, record)
 		})
 	}
 	return nil
 }
 
-// list goes through all records of the deployment.
-func (w *Waiter) list(ctx context.Context, group *errgroup.Group) error {
+// pollList goes through all records of the deployment.
+func (w *Waiter) pollList(ctx context.Context, group *errgroup.Group) error {
 	n := 0
 	for record, err := range w.Records.List(ctx, "") {
 		if err != nil {
@@ -128,7 +128,7 @@ func (w *Waiter) list(ctx context.Context, group *errgroup.Group) error {
 		}
 		n++
 		if _, ok := w.waitsFor(record.ID); ok && ctx.Err() == nil {
-			group.Go(func() error { return w.judge(ctx, record) })
+			group.Go(func() error { return w.examine(ctx, record) })
 		}
 	}
 	w.mu.Lock()
@@ -191,11 +191,11 @@ type Ended struct {
 	Err error
 }
 
-// errTelling marks an error of [Waiter.Ended].
-var errTelling = errors.New("what became of a job cannot be told")
+// errReport marks an error of [Waiter.Ended].
+var errReport = errors.New("what became of a job cannot be told")
 
-// judge tells what became of a job if its record says so.
-func (w *Waiter) judge(ctx context.Context, r checkpoint.Record) (err error) {
+// examine tells what became of a job if its record says so.
+func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 	d, ok := w.waitsFor(r.ID)
 	if !ok {
 		return nil
@@ -216,15 +216,15 @@ func (w *Waiter) judge(ctx context.Context, r checkpoint.Record) (err error) {
 			return err
 		}
 	}
-	return w.tell(ended)
+	return w.report(ended)
 }
 
-func (w *Waiter) tell(ended Ended) error {
+func (w *Waiter) report(ended Ended) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.pending, ended.ID)
 	if err := w.Ended(ended); err != nil {
-		return fmt.Errorf("%w: job %s: %w", errTelling, ended.ID, err)
+		return fmt.Errorf("%w: job %s: %w", errReport, ended.ID, err)
 	}
 	return nil
 }

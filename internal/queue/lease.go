@@ -188,7 +188,7 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 // Complete deletes the message. A message that is gone, or that another worker
 // holds now, counts as completed: whoever holds it finds the job's record final.
 func (l *Lease) Complete(ctx context.Context) error {
-	err := l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
+	err := l.withReceipt(ctx, func(ctx context.Context, receipt string) (string, error) {
 		_, err := l.queue.client.DeleteMessage(ctx, l.ID, receipt, nil)
 		return "", err
 	})
@@ -217,7 +217,7 @@ func (l *Lease) Adopt(later *Lease) {
 // when its turn comes. The text must always go along: the service would empty
 // the message otherwise.
 func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Duration) error {
-	return l.inTurn(ctx, func(ctx context.Context, receipt string) (string, error) {
+	return l.withReceipt(ctx, func(ctx context.Context, receipt string) (string, error) {
 		text := l.next()
 		if rewrite != nil {
 			text = *rewrite
@@ -236,10 +236,10 @@ func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Dur
 // adopted while the call was under way.
 var errAdopted = errors.New("message was claimed anew by this worker meanwhile")
 
-// inTurn makes one call with the current receipt, after those under way, and
+// withReceipt makes one call with the current receipt, after those under way, and
 // keeps the receipt that the call returns, if any. A receipt that the service
 // refuses gives an error that wraps [ErrLost].
-func (l *Lease) inTurn(ctx context.Context, call func(context.Context, string) (string, error)) error {
+func (l *Lease) withReceipt(ctx context.Context, call func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
@@ -252,13 +252,13 @@ func (l *Lease) inTurn(ctx context.Context, call func(context.Context, string) (
 	receipt, err := call(ctx, before)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.adopted == adopted && (err == nil || lost(err)) {
-		l.gone = notFound(err)
+	if l.adopted == adopted && (err == nil || isLost(err)) {
+		l.gone = isNotFound(err)
 	}
 	switch {
-	case lost(err) && l.adopted != adopted:
+	case isLost(err) && l.adopted != adopted:
 		return fmt.Errorf("%w: %w", errAdopted, err)
-	case lost(err):
+	case isLost(err):
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	case err == nil && receipt != "" && l.adopted == adopted:
 		l.receipt = receipt
@@ -357,14 +357,14 @@ func (l *Lease) ClearPutBack(e Envelope) Envelope {
 	return e
 }
 
-// lost reports whether err is the service's way of saying that a pop receipt is
+// isLost reports whether err is the service's way of saying that a pop receipt is
 // stale: 400 PopReceiptMismatch or 404 MessageNotFound.
-func lost(err error) bool {
+func isLost(err error) bool {
 	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
 }
 
-// notFound reports whether err is 404 MessageNotFound.
-func notFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
+// isNotFound reports whether err is 404 MessageNotFound.
+func isNotFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
 
 // Throttled reports whether err says that the service is busy: 503 or 429.
 func Throttled(err error) bool {

@@ -121,9 +121,9 @@ func cut(s string, limit int) string {
 	return s + "…"
 }
 
-// PutAgain puts the text of a message that nobody could read once more, as it
+// PutUnchanged puts the text of a message that nobody could read once more, as it
 // was: a worker of another version may be able to.
-func (q *Queue) PutAgain(ctx context.Context, text string) error { return q.putText(ctx, text, 0) }
+func (q *Queue) PutUnchanged(ctx context.Context, text string) error { return q.putText(ctx, text, 0) }
 
 // Original returns the text of the message that p stands for, from p or from its
 // blob. The error wraps [ErrPayload] when the blob is missing or is not one that

@@ -50,8 +50,8 @@ func killersAmongNeighbours(t *testing.T, b *bench, workers int) {
 	for i := range killers {
 		id := fmt.Sprintf("killer-%d", i)
 		b.checkOutcome(t, id, checkpoint.Poison)
-		if r := b.record(id); r.SilentEnds != maxSilentEnds || !strings.Contains(r.Reason, "without a word") {
-			t.Errorf("job %s = %d silent ends, reason %q, want %d, and that it ended without a word", id, r.SilentEnds, r.Reason, maxSilentEnds)
+		if r := b.record(id); r.ChargedExits != maxSilentEnds || !strings.Contains(r.Reason, "without a word") {
+			t.Errorf("job %s = %d silent ends, reason %q, want %d, and that it ended without a word", id, r.ChargedExits, r.Reason, maxSilentEnds)
 		}
 	}
 	b.ledger.check(t)
@@ -304,8 +304,8 @@ func TestSaveOutlastsTheVM(t *testing.T) {
 			p.kill()
 		}
 		r := b.record("a")
-		if r.Status == checkpoint.Poison || r.SilentEnds > 1 || r.HasState() {
-			t.Errorf("record after %d deaths = %s, %d silent ends, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.SilentEnds, r.EarlyEnds, r.HasState())
+		if r.Status == checkpoint.Poison || r.ChargedExits > 1 || r.HasState() {
+			t.Errorf("record after %d deaths = %s, %d silent ends, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.ChargedExits, r.EarlyExits, r.HasState())
 		}
 		healed.Store(true)
 		b.waitDone("a", 5*time.Minute)

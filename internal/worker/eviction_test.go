@@ -40,9 +40,9 @@ func TestPreemptHandsOver(t *testing.T) {
 		b.waitFor("release", 2*time.Second, func() bool { return first.machine.Position().Facts.Has(lifecycle.WorkReleased) })
 
 		r := b.record("long")
-		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.Failures != 0 || r.SilentEnds != 0 {
+		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.Failures != 0 || r.ChargedExits != 0 {
 			t.Errorf("record after release = %s, %d interruptions, %d failures, %d silent ends, want open, 1, 0, 0",
-				r.Status, r.Interruptions, r.Failures, r.SilentEnds)
+				r.Status, r.Interruptions, r.Failures, r.ChargedExits)
 		}
 		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
 			t.Errorf("messages after release = %+v, want one that is visible", m)

@@ -145,8 +145,8 @@ func TestOutages(t *testing.T) {
 					}
 				}
 				for _, id := range []string{"long", "brief"} {
-					if r := b.record(id); r.Generation != 1 || r.Failures+r.Interruptions+r.SilentEnds > 0 {
-						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.SilentEnds)
+					if r := b.record(id); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits > 0 {
+						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
 					}
 				}
 				if n := long.repeated("long") + brief.repeated("brief") + len(b.poisoned()); n > 0 {
@@ -182,8 +182,8 @@ func TestOutageDuringDrain(t *testing.T) {
 		}
 		b.start("vm_1", job.Kinds{"steps": work})
 		b.waitDone("a", 5*time.Minute)
-		if r := b.record("a"); r.Generation != 2 || r.Failures > 0 || r.SilentEnds > 1 {
-			t.Errorf("generation %d, %d failures, %d silent ends, want 2, 0 and at most 1", r.Generation, r.Failures, r.SilentEnds)
+		if r := b.record("a"); r.Generation != 2 || r.Failures > 0 || r.ChargedExits > 1 {
+			t.Errorf("generation %d, %d failures, %d silent ends, want 2, 0 and at most 1", r.Generation, r.Failures, r.ChargedExits)
 		}
 	})
 }

@@ -109,9 +109,9 @@ func TestDuplicates(t *testing.T) {
 			b.start("vm_1", job.Kinds{"steps": work})
 			b.waitDone("a", 5*time.Minute)
 			b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
-			if r := b.record("a"); r.Generation != 1 || r.Failures+r.Interruptions+r.SilentEnds != 0 {
+			if r := b.record("a"); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits != 0 {
 				t.Errorf("record = generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none",
-					r.Generation, r.Failures, r.Interruptions, r.SilentEnds)
+					r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
 			}
 		})
 	})

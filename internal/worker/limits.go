@@ -57,7 +57,7 @@ func (d *delivery) keepLimits(ctx context.Context, limits job.Limits, watch *sto
 	go func() {
 		defer close(ended)
 		for {
-			paid, silent := d.claim.Paid(), watch.silence()
+			paid, silent := d.claim.RunTime(), watch.silence()
 			if reason, err := exceeded(limits, paid, silent); err != nil {
 				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
 				d.stopAlone(reason, err)

@@ -94,10 +94,10 @@ func TestMaxRunCountsAllDeliveries(t *testing.T) {
 		kinds := job.Kinds{"endless": job.WithLimits(interruptible(stops), job.Limits{MaxRun: time.Minute})}
 		b.put("a", "endless", "")
 		first := b.start("vm_0", kinds)
-		b.waitFor("a run of 40 s", time.Minute, func() bool { return b.record("a").Paid >= 40*time.Second })
+		b.waitFor("a run of 40 s", time.Minute, func() bool { return b.record("a").RunTime >= 40*time.Second })
 		first.stop()
 		_ = next(t, stops)
-		paid := b.record("a").Paid
+		paid := b.record("a").RunTime
 		time.Sleep(10 * time.Minute) // on the queue, which costs nothing
 		resumed := time.Now()
 		b.start("vm_2", kinds)
@@ -156,8 +156,8 @@ func TestLimitsThatAreKept(t *testing.T) {
 		b.put("a", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": job.WithLimits(work, job.Limits{MaxRun: 51 * time.Second, MaxSilence: 2 * time.Second})})
 		b.waitDone("a", 2*time.Minute)
-		if r := b.record("a"); r.Failures != 0 || r.Paid != 50*time.Second {
-			t.Errorf("record = %d failures, paid %s, want 0, 50s", r.Failures, r.Paid)
+		if r := b.record("a"); r.Failures != 0 || r.RunTime != 50*time.Second {
+			t.Errorf("record = %d failures, paid %s, want 0, 50s", r.Failures, r.RunTime)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestPayloadMemory(t *testing.T) {
 				b.start("vm_1", job.Kinds{"hold": handler}, func(c *Config) { c.PayloadMemory = queue.MaxPayload })
 				b.waitFor("all done", 10*time.Minute, func() bool { return b.left() == 0 })
 				for i := range jobs {
-					if r := b.record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Failures+r.SilentEnds != 0 {
+					if r := b.record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Failures+r.ChargedExits != 0 {
 						t.Errorf("record of job-%d = %+v, want done without a failure", i, r)
 					}
 				}

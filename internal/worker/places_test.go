@@ -111,7 +111,7 @@ func TestConcurrencyOfAKind(t *testing.T) {
 			t.Errorf("heavy jobs at once = %d, done = %d, want 2, %d", most, done, n)
 		}
 		for i := range n {
-			if r := b.record(fmt.Sprintf("heavy-%d", i)); r.Generation != 1 || r.Failures+r.SilentEnds+r.Interruptions != 0 {
+			if r := b.record(fmt.Sprintf("heavy-%d", i)); r.Generation != 1 || r.Failures+r.ChargedExits+r.Interruptions != 0 {
 				t.Errorf("record of heavy-%d = %+v, want one claim and nothing counted", i, r)
 			}
 		}

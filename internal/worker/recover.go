@@ -134,8 +134,8 @@ func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, er
 	if err != nil {
 		return stopped(ctx, err), false
 	}
-	if r := d.claim.Record(); exhausted(r.SilentEnds, r.EarlyEnds) != "" {
-		return outcome{action: poison, reason: exhausted(r.SilentEnds, r.EarlyEnds)}, false
+	if r := d.claim.Record(); exhausted(r.ChargedExits, r.EarlyExits) != "" {
+		return outcome{action: poison, reason: exhausted(r.ChargedExits, r.EarlyExits)}, false
 	}
 	return outcome{}, true
 }

@@ -102,8 +102,8 @@ func TestRefusedForGood(t *testing.T) {
 				b.waitFor("all done", 15*time.Minute, func() bool { return b.left() == 0 })
 				for i := range refused {
 					r := b.record(fmt.Sprintf("refused-%d", i))
-					if r.Status != checkpoint.Done || r.SilentEnds+r.EarlyEnds > 0 {
-						t.Errorf("record %d = %s, %d unclean exits, want done and none", i, r.Status, r.SilentEnds+r.EarlyEnds)
+					if r.Status != checkpoint.Done || r.ChargedExits+r.EarlyExits > 0 {
+						t.Errorf("record %d = %s, %d unclean exits, want done and none", i, r.Status, r.ChargedExits+r.EarlyExits)
 					}
 				}
 				if n := len(b.poisoned()); n > 0 {

@@ -138,8 +138,8 @@ func TestSilentEnds(t *testing.T) {
 			p.kill()
 		}
 		r := b.record("killer")
-		if r.Status != checkpoint.Poison || r.SilentEnds != maxSilentEnds {
-			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.SilentEnds, maxSilentEnds)
+		if r.Status != checkpoint.Poison || r.ChargedExits != maxSilentEnds {
+			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.ChargedExits, maxSilentEnds)
 		}
 		for _, id := range []string{"n1", "n2", "n3"} {
 			if r := b.record(id); r.Status != checkpoint.Done {

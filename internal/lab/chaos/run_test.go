@@ -64,7 +64,7 @@ func TestUsedAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := queue.New(account.Queue(names.Poison), names.Poison)
-	if err := errors.Join(left.Create(t.Context()), left.PutAgain(t.Context(), "x")); err != nil {
+	if err := errors.Join(left.Create(t.Context()), left.PutUnchanged(t.Context(), "x")); err != nil {
 		t.Fatal(err)
 	}
 	c := DefaultConfig()
