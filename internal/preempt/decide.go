@@ -85,7 +85,7 @@ type Decision struct {
 // checkpoint: it may be that of this VM.
 // A decision holds for this document only: a drain whose event is missing from
 // a later document has been withdrawn, and shows as a later decision to do
-// something less urgent. Each row of the table in docs/DESIGN.md, section 7, is
+// something less urgent. Each row of the table in docs/evictions.md is
 // a case of judge.
 func Decide(doc Document, self Identity, now time.Time) Decision {
 	if self.Name == "" {
