@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -39,6 +40,44 @@ func TestScanRefuses(t *testing.T) {
 		if _, err := Scan(dir, row.limits); !errors.Is(err, row.want) || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: Scan = %v, want %v that says %q", row.name, err, row.want, row.says)
 		}
+	}
+}
+
+// TestScanBoundsNames: a folder is refused as soon as the names in it are too long
+// for an index. All of them together may take fifty times the memory.
+func TestScanBoundsNames(t *testing.T) {
+	dir := t.TempDir()
+	name := strings.Repeat("d", 200)
+	inner := dir
+	for len(inner)-len(dir) < 3700 {
+		inner = filepath.Join(inner, name)
+	}
+	if err := os.MkdirAll(inner, 0o700); err != nil {
+		t.Skip("paths are limited here:", err)
+	}
+	root, err := os.OpenRoot(inner) // short paths: the long one costs time for each file
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	const enough = maxIndex / 3700
+	file, err := root.Create("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	for i := range 2 * enough { // links, which are made faster than files
+		if err := root.Link("0", fmt.Sprint(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const each = 16 << 10 // of a path of 4 KiB: found, kept, and as the system takes it
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = Scan(dir, Limits{Bytes: 1 << 40, Entries: 100 * enough})
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrTooLarge) || got > enough*each*4/3 {
+		t.Errorf("Scan of %d long names = %v, and allocates %d bytes, want ErrTooLarge after half of them (%d bytes)", 2*enough, err, got, enough*each)
 	}
 }
 

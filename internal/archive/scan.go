@@ -16,11 +16,14 @@ type Index struct {
 	size    int64
 }
 
+// errNames is the error of a folder whose index would be too long.
+var errNames = fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, maxIndex)
+
 // Scan looks at a folder, which must not change any more. The error wraps
 // [ErrTooLarge] or [ErrUnfit] if the folder cannot be kept.
 func Scan(dir string, l Limits) (*Index, error) {
 	index := &Index{folder: dir}
-	var total int64
+	var total, names int64
 	err := Walk(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -33,6 +36,9 @@ func Scan(dir string, l Limits) (*Index, error) {
 		if len(index.entries) > l.Entries {
 			return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, l.Entries)
 		}
+		if names += int64(len(e.path) + len(e.target)); names > maxIndex {
+			return errNames
+		}
 		if total += e.size; total > l.Bytes || total < 0 {
 			return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, l.Bytes)
 		}
@@ -44,7 +50,7 @@ func Scan(dir string, l Limits) (*Index, error) {
 	slices.SortFunc(index.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
 	indexEnd := encodedLen(index.entries)
 	if indexEnd > maxIndex {
-		return nil, fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, maxIndex)
+		return nil, errNames
 	}
 	if index.size = place(index.entries, indexEnd); index.size > l.Bytes {
 		return nil, fmt.Errorf("%w: it amounts to %d bytes, of %d allowed", ErrTooLarge, index.size, l.Bytes)

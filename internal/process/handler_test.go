@@ -281,7 +281,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"linked result", nil, nil, true, "read the result"},
 		{"result is a pipe", nil, nil, true, "result is no regular file"},
 		{"fills the disk", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "in its folder, of 1048576 allowed"},
-		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, t.TempDir() }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
+		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, writableForAll(t) }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
 		{"eats memory", nil, func(k *Kind) { k.Memory = 256 << 20 }, false, "exited with code 2; the end of its standard error: "},
 		{"burns", nil, func(k *Kind) { k.CPUTime = time.Second; k.Command = shell("while :; do :; done") }, false, "signal SIGXCPU"},
 	} {

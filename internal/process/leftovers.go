@@ -34,9 +34,15 @@ func (c condemned) release() {
 	}
 }
 
+// condemnedHome is the mode of a folder that is being removed. The worker's group
+// may enter it, and programs may not: a job that begins meanwhile may have the
+// user of one that left a folder in it.
+const condemnedHome = 0o730
+
 // remove removes the folder of a dead worker.
 func (c condemned) remove(s *Scratch) {
 	defer c.release()
+	_ = os.Chmod(c.dir, condemnedHome) // where it fails, so does the removal
 	if err := s.removeHome(c.dir); err != nil {
 		s.log.Warn("leftovers of a dead worker not removed", "folder", c.dir, "error", err)
 		return

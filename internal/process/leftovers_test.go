@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -77,6 +78,26 @@ func TestWorkerKilled(t *testing.T) {
 	if got := folders(); got != 0 {
 		t.Errorf("%d scratch folders after the end, want none", got)
 	}
+}
+
+// TestAwait: a start and a slot wait for the removal of files for a while only.
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Scratch
+		if !s.await(leftoversGrace, func() { time.Sleep(leftoversGrace - time.Second) }) {
+			t.Error("await of a short removal = false, want true")
+		}
+		begun, ended := time.Now(), false
+		if s.await(leftoversGrace, func() { time.Sleep(time.Hour); ended = true }) {
+			t.Error("await of a long removal = true, want false")
+		}
+		if took := time.Since(begun); took != leftoversGrace {
+			t.Errorf("await of a long removal took %s, want %s", took, leftoversGrace)
+		}
+		if s.removals.Wait(); !ended {
+			t.Error("the removal has not continued")
+		}
+	})
 }
 
 // TestLeftoversOfOthers: what only looks like a leftover stays.

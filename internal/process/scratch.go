@@ -62,10 +62,36 @@ func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratc
 		}
 		return nil, err
 	}
-	for _, c := range dead { // outside the lock of the parent: it may take minutes
-		c.remove(s)
+	if !s.await(leftoversGrace, func() { // outside the lock of the parent: it may take minutes
+		for _, c := range dead {
+			c.remove(s)
+		}
+	}) {
+		log.Info("leftovers of dead workers have many files; they are removed in the background")
 	}
 	return s, nil
+}
+
+// leftoversGrace is how long a start waits for the removal of leftovers, which may
+// have millions of files: a service manager gives a start a minute.
+const leftoversGrace = 5 * time.Second
+
+// await runs a removal, and reports whether it ended within the grace. One that
+// takes longer continues in the background.
+func (s *Scratch) await(grace time.Duration, removal func()) bool {
+	ended := make(chan struct{})
+	s.removals.Go(func() {
+		defer close(ended)
+		removal()
+	})
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // homeOfUsers is the mode of a scratch folder whose jobs have users of their own:
@@ -226,17 +252,12 @@ const discardGrace = time.Second
 // discard is remove for the end of a job. A removal that takes long continues in
 // the background.
 func (s *Scratch) discard(f *folder, log *slog.Logger) {
-	removed := make(chan struct{})
-	s.removals.Go(func() {
-		defer close(removed)
+	if !s.await(discardGrace, func() {
 		if err := s.remove(f); err != nil {
 			log.Warn("job's folder not removed yet", "error", err)
 		}
-	})
-	select {
-	case <-removed:
-	case <-time.After(discardGrace):
-		log.Info("job's folder has much in it; it is removed in the background")
+	}) {
+		log.Info("job's folder has many files; it is removed in the background")
 	}
 }
 
@@ -266,7 +287,7 @@ func (s *Scratch) remove(f *folder) error {
 // removeTree removes the folder of a job, whose content is its user's and whose
 // entry is the worker's.
 func removeTree(user *sandbox.User, dir string) error {
-	err := user.Do(func() error { return sandbox.RemoveContent(dir) })
+	err := user.RemoveContent(dir)
 	if err == nil {
 		err = os.Remove(dir)
 	}

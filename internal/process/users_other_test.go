@@ -11,3 +11,5 @@ import (
 func testUsers(*testing.T) *sandbox.Users { return nil }
 
 func scratchParent(t *testing.T) string { return t.TempDir() }
+
+func writableForAll(t *testing.T) string { return t.TempDir() }

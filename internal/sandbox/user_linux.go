@@ -111,6 +111,15 @@ func (u *User) MkdirTemp(parent, pattern string) (dir string, err error) {
 	return dir, err
 }
 
+// RemoveContent is [RemoveContent] with the user's rights and those of the worker's
+// group.
+func (u *User) RemoveContent(dir string) error {
+	if u == nil {
+		return RemoveContent(dir)
+	}
+	return u.as(false, func() error { return RemoveContent(dir) })
+}
+
 // as calls f while the thread's file accesses are those of the user, and with
 // group also those of its group.
 func (u *User) as(group bool, f func() error) error {

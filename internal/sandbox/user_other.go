@@ -18,6 +18,9 @@ func (*User) Apply(*exec.Cmd) error { return nil }
 // Do calls f.
 func (*User) Do(f func() error) error { return f() }
 
+// RemoveContent is [RemoveContent].
+func (*User) RemoveContent(dir string) error { return RemoveContent(dir) }
+
 // MkdirTemp is [os.MkdirTemp].
 func (*User) MkdirTemp(parent, pattern string) (string, error) { return os.MkdirTemp(parent, pattern) }
 
