@@ -142,7 +142,7 @@ func (w *watch) unacknowledged(ctx context.Context, e preempt.Event, err error) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acknowledged[e.ID] = refused
-	w.judge()
+	w.decide()
 }
 
 // asking is what became of an acknowledgement.

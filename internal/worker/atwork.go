@@ -5,90 +5,90 @@ import (
 	"sync/atomic"
 )
 
-// atWork is the set of jobs whose handlers run. Through it all of them are
+// runningJobs is the set of jobs whose handlers run. Through it all of them are
 // reached at once: to save now, or to look again at how much time is left. Each
 // job does what is asked in its own loop, so that its writes stay one after
 // another.
-type atWork struct {
-	mu    sync.Mutex
-	seats map[*seat]struct{}
+type runningJobs struct {
+	mu   sync.Mutex
+	jobs map[*runningJob]struct{}
 }
 
-// seat is the place of one job at work.
-type seat struct {
-	room   *atWork
-	called chan struct{} // holds one: there is something to look at
-	asked  []*round      // not answered yet; guarded by room.mu
+// runningJob is the place of one job at work.
+type runningJob struct {
+	set      *runningJobs
+	woken    chan struct{}  // holds one: there is something to look at
+	requests []*saveRequest // not answered yet; guarded by room.mu
 }
 
-// round is one request to all jobs at work to save what is not recorded.
-type round struct {
+// saveRequest is one request to all jobs at work to save what is not recorded.
+type saveRequest struct {
 	answers sync.WaitGroup
 	jobs    int          // how many were at work
 	unsaved atomic.Int64 // how many of them could not save
 }
 
-// enter takes a seat for a job. Whoever has one calls leave in the end.
-func (a *atWork) enter() *seat {
+// add takes a seat for a job. Whoever has one calls leave in the end.
+func (a *runningJobs) add() *runningJob {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &seat{room: a, called: make(chan struct{}, 1)}
-	if a.seats == nil {
-		a.seats = map[*seat]struct{}{}
+	s := &runningJob{set: a, woken: make(chan struct{}, 1)}
+	if a.jobs == nil {
+		a.jobs = map[*runningJob]struct{}{}
 	}
-	a.seats[s] = struct{}{}
+	a.jobs[s] = struct{}{}
 	return s
 }
 
-// leave gives the seat back. A save that was asked for is then part of how the
+// remove gives the seat back. A save that was asked for is then part of how the
 // job ends.
-func (s *seat) leave() {
-	s.room.mu.Lock()
-	delete(s.room.seats, s)
-	s.room.mu.Unlock()
-	answer(s.take(), true)
+func (s *runningJob) remove() {
+	s.set.mu.Lock()
+	delete(s.set.jobs, s)
+	s.set.mu.Unlock()
+	answer(s.takeRequests(), true)
 }
 
 // saveAll asks every job at work to save. It does not wait: the round does.
-func (a *atWork) saveAll() *round {
+func (a *runningJobs) saveAll() *saveRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := &round{jobs: len(a.seats)}
-	r.answers.Add(len(a.seats))
-	for s := range a.seats {
-		s.asked = append(s.asked, r)
-		s.call()
+	r := &saveRequest{jobs: len(a.jobs)}
+	r.answers.Add(len(a.jobs))
+	for s := range a.jobs {
+		s.requests = append(s.requests, r)
+		s.wake()
 	}
 	return r
 }
 
-// wake makes every job at work look at what is asked of it.
-func (a *atWork) wake() {
+// wakeAll makes every job at work look at what is asked of it.
+func (a *runningJobs) wakeAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for s := range a.seats {
-		s.call()
+	for s := range a.jobs {
+		s.wake()
 	}
 }
 
-func (s *seat) call() {
+func (s *runningJob) wake() {
 	select {
-	case s.called <- struct{}{}:
+	case s.woken <- struct{}{}:
 	default:
 	}
 }
 
-// take returns the rounds to answer; whoever takes them answers them.
-func (s *seat) take() []*round {
-	s.room.mu.Lock()
-	defer s.room.mu.Unlock()
-	asked := s.asked
-	s.asked = nil
+// takeRequests returns the rounds to answer; whoever takes them answers them.
+func (s *runningJob) takeRequests() []*saveRequest {
+	s.set.mu.Lock()
+	defer s.set.mu.Unlock()
+	asked := s.requests
+	s.requests = nil
 	return asked
 }
 
 // answer tells the rounds how one job's save went.
-func answer(rounds []*round, saved bool) {
+func answer(rounds []*saveRequest, saved bool) {
 	for _, r := range rounds {
 		if !saved {
 			r.unsaved.Add(1)
@@ -98,4 +98,4 @@ func answer(rounds []*round, saved bool) {
 }
 
 // wait returns when every job has answered.
-func (r *round) wait() { r.answers.Wait() }
+func (r *saveRequest) wait() { r.answers.Wait() }

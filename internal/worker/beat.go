@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	beatEvery = 15 * time.Second
+	heartbeatEvery = 15 * time.Second
 
 	// announcedPatience is how long a worker holds back from its first claim
 	// until it is known whether its VM is already being evicted.
 	announcedPatience = time.Second
 
-	// lastBeat bounds the last write, which must not hold up the exit.
-	lastBeat = time.Second
+	// lastWrite bounds the last write, which must not hold up the exit.
+	lastWrite = time.Second
 )
 
-// beat writes the worker's presence on every transition and every 15 s.
-type beat struct {
+// heartbeat writes the worker's presence on every transition and every 15 s.
+type heartbeat struct {
 	worker  *Worker
 	started time.Time
 	changed chan struct{} // holds one: a transition that was not written yet
-	begun   chan struct{} // closed when there is a presence to keep
-	turn    chan struct{} // holds one: whoever writes, so that the newest comes last
+	ready   chan struct{} // closed when there is a presence to keep
+	writing chan struct{} // holds one: whoever writes, so that the newest comes last
 
 	mu        sync.Mutex // guards what follows
 	lastEvent presence.Event
 	lastDrain presence.Drain
 }
 
-func newBeat(w *Worker) *beat {
-	return &beat{
+func newHeartbeat(w *Worker) *heartbeat {
+	return &heartbeat{
 		worker: w, started: time.Now(), changed: make(chan struct{}, 1),
-		begun: make(chan struct{}), turn: make(chan struct{}, 1),
+		ready: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
 }
 
-// now asks for a write soon. It does not wait.
-func (b *beat) now() {
+// trigger asks for a write soon. It does not wait.
+func (b *heartbeat) trigger() {
 	select {
 	case b.changed <- struct{}{}:
 	default:
@@ -52,13 +52,13 @@ func (b *beat) now() {
 }
 
 // run writes until ctx ends, and once more then.
-func (b *beat) run(ctx context.Context) {
-	ticker := time.NewTicker(beatEvery)
+func (b *heartbeat) run(ctx context.Context) {
+	ticker := time.NewTicker(heartbeatEvery)
 	defer ticker.Stop()
-	defer b.worker.loops.beat.Rest()
+	defer b.worker.loops.heartbeat.Rest()
 	for {
-		b.worker.loops.beat.Turn(time.Now(), beatEvery+briefTurn)
-		b.try(ctx)
+		b.worker.loops.heartbeat.Turn(time.Now(), heartbeatEvery+briefTurn)
+		b.tryWrite(ctx)
 		select {
 		case <-ctx.Done():
 			b.writeLast(ctx)
@@ -70,31 +70,31 @@ func (b *beat) run(ctx context.Context) {
 }
 
 // writeLast says how the process ended; ctx has ended already.
-func (b *beat) writeLast(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeat)
+func (b *heartbeat) writeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
-	b.try(ctx)
+	b.tryWrite(ctx)
 }
 
-// tell writes at once, for those who must know before this worker goes on. A
+// publish writes at once, for those who must know before this worker goes on. A
 // worker that never got ready to work has nothing to tell.
-func (b *beat) tell(ctx context.Context) error {
-	if !isClosed(b.begun) {
+func (b *heartbeat) publish(ctx context.Context) error {
+	if !isClosed(b.ready) {
 		return nil
 	}
 	return b.write(ctx)
 }
 
-func (b *beat) try(ctx context.Context) {
+func (b *heartbeat) tryWrite(ctx context.Context) {
 	if err := b.write(ctx); err != nil && ctx.Err() == nil {
 		b.worker.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
 	}
 }
 
-func (b *beat) write(ctx context.Context) error {
+func (b *heartbeat) write(ctx context.Context) error {
 	select {
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	case b.writing <- struct{}{}:
+		defer func() { <-b.writing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -103,32 +103,32 @@ func (b *beat) write(ctx context.Context) error {
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: b.started, At: time.Now(), Program: w.Program,
-		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.engine.inHand.list(),
-		VM: w.watch.vm(), Ready: w.watch.tell(), LastEvent: event, LastDrain: drain,
+		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.engine.active.jobs(),
+		VM: w.watch.vm(), Ready: w.watch.readyEvents(), LastEvent: event, LastDrain: drain,
 	})
 }
 
 // last returns the last event and how the last drain ended.
-func (b *beat) last() (presence.Event, presence.Drain) {
+func (b *heartbeat) last() (presence.Event, presence.Drain) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lastEvent, b.lastDrain
 }
 
-func (b *beat) keepEvent(e presence.Event) {
+func (b *heartbeat) keepEvent(e presence.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastEvent = e
 }
 
-func (b *beat) keepDrain(d presence.Drain) {
+func (b *heartbeat) keepDrain(d presence.Drain) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastDrain = d
 }
 
 // carryOver keeps what the last run wrote, as long as there is nothing newer.
-func (b *beat) carryOver(p presence.Presence) {
+func (b *heartbeat) carryOver(p presence.Presence) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lastEvent == (presence.Event{}) {
@@ -139,22 +139,22 @@ func (b *beat) carryOver(p presence.Presence) {
 	}
 }
 
-// recall is Recover: it learns from the worker's own presence how its last run
+// recallLastRun is Recover: it learns from the worker's own presence how its last run
 // ended, and from then on keeps the presence up to date. It returns what it
 // learned, for people.
-func (w *Worker) recall(ctx, aside context.Context) string {
-	w.watch.first(ctx, announcedPatience)
-	if isClosed(w.beat.begun) {
+func (w *Worker) recallLastRun(ctx, aside context.Context) string {
+	w.watch.waitFirst(ctx, announcedPatience)
+	if isClosed(w.heartbeat.ready) {
 		return "the announced event was withdrawn"
 	}
 	last, ok, err := w.Workers.Read(ctx, w.engine.owner)
 	if err == nil && ok {
-		w.forecast.recall(last, time.Now())
-		w.beat.carryOver(last)
+		w.losses.addLastRun(last, time.Now())
+		w.heartbeat.carryOver(last)
 	}
-	w.watch.remember(last.Ready)
-	close(w.beat.begun)
-	defer w.background.Go(func() { w.beat.run(aside) })
+	w.watch.addLeft(last.Ready)
+	close(w.heartbeat.ready)
+	defer w.tasks.Go(func() { w.heartbeat.run(aside) })
 	switch {
 	case err != nil:
 		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)

@@ -12,17 +12,17 @@ const (
 	// with no success between, before its circuit breaker opens.
 	breakerAfter = 5
 
-	// firstRest is how long a breaker stays open the first time. Each probe that
+	// firstCooldown is how long a breaker stays open the first time. Each probe that
 	// fails doubles it, up to longestRest: a worker that stays sick costs one job
 	// in that time a failed attempt, and one that was slandered by bad jobs is
 	// back within it.
-	firstRest   = 10 * time.Second
-	longestRest = time.Minute
+	firstCooldown   = 10 * time.Second
+	longestCooldown = time.Minute
 
 	// A probe passes when it runs for twice as long as the longest of the runs
 	// that failed, within these: it need not end for that.
-	leastProbe   = 10 * time.Second
-	longestProbe = 10 * time.Minute
+	minProbe = 10 * time.Second
+	maxProbe = 10 * time.Minute
 )
 
 // breaker is the circuit breaker of one kind of job on one worker. The zero value
@@ -39,28 +39,28 @@ const (
 //
 // It is a value with pure functions; [breakers] guards it.
 type breaker struct {
-	failed  []string      // the different jobs that failed in a row
-	longest time.Duration // that a run of theirs took
-	trips   int           // in a row
-	until   time.Time     // when the rest ends; zero while closed
-	brake   bool          // the rest ends with any number of jobs, not with a probe
-	probe   time.Time     // when the probe under way began; zero for none
-	good    time.Time     // when the latest begun run that succeeded began
+	failed   []string      // the different jobs that failed in a row
+	longest  time.Duration // that a run of theirs took
+	trips    int           // in a row
+	until    time.Time     // when the rest ends; zero while closed
+	brake    bool          // the rest ends with any number of jobs, not with a probe
+	probe    time.Time     // when the probe under way began; zero for none
+	lastGood time.Time     // when the latest begun run that succeeded began
 }
 
-// verdict is what the end of a run says about the worker.
-type verdict int
+// runVerdict is what the end of a run says about the worker.
+type runVerdict int
 
 const (
-	inconclusive verdict = iota // nothing: an eviction, a permanent error, another's record
-	works                       // it committed the job, or made progress
-	fails                       // it did neither, and nobody stopped it
+	inconclusive runVerdict = iota // nothing: an eviction, a permanent error, another's record
+	works                          // it committed the job, or made progress
+	fails                          // it did neither, and nobody stopped it
 )
 
 func (b breaker) isClosed() bool { return b.until.IsZero() }
 
 // outlast is how long a probe has to run in order to pass.
-func (b breaker) outlast() time.Duration { return min(max(2*b.longest, leastProbe), longestProbe) }
+func (b breaker) outlast() time.Duration { return min(max(2*b.longest, minProbe), maxProbe) }
 
 // wait returns how long no job of the kind may begin, 0 if one may now, and
 // whether that would be a probe.
@@ -85,31 +85,31 @@ func (b breaker) begin(now time.Time) breaker {
 	case probe:
 		b.probe = now
 	case !b.isClosed() && !b.brake: // the probe has outlasted the failures
-		return breaker{good: b.good}
+		return breaker{lastGood: b.lastGood}
 	}
 	return b
 }
 
-// run is the end of one job's run.
-type run struct {
-	job     string
-	verdict verdict
-	begun   time.Time
-	probe   bool
-	others  int  // jobs of the kind that run on
-	alone   bool // no other machine would do the job
+// finishedRun is the end of one job's run.
+type finishedRun struct {
+	job         string
+	verdict     runVerdict
+	begun       time.Time
+	probe       bool
+	others      int  // jobs of the kind that run on
+	onlyMachine bool // no other machine would do the job
 }
 
 // end returns the breaker after the end of a run at now.
-func (b breaker) end(r run, now time.Time) breaker {
-	if r.verdict == works && r.begun.After(b.good) {
-		b.good = r.begun
+func (b breaker) end(r finishedRun, now time.Time) breaker {
+	if r.verdict == works && r.begun.After(b.lastGood) {
+		b.lastGood = r.begun
 	}
 	switch {
 	case b.isBefore(r):
 		return b
 	case r.verdict == works:
-		return breaker{good: b.good}
+		return breaker{lastGood: b.lastGood}
 	case r.verdict == inconclusive:
 		b.probe = time.Time{}
 		return b
@@ -120,8 +120,8 @@ func (b breaker) end(r run, now time.Time) breaker {
 	b.longest = max(b.longest, now.Sub(r.begun))
 	if isProbe := !b.isClosed() && !b.brake; isProbe || len(b.failed) >= max(breakerAfter, r.others+1) {
 		b.trips++
-		b.brake, b.probe = r.alone, time.Time{}
-		b.until = now.Add(restFor(b.trips, b.brake))
+		b.brake, b.probe = r.onlyMachine, time.Time{}
+		b.until = now.Add(cooldownFor(b.trips, b.brake))
 		b.failed = nil
 	}
 	return b
@@ -129,7 +129,7 @@ func (b breaker) end(r run, now time.Time) breaker {
 
 // isBefore reports whether a run began before the breaker opened: what it says is
 // of that time.
-func (b breaker) isBefore(r run) bool {
+func (b breaker) isBefore(r finishedRun) bool {
 	switch {
 	case b.isClosed():
 		return false
@@ -140,13 +140,13 @@ func (b breaker) isBefore(r run) bool {
 	}
 }
 
-// restFor returns how long a breaker stays open that opens for that many times in
+// cooldownFor returns how long a breaker stays open that opens for that many times in
 // a row.
-func restFor(trips int, brake bool) time.Duration {
+func cooldownFor(trips int, brake bool) time.Duration {
 	if shift := trips - 1; !brake && shift > 0 {
-		return min(firstRest<<min(shift, 10), longestRest)
+		return min(firstCooldown<<min(shift, 10), longestCooldown)
 	}
-	return firstRest
+	return firstCooldown
 }
 
 // breakers are those of the kinds that a worker has met. A kind's interpreter may
@@ -154,11 +154,11 @@ func restFor(trips int, brake bool) time.Duration {
 // rest, the worker claims nothing.
 type breakers struct {
 	mu    sync.Mutex
-	kinds map[string]*guarded
+	kinds map[string]*kindBreaker
 }
 
-// guarded is a kind's breaker, and how many of its jobs run.
-type guarded struct {
+// kindBreaker is a kind's breaker, and how many of its jobs run.
+type kindBreaker struct {
 	breaker
 	running int
 }
@@ -175,10 +175,10 @@ func (s *breakers) enter(kind string, now time.Time) (p pass, closed, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kinds == nil {
-		s.kinds = map[string]*guarded{}
+		s.kinds = map[string]*kindBreaker{}
 	}
 	if s.kinds[kind] == nil {
-		s.kinds[kind] = &guarded{}
+		s.kinds[kind] = &kindBreaker{}
 	}
 	k := s.kinds[kind]
 	wait, probe := k.wait(now)
@@ -192,7 +192,7 @@ func (s *breakers) enter(kind string, now time.Time) (p pass, closed, ok bool) {
 }
 
 // leave takes a pass back, and returns the breaker before and after.
-func (s *breakers) leave(kind string, p pass, r run, now time.Time) (before, after breaker) {
+func (s *breakers) leave(kind string, p pass, r finishedRun, now time.Time) (before, after breaker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kinds[kind]
@@ -209,7 +209,7 @@ func (s *breakers) hasWorkedSince(kind string, since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.kinds[kind]
-	return k != nil && k.good.After(since)
+	return k != nil && k.lastGood.After(since)
 }
 
 // claimable returns how many messages may be claimed at now as far as the breakers
@@ -218,7 +218,7 @@ func (s *breakers) hasWorkedSince(kind string, since time.Time) bool {
 func (s *breakers) claimable(limit int, now time.Time) (most int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait = longestRest
+	wait = longestCooldown
 	for k := range maps.Values(s.kinds) {
 		rest, probe := k.wait(now)
 		switch {

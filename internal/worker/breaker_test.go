@@ -11,7 +11,7 @@ import (
 )
 
 // ends lets jobs of one kind begin and end at once, and returns the breaker.
-func ends(b breaker, now time.Time, runs ...run) breaker {
+func ends(b breaker, now time.Time, runs ...finishedRun) breaker {
 	for _, r := range runs {
 		_, r.probe = b.wait(now)
 		b = b.begin(now)
@@ -21,9 +21,9 @@ func ends(b breaker, now time.Time, runs ...run) breaker {
 	return b
 }
 
-func failuresOf(jobs ...string) (runs []run) {
+func failuresOf(jobs ...string) (runs []finishedRun) {
 	for _, j := range jobs {
-		runs = append(runs, run{job: j, verdict: fails})
+		runs = append(runs, finishedRun{job: j, verdict: fails})
 	}
 	return runs
 }
@@ -32,16 +32,16 @@ func TestBreakerOpens(t *testing.T) {
 	five := failuresOf("a", "b", "c", "d", "e")
 	for _, tt := range []struct {
 		name string
-		runs []run
+		runs []finishedRun
 		want bool
 	}{
 		{"four jobs failed", five[:4], false},
 		{"five jobs failed", five, true},
 		{"one job failed ten times", failuresOf("a", "a", "a", "a", "a", "a", "a", "a", "a", "a"), false},
-		{"a success between", append(append(failuresOf("a", "b", "c", "d"), run{job: "x", verdict: works}), five[:4]...), false},
-		{"evictions between", append(append(failuresOf("a", "b", "c", "d"), run{job: "x"}), five...), true},
-		{"evictions alone", []run{{job: "a"}, {job: "b"}, {job: "c"}, {job: "d"}, {job: "e"}, {job: "f"}}, false},
-		{"more jobs run on than failed", []run{
+		{"a success between", append(append(failuresOf("a", "b", "c", "d"), finishedRun{job: "x", verdict: works}), five[:4]...), false},
+		{"evictions between", append(append(failuresOf("a", "b", "c", "d"), finishedRun{job: "x"}), five...), true},
+		{"evictions alone", []finishedRun{{job: "a"}, {job: "b"}, {job: "c"}, {job: "d"}, {job: "e"}, {job: "f"}}, false},
+		{"more jobs run on than failed", []finishedRun{
 			{job: "a", verdict: fails, others: 9}, {job: "b", verdict: fails, others: 9}, {job: "c", verdict: fails, others: 9},
 			{job: "d", verdict: fails, others: 9}, {job: "e", verdict: fails, others: 9}, {job: "f", verdict: fails, others: 9}}, false},
 	} {
@@ -65,21 +65,21 @@ func TestBreakerRests(t *testing.T) {
 		if wait, probe = b.wait(now); wait != 0 || !probe {
 			t.Fatalf("wait after the rest = %s, %t, want a probe", wait, probe)
 		}
-		b = ends(b, now, run{job: "evicted"})
+		b = ends(b, now, finishedRun{job: "evicted"})
 		b = ends(b, now, failuresOf("a")...)
 	}
 	now = b.until
 	probing := b.begin(now)
-	if wait, probe := probing.wait(now); wait != leastProbe || probe {
-		t.Errorf("wait beside a probe = %s, %t, want %s and no second one", wait, probe, leastProbe)
+	if wait, probe := probing.wait(now); wait != minProbe || probe {
+		t.Errorf("wait beside a probe = %s, %t, want %s and no second one", wait, probe, minProbe)
 	}
-	if old := probing.end(run{job: "old", verdict: works, begun: now.Add(-time.Hour)}, now); old.isClosed() {
+	if old := probing.end(finishedRun{job: "old", verdict: works, begun: now.Add(-time.Hour)}, now); old.isClosed() {
 		t.Error("a job that began before the breaker opened closed it")
 	}
-	if won := probing.end(run{job: "p", verdict: works, begun: now, probe: true}, now.Add(time.Second)); !won.isClosed() {
+	if won := probing.end(finishedRun{job: "p", verdict: works, begun: now, probe: true}, now.Add(time.Second)); !won.isClosed() {
 		t.Error("a probe that succeeded did not close the breaker")
 	}
-	if wait, _ := probing.wait(now.Add(leastProbe)); wait != 0 || !probing.begin(now.Add(leastProbe)).isClosed() {
+	if wait, _ := probing.wait(now.Add(minProbe)); wait != 0 || !probing.begin(now.Add(minProbe)).isClosed() {
 		t.Errorf("wait beside a probe that outlasted the failures = %s, want 0, and a closed breaker", wait)
 	}
 }
@@ -93,15 +93,15 @@ func TestBreakerIsABrakeAlone(t *testing.T) {
 			if wait, probe := b.wait(now); wait != 0 || probe {
 				t.Fatalf("round %d, job %d: wait = %s, %t, want 0 and no probe", round, i, wait, probe)
 			}
-			b = ends(b, now, run{job: fmt.Sprint(round, i), verdict: fails, alone: true})
+			b = ends(b, now, finishedRun{job: fmt.Sprint(round, i), verdict: fails, onlyMachine: true})
 		}
 		wait, _ := b.wait(now)
-		if wait != firstRest {
-			t.Fatalf("round %d: wait = %s, want %s", round, wait, firstRest)
+		if wait != firstCooldown {
+			t.Fatalf("round %d: wait = %s, want %s", round, wait, firstCooldown)
 		}
 		now = now.Add(wait)
 	}
-	if b = ends(b, now, run{job: "good", verdict: works}); !b.isClosed() {
+	if b = ends(b, now, finishedRun{job: "good", verdict: works}); !b.isClosed() {
 		t.Error("a success did not close the breaker")
 	}
 }
@@ -115,7 +115,7 @@ func TestVerdicts(t *testing.T) {
 		name                  string
 		end                   ended
 		progressed, elsewhere bool
-		want                  verdict
+		want                  runVerdict
 	}{
 		{name: "a result", want: works},
 		{name: "a failure", end: ended{err: failure}, want: fails},
@@ -153,17 +153,17 @@ func TestClaimable(t *testing.T) {
 		if !ok {
 			t.Fatalf("job %d may not begin", i)
 		}
-		s.leave("bad", p, run{job: fmt.Sprint(i), verdict: fails}, now)
+		s.leave("bad", p, finishedRun{job: fmt.Sprint(i), verdict: fails}, now)
 	}
-	want("the only kind rests", now, 0, firstRest)
+	want("the only kind rests", now, 0, firstCooldown)
 	if _, _, ok := s.enter("bad", now); ok {
 		t.Error("a job of a kind that rests may begin")
 	}
-	want("a probe is due", now.Add(firstRest), 1, 0)
-	if _, _, ok := s.enter("bad", now.Add(firstRest)); !ok {
+	want("a probe is due", now.Add(firstCooldown), 1, 0)
+	if _, _, ok := s.enter("bad", now.Add(firstCooldown)); !ok {
 		t.Error("no probe may begin")
 	}
-	want("a probe runs", now.Add(firstRest), 0, leastProbe)
+	want("a probe runs", now.Add(firstCooldown), 0, minProbe)
 	s.enter("good", now)
 	want("another kind works", now, 32, 0)
 }

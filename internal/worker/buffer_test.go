@@ -104,12 +104,12 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 // with its end, so that a freeze is acknowledged.
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		room := &atWork{}
-		seat, other := room.enter(), room.enter()
+		room := &runningJobs{}
+		seat, other := room.add(), room.add()
 		r := room.saveAll()
-		answer(other.take(), true)
-		seat.leave()
-		other.leave()
+		answer(other.takeRequests(), true)
+		seat.remove()
+		other.remove()
 		answered := make(chan struct{})
 		go func() { r.wait(); close(answered) }()
 		synctest.Wait()

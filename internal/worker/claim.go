@@ -17,18 +17,18 @@ const claimGrace = time.Second
 // claimer keeps the slots busy. All of it belongs to the goroutine of the loop.
 type claimer struct {
 	*engine
-	running *sync.WaitGroup
-	last    context.Context    // outlives a stop by what the drain's budget allows
-	ended   chan time.Duration // of each delivery that ended: how long it took, or notRun
-	free    int
-	buffer  []*queue.Lease
-	turns   *turns
-	usual   usual
+	deliveries *sync.WaitGroup
+	cleanup    context.Context    // outlives a stop by what the drain's budget allows
+	ended      chan time.Duration // of each delivery that ended: how long it took, or notRun
+	free       int
+	buffer     []*queue.Lease
+	rotation   *queueRotation
+	average    movingAverage
 
-	// kept counts the jobs in a row that were kept off, and nothing is claimed
+	// skipped counts the jobs in a row that were kept off, and nothing is claimed
 	// before rested because of them.
-	kept   int
-	rested time.Time
+	skipped   int
+	restUntil time.Time
 }
 
 // claimLoop claims messages and starts a delivery for each, in running, until
@@ -39,26 +39,26 @@ func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
 	last = e.latency.NewTries(ctx).In(last)
 	defer e.loops.claim.Rest()
 	c := &claimer{
-		engine: e, running: running, last: last, ended: make(chan time.Duration, e.Concurrency),
-		free: e.Concurrency, turns: newTurns(e.TakeFrom),
+		engine: e, deliveries: running, cleanup: last, ended: make(chan time.Duration, e.Concurrency),
+		free: e.Concurrency, rotation: newQueueRotation(e.TakeFrom),
 	}
 	for ctx.Err() == nil {
 		c.loops.claim.Turn(time.Now(), claimTurn)
-		p, closing := c.outlook.consider(time.Now(), c.usual.mean)
+		p, closing := c.departure.closeIfDue(time.Now(), c.average.mean)
 		if closing {
-			c.close(ctx, p)
+			c.endClaiming(ctx, p)
 		}
 		if p.closed {
-			c.windUp(ctx, p)
+			c.awaitDeparture(ctx, p)
 			continue
 		}
 		c.start(ctx)
-		c.giveUpOld(ctx)
+		c.releaseOld(ctx)
 		if c.free > 0 && len(c.buffer) == 0 {
 			c.claim(ctx, p)
 			c.start(ctx)
 		}
-		c.wait(ctx, p)
+		c.await(ctx, p)
 	}
 	c.releaseAll(last, c.buffer)
 }
@@ -70,13 +70,13 @@ func (c *claimer) start(ctx context.Context) {
 		c.buffer = c.buffer[1:]
 		c.free--
 		d := c.open(lease)
-		c.running.Go(func() {
+		c.deliveries.Go(func() {
 			begun := time.Now()
 			switch d.deliver(ctx) {
-			case giveWay, putBack, requeue:
+			case requeue, putBack, storageRefused:
 				c.ended <- notRun
-			case keepOff:
-				c.ended <- keptOff
+			case skip:
+				c.ended <- skippedJob
 			default:
 				c.ended <- time.Since(begun)
 			}
@@ -86,41 +86,41 @@ func (c *claimer) start(ctx context.Context) {
 
 // claim asks the queue whose turn it is for as many messages as can be started
 // soon, or at once while an eviction is likely.
-func (c *claimer) claim(ctx context.Context, p prospect) {
+func (c *claimer) claim(ctx context.Context, p departureState) {
 	most := c.claimable(time.Now())
 	if most == 0 {
 		return
 	}
-	source := c.turns.take(time.Now())
+	source := c.rotation.turn(time.Now())
 	if source == nil {
 		return
 	}
 	grace, cancel := outlive(ctx, briefly(claimGrace))
 	defer cancel()
 	visibility, _ := c.pace.current()
-	wanted := prefetch(c.Concurrency, c.free, c.usual.mean)
+	wanted := prefetch(c.Concurrency, c.free, c.average.mean)
 	if p.advised {
 		wanted = min(c.free, queue.MaxClaim)
 	}
 	wanted = source.atMost(min(wanted, most), time.Now())
 	leases, err := source.Claim(grace, wanted, visibility)
-	c.turns.note(source, c.yieldOf(leases, wanted), time.Now())
-	source.judge(err, time.Now(), visibility)
+	c.rotation.record(source, c.resultOf(leases, wanted), time.Now())
+	source.observe(err, time.Now(), visibility)
 	if err != nil && ctx.Err() == nil {
 		c.pace.observe(queue.Throttled(err))
 		c.Log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "queue", source.Name(), "tries", source.empty,
 			"asked_for", wanted, "next_claims_ask_for", source.atMost(queue.MaxClaim, time.Now()))
 	}
 	for _, lease := range leases {
-		if !c.held.adopt(lease) {
+		if !c.active.adopt(lease) {
 			c.buffer = append(c.buffer, lease)
 		}
 	}
 }
 
-// yieldOf returns what a claim of wanted messages brought. Kinds that this worker
+// resultOf returns what a claim of wanted messages brought. Kinds that this worker
 // lacks are no work for it.
-func (e *engine) yieldOf(leases []*queue.Lease, wanted int) yield {
+func (e *engine) resultOf(leases []*queue.Lease, wanted int) claimResult {
 	mine := func(lease *queue.Lease) bool {
 		envelope, err := queue.Decode(lease.Text())
 		return err != nil || e.Kinds[envelope.Kind] != nil
@@ -129,16 +129,16 @@ func (e *engine) yieldOf(leases []*queue.Lease, wanted int) yield {
 	case slices.ContainsFunc(leases, mine):
 		return someWork
 	case len(leases) >= wanted:
-		return maybeBehind
+		return moreBehind
 	default:
 		return noWork
 	}
 }
 
-// wait returns when there may be something to do: a slot got free, a buffered
+// await returns when there may be something to do: a slot got free, a buffered
 // message got old, a queue may be asked again, the outlook changed, or ctx ended.
-func (c *claimer) wait(ctx context.Context, p prospect) {
-	wait := max(time.Until(c.turns.due()), c.rest(time.Now()))
+func (c *claimer) await(ctx context.Context, p departureState) {
+	wait := max(time.Until(c.rotation.due()), c.restTime(time.Now()))
 	switch {
 	case len(c.buffer) > 0:
 		wait = time.Until(c.buffer[0].AskedAt.Add(c.buffered()))
@@ -148,7 +148,7 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 		return
 	}
 	now := time.Now()
-	wait = p.untilClose(now, c.usual.mean, wait)
+	wait = p.untilClose(now, c.average.mean, wait)
 	c.loops.claim.Turn(now, max(wait, 0)+claimTurn)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -158,50 +158,50 @@ func (c *claimer) wait(ctx context.Context, p prospect) {
 	case <-timer.C:
 	case took := <-c.ended:
 		c.free++
-		c.usual.add(took)
-		c.keep(took, time.Now())
+		c.average.add(took)
+		c.trackSkipped(took, time.Now())
 	}
 }
 
-// keep follows the jobs that were kept off. While nothing else comes, claims get
+// trackSkipped follows the jobs that were kept off. While nothing else comes, claims get
 // as rare as those of an empty queue: they only hide messages from others.
-func (c *claimer) keep(took time.Duration, now time.Time) {
+func (c *claimer) trackSkipped(took time.Duration, now time.Time) {
 	switch took {
-	case keptOff:
-		c.kept++
-		c.rested = now.Add(pollDelay(c.kept))
+	case skippedJob:
+		c.skipped++
+		c.restUntil = now.Add(pollDelay(c.skipped))
 	case notRun:
 	default:
-		c.kept, c.rested = 0, time.Time{}
+		c.skipped, c.restUntil = 0, time.Time{}
 	}
 }
 
 // claimable returns how many messages may be claimed at now as far as the circuit
 // breakers go.
 func (c *claimer) claimable(now time.Time) int {
-	if now.Before(c.rested) {
+	if now.Before(c.restUntil) {
 		return 0
 	}
 	most, _ := c.breakers.claimable(queue.MaxClaim, now)
 	return most
 }
 
-// rest is how long the circuit breakers let nothing be claimed.
-func (c *claimer) rest(now time.Time) time.Duration {
+// restTime is how long the circuit breakers let nothing be claimed.
+func (c *claimer) restTime(now time.Time) time.Duration {
 	_, wait := c.breakers.claimable(queue.MaxClaim, now)
-	return max(wait, c.rested.Sub(now))
+	return max(wait, c.restUntil.Sub(now))
 }
 
-// giveUpOld releases messages that waited for a slot for too long, so that
+// releaseOld releases messages that waited for a slot for too long, so that
 // another worker can have them.
-func (c *claimer) giveUpOld(ctx context.Context) {
+func (c *claimer) releaseOld(ctx context.Context) {
 	old, most := 0, c.buffered()
 	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= most {
 		old++
 	}
 	if old > 0 {
 		c.Log.DebugContext(ctx, "releasing messages that no slot got free for", "messages", old)
-		c.releaseAll(c.last, c.buffer[:old]) // which a stop must not cut short
+		c.releaseAll(c.cleanup, c.buffer[:old]) // which a stop must not cut short
 		c.buffer = c.buffer[old:]
 	}
 }

@@ -121,7 +121,7 @@ func (c *Config) setDefaults() {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
 	if c.Visibility == 0 {
-		c.Visibility = usualVisibility
+		c.Visibility = defaultVisibility
 	}
 	if c.PayloadMemory == 0 {
 		c.PayloadMemory = defaultPayloadMemory
@@ -158,8 +158,8 @@ func (c *Config) Validate() error {
 		return errors.New("worker has no kind of job to do: give it at least one handler")
 	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
-	case c.Visibility != 0 && (c.Visibility < leastVisibility || c.Visibility > maxVisibility):
-		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, leastVisibility, maxVisibility)
+	case c.Visibility != 0 && (c.Visibility < minVisibility || c.Visibility > maxVisibility):
+		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, minVisibility, maxVisibility)
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:

@@ -18,82 +18,84 @@ const (
 	// minLead is how long before the VM may go claiming ends at the latest.
 	minLead = 5 * time.Minute
 
-	// lookAgain is how often a running job's estimate is checked once claiming
+	// recheckEvery is how often a running job's estimate is checked once claiming
 	// has ended.
-	lookAgain = 5 * time.Second
+	recheckEvery = 5 * time.Second
 
 	// sameTime is how far two readings of one NotBefore may be apart: the
 	// service's clock is known to a second.
 	sameTime = 3 * time.Second
 )
 
-// outlook is what is announced for this VM short of a drain. The watch sets it,
+// departure is what is announced for this VM short of a drain. The watch sets it,
 // the claim loop acts on it, and jobs look at it.
-type outlook struct {
+type departure struct {
 	leave func() // begins the drain that ends the notice
 
 	mu      sync.Mutex
-	now     prospect
+	state   departureState
 	changed chan struct{} // closed when the watch set something new
 }
 
-// prospect is an outlook at one moment.
-type prospect struct {
-	departure preempt.Verdict // what takes the VM away; of no meaning while gone is zero
-	gone      time.Time       // when the VM may go, by the local clock; zero for never
-	closed    bool            // nothing is claimed any more
-	usual     time.Duration   // how long jobs usually took when claiming ended; 0 if not known
-	advised   bool            // an eviction is likelier than usual: buffer no messages
-	changed   <-chan struct{} // closed when the prospect is not the newest any more
+// departureState is an outlook at one moment.
+type departureState struct {
+	event   preempt.Verdict // what takes the VM away; of no meaning while gone is zero
+	gone    time.Time       // when the VM may go, by the local clock; zero for never
+	closed  bool            // nothing is claimed any more
+	meanJob time.Duration   // how long jobs usually took when claiming ended; 0 if not known
+	advised bool            // an eviction is likelier than usual: buffer no messages
+	changed <-chan struct{} // closed when the prospect is not the newest any more
 }
 
-func newOutlook(leave func()) *outlook {
-	return &outlook{leave: leave, changed: make(chan struct{})}
+func newDeparture(leave func()) *departure {
+	return &departure{leave: leave, changed: make(chan struct{})}
 }
 
 // set takes note of a decision made at the local time now.
-func (o *outlook) set(d preempt.Decision, now time.Time) {
-	next := prospect{advised: d.Advised()}
+func (o *departure) set(d preempt.Decision, now time.Time) {
+	next := departureState{advised: d.Advised()}
 	if v, ok := d.Departure(); ok {
-		next.departure, next.gone = v, now.Add(v.Budget)
+		next.event, next.gone = v, now.Add(v.Budget)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if next.gone.Sub(o.now.gone).Abs() < sameTime { // claiming does not open again for a second
-		next.closed, next.usual = o.now.closed, o.now.usual
+	if next.gone.Sub(o.state.gone).Abs() < sameTime { // claiming does not open again for a second
+		next.closed, next.meanJob = o.state.closed, o.state.meanJob
 	}
-	o.now = next
+	o.state = next
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
 // current returns the outlook as it is.
-func (o *outlook) current() prospect {
+func (o *departure) current() departureState {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := o.now
+	p := o.state
 	p.changed = o.changed
 	return p
 }
 
-// consider returns the outlook and whether claiming ends at this moment, which
+// closeIfDue returns the outlook and whether claiming ends at this moment, which
 // the time says together with how long jobs usually take.
-func (o *outlook) consider(now time.Time, usual time.Duration) (p prospect, closing bool) {
+func (o *departure) closeIfDue(now time.Time, usual time.Duration) (p departureState, closing bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.now.closed && !o.now.gone.IsZero() && !now.Before(o.now.closesAt(usual)) {
-		o.now.closed, o.now.usual, closing = true, usual, true
+	if !o.state.closed && !o.state.gone.IsZero() && !now.Before(o.state.closesAt(usual)) {
+		o.state.closed, o.state.meanJob, closing = true, usual, true
 	}
-	p = o.now
+	p = o.state
 	p.changed = o.changed
 	return p, closing
 }
 
 // closesAt is when claiming ends.
-func (p prospect) closesAt(usual time.Duration) time.Time { return p.gone.Add(-max(minLead, usual)) }
+func (p departureState) closesAt(usual time.Duration) time.Time {
+	return p.gone.Add(-max(minLead, usual))
+}
 
 // untilClose returns how long claiming goes on, limit at most.
-func (p prospect) untilClose(now time.Time, usual, limit time.Duration) time.Duration {
+func (p departureState) untilClose(now time.Time, usual, limit time.Duration) time.Duration {
 	if p.gone.IsZero() {
 		return limit
 	}
@@ -101,34 +103,34 @@ func (p prospect) untilClose(now time.Time, usual, limit time.Duration) time.Dur
 }
 
 // leavesAt is when the drain of what is still in hand begins.
-func (p prospect) leavesAt() time.Time { return p.gone.Add(-preempt.DrainMargin) }
+func (p departureState) leavesAt() time.Time { return p.gone.Add(-preempt.DrainMargin) }
 
 // notice is that of the drain which ends the notice, begun at now.
-func (p prospect) notice(now time.Time) preempt.Notice {
-	return p.departure.Leave(p.gone.Sub(now)).Notice(now)
+func (p departureState) notice(now time.Time) preempt.Notice {
+	return p.event.Leave(p.gone.Sub(now)).Notice(now)
 }
 
-// mayGoOn reports whether a job need not stop yet: claiming goes on, or the job
+// mayContinue reports whether a job need not stop yet: claiming goes on, or the job
 // should be done in time.
-func (p prospect) mayGoOn(c course, now time.Time) bool {
+func (p departureState) mayContinue(c estimate, now time.Time) bool {
 	if !p.closed {
 		return true
 	}
-	left, known := c.left(now, p.usual)
+	left, known := c.remaining(now, p.meanJob)
 	return known && !now.Add(left).After(p.leavesAt())
 }
 
-// course is how far a job has come in this run.
-type course struct {
+// estimate is how far a job has come in this run.
+type estimate struct {
 	begun    time.Time
 	from, to float64 // the fraction done at the beginning, and now
 }
 
-// left estimates how long the job will still take: as long for the rest as it
+// remaining estimates how long the job will still take: as long for the rest as it
 // took for the part done in this run. A job that does not say how far it is
 // should take as long as jobs usually do. One that has taken longer, or of which
 // nothing is known, may take any time.
-func (c course) left(now time.Time, usual time.Duration) (left time.Duration, known bool) {
+func (c estimate) remaining(now time.Time, usual time.Duration) (left time.Duration, known bool) {
 	spent := now.Sub(c.begun)
 	done := c.to - c.from
 	switch {
@@ -143,9 +145,9 @@ func (c course) left(now time.Time, usual time.Duration) (left time.Duration, kn
 	}
 }
 
-// course is how far this job has come since its handler was called.
-func (d *delivery) course(begun time.Time) course {
-	return course{begun: begun, from: d.from, to: fractionOf(d.job.Latest(), d.from)}
+// estimate is how far this job has come since its handler was called.
+func (d *delivery) estimate(begun time.Time) estimate {
+	return estimate{begun: begun, from: d.startFraction, to: fractionOf(d.job.Latest(), d.startFraction)}
 }
 
 // fractionOf is that of a report, or otherwise where there is none.
@@ -156,12 +158,12 @@ func fractionOf(p *job.Progress, otherwise float64) float64 {
 	return p.Fraction
 }
 
-// overstays returns the drain of this job alone if it would not be done before
+// departureDrain returns the drain of this job alone if it would not be done before
 // the VM goes, otherwise nil.
-func (d *delivery) overstays(begun, now time.Time) *drain {
-	p := d.outlook.current()
-	if p.mayGoOn(d.course(begun), now) {
+func (d *delivery) departureDrain(begun, now time.Time) *drain {
+	p := d.departure.current()
+	if p.mayContinue(d.estimate(begun), now) {
 		return nil
 	}
-	return drainFor(p.notice(now))
+	return drainForNotice(p.notice(now))
 }

@@ -33,8 +33,8 @@ func TestCourseLeft(t *testing.T) {
 		{"says infinity", 0, math.Inf(1), time.Hour, 0, 0, true},
 	}
 	for _, tt := range tests {
-		c := course{begun: begun, from: tt.from, to: tt.to}
-		if got, known := c.left(begun.Add(tt.spent), tt.usual); got != tt.want || known != tt.known {
+		c := estimate{begun: begun, from: tt.from, to: tt.to}
+		if got, known := c.remaining(begun.Add(tt.spent), tt.usual); got != tt.want || known != tt.known {
 			t.Errorf("%s: left = %s, %t, want %s, %t", tt.name, got, known, tt.want, tt.known)
 		}
 	}
@@ -42,16 +42,18 @@ func TestCourseLeft(t *testing.T) {
 
 func TestMayGoOn(t *testing.T) {
 	now := time.Now()
-	half := course{begun: now.Add(-time.Minute), to: 0.5} // a minute to go
-	blank := course{begun: now}
-	in := func(gone time.Duration, closed bool) prospect { return prospect{gone: now.Add(gone), closed: closed} }
+	half := estimate{begun: now.Add(-time.Minute), to: 0.5} // a minute to go
+	blank := estimate{begun: now}
+	in := func(gone time.Duration, closed bool) departureState {
+		return departureState{gone: now.Add(gone), closed: closed}
+	}
 	tests := []struct {
 		name string
-		prospect
-		course
+		departureState
+		estimate
 		want bool
 	}{
-		{"nothing announced", prospect{}, blank, true},
+		{"nothing announced", departureState{}, blank, true},
 		{"claiming goes on", in(time.Hour, false), blank, true},
 		{"time enough", in(5*time.Minute, true), half, true},
 		{"just time enough before the margin", in(time.Minute+preempt.DrainMargin, true), half, true},
@@ -59,7 +61,7 @@ func TestMayGoOn(t *testing.T) {
 		{"not known", in(5*time.Minute, true), blank, false},
 	}
 	for _, tt := range tests {
-		if got := tt.mayGoOn(tt.course, now); got != tt.want {
+		if got := tt.mayContinue(tt.estimate, now); got != tt.want {
 			t.Errorf("%s: mayGoOn = %t, want %t", tt.name, got, tt.want)
 		}
 	}
@@ -74,10 +76,10 @@ func departureIn(left time.Duration) preempt.Decision {
 // TestOutlook: when claiming ends, and when it opens again.
 func TestOutlook(t *testing.T) {
 	now := time.Now()
-	o := newOutlook(func() {})
+	o := newDeparture(func() {})
 	expect := func(what string, after, usual time.Duration, closed, closing bool) {
 		t.Helper()
-		p, c := o.consider(now.Add(after), usual)
+		p, c := o.closeIfDue(now.Add(after), usual)
 		if p.closed != closed || c != closing {
 			t.Errorf("%s: closed, closing = %t, %t, want %t, %t", what, p.closed, c, closed, closing)
 		}

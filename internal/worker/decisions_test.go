@@ -33,16 +33,16 @@ func TestDecide(t *testing.T) {
 		{"an error after a stop", ended{err: failure, stop: stop}, 5, interrupted},
 		{"a permanent error after a stop", ended{err: job.Permanent(failure), stop: stop}, 1, interrupted},
 		{"no return after a stop", ended{err: errAbandoned, abandoned: true, stop: stop}, 1, interrupted},
-		{"a failure", ended{err: failure}, 1, retry},
-		{"the fourth failure", ended{err: failure}, 4, retry},
+		{"a failure", ended{err: failure}, 1, retryLater},
+		{"the fourth failure", ended{err: failure}, 4, retryLater},
 		{"the fifth failure", ended{err: failure}, 5, poison},
 		{"a break", ended{err: job.Interrupted(failure)}, 5, interrupted},
 		{"a break after a stop", ended{err: job.Interrupted(failure), stop: stop}, 1, interrupted},
 		{"a permanent error", ended{err: job.Permanent(failure)}, 1, poison},
-		{"a cancelled context of its own", ended{err: context.Canceled}, 1, retry},
-		{"silent for too long, with a result", ended{result: []byte("r"), stop: &job.Stop{Reason: job.Silent}}, 1, retry},
+		{"a cancelled context of its own", ended{err: context.Canceled}, 1, retryLater},
+		{"silent for too long, with a result", ended{result: []byte("r"), stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
 		{"silent for too long, the fifth failure", ended{err: failure, stop: &job.Stop{Reason: job.Silent}}, 5, poison},
-		{"silent for too long, and does not return", ended{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1, retry},
+		{"silent for too long, and does not return", ended{err: errAbandoned, abandoned: true, stop: &job.Stop{Reason: job.Silent}}, 1, retryLater},
 		{"ran too long", ended{result: []byte("r"), stop: &job.Stop{Reason: job.Overrun}}, 1, poison},
 		{"a result that is too large", ended{result: make([]byte, job.MaxResult+1)}, 1, poison},
 		{"a state that is too large", ended{fault: failure, err: failure, stop: stop}, 1, poison},
@@ -74,12 +74,12 @@ func TestDecideBounds(t *testing.T) {
 		delay  time.Duration
 		reason string // a part of it
 	}{
-		{"failures with progress", failure, n(1, 99, 0), job.Limits{}, retry, 10 * time.Second, "no"},
+		{"failures with progress", failure, n(1, 99, 0), job.Limits{}, retryLater, 10 * time.Second, "no"},
 		{"too many failures with progress", failure, n(1, 100, 0), job.Limits{}, poison, 0, "100 failures in all, in spite of progress between them, the last: no"},
-		{"a kind's own retries", failure, n(1, 1, 0), own, retry, time.Minute, "no"},
+		{"a kind's own retries", failure, n(1, 1, 0), own, retryLater, time.Minute, "no"},
 		{"a kind's own retries are over", failure, n(2, 2, 0), own, poison, 0, "2 failures in a row"},
 		{"a kind's own total is over", failure, n(1, 7, 0), own, poison, 0, "7 failures in all"},
-		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retry, 5 * time.Second, "no"},
+		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retryLater, 5 * time.Second, "no"},
 		{"a break", job.Interrupted(failure), n(1, 1, 9), job.Limits{}, interrupted, 10 * time.Second, "no"},
 		{"the tenth break waits for longer", job.Interrupted(failure), n(1, 1, 10), job.Limits{}, interrupted, 20 * time.Second, "no"},
 		{"the last break but one", job.Interrupted(failure), n(1, 1, 999), job.Limits{}, interrupted, 10 * time.Minute, "no"},
@@ -91,8 +91,8 @@ func TestDecideBounds(t *testing.T) {
 		if got.action != row.want || got.delay != row.delay || !strings.Contains(got.reason, row.reason) {
 			t.Errorf("%s: decide = %s after %s because %q, want %s after %s because %q", row.name, got.action, got.delay, got.reason, row.want, row.delay, row.reason)
 		}
-		if got.broke != (got.action == interrupted && !job.IsUnavailable(row.err)) {
-			t.Errorf("%s: counted as a break: %t", row.name, got.broke)
+		if got.tookBreak != (got.action == interrupted && !job.IsUnavailable(row.err)) {
+			t.Errorf("%s: counted as a break: %t", row.name, got.tookBreak)
 		}
 	}
 	for n, want := range map[int]bool{1: false, 5: false, 9: false, 10: true, 15: false, 20: true, 30: false, 40: true, 640: true} {
@@ -119,7 +119,7 @@ func TestFinished(t *testing.T) {
 		{"after a stop, a result", true, []byte("r"), part, true},
 		{"after a stop, an empty result", true, []byte{}, nil, true},
 	} {
-		if got := finished(row.stopped, row.result, row.latest); got != row.want {
+		if got := provesDone(row.stopped, row.result, row.latest); got != row.want {
 			t.Errorf("%s: finished = %t, want %t", row.name, got, row.want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestUncleanExits(t *testing.T) {
 
 func TestOutcomeOf(t *testing.T) {
 	tests := map[checkpoint.Ruling]action{
-		checkpoint.Finish: finish, checkpoint.PutBack: putBack, checkpoint.Unreadable: putBack,
+		checkpoint.Finish: alreadyOver, checkpoint.PutBack: putBack, checkpoint.Unreadable: putBack,
 		checkpoint.Mismatch: reject, checkpoint.Fenced: drop,
 	}
 	for ruling, want := range tests {
@@ -173,7 +173,7 @@ func TestOutcomeOf(t *testing.T) {
 		if got.action != want {
 			t.Errorf("outcomeOf(%s) = %s, want %s", ruling, got.action, want)
 		}
-		if got.reason == "" && got.action != finish {
+		if got.reason == "" && got.action != alreadyOver {
 			t.Errorf("outcomeOf(%s) has no reason", ruling)
 		}
 	}
@@ -226,18 +226,18 @@ func TestPollDelay(t *testing.T) {
 }
 
 func TestVisibilityGrowsAndShrinks(t *testing.T) {
-	v := usualVisibility
+	v := defaultVisibility
 	for range 10 {
-		v = nextVisibility(v, usualVisibility, true)
+		v = nextVisibility(v, defaultVisibility, true)
 	}
 	if v != maxVisibility {
 		t.Errorf("visibility after 10 throttled renewals = %s, want %s", v, maxVisibility)
 	}
 	for range 30 {
-		v = nextVisibility(v, usualVisibility, false)
+		v = nextVisibility(v, defaultVisibility, false)
 	}
-	if v != usualVisibility {
-		t.Errorf("visibility after 30 quiet renewals = %s, want %s", v, usualVisibility)
+	if v != defaultVisibility {
+		t.Errorf("visibility after 30 quiet renewals = %s, want %s", v, defaultVisibility)
 	}
 }
 
@@ -249,17 +249,17 @@ func TestDrainTimes(t *testing.T) {
 	want := func(handlers, states, end time.Duration) {
 		t.Helper()
 		got, _ := d.current()
-		if want := (times{seen.Add(handlers), seen.Add(states), seen.Add(end)}); got != want || !d.stop().Deadline.Equal(want.handlers) {
+		if want := (schedule{seen.Add(handlers), seen.Add(states), seen.Add(end)}); got != want || !d.stop().Deadline.Equal(want.handlers) {
 			t.Errorf("times = %v, want %v", got, want)
 		}
 	}
 	want(4*time.Second, 6*time.Second, 8*time.Second)
-	if d.shorten(times{seen.Add(time.Minute), seen.Add(time.Minute), seen.Add(time.Minute)}) {
+	if d.shorten(schedule{seen.Add(time.Minute), seen.Add(time.Minute), seen.Add(time.Minute)}) {
 		t.Error("a later limit shortened the drain")
 	}
 	want(4*time.Second, 6*time.Second, 8*time.Second)
 	_, changed := d.current()
-	if !d.shorten(times{seen.Add(5 * time.Second), seen.Add(5 * time.Second), seen.Add(6 * time.Second)}) {
+	if !d.shorten(schedule{seen.Add(5 * time.Second), seen.Add(5 * time.Second), seen.Add(6 * time.Second)}) {
 		t.Error("an earlier limit did not shorten the drain")
 	}
 	want(4*time.Second, 5*time.Second, 6*time.Second)

@@ -24,11 +24,11 @@ type delivery struct {
 	deferFor time.Duration // how long to hide a message whose kind others have
 	unusable *outcome      // what to do with a message that is no job of ours
 	log      *slog.Logger
-	letGo    func() // takes the job off the worker's list
-	hold     *hold  // to start the id's handler; nil for a message that is no job of ours
+	untrack  func()  // takes the job off the worker's list
+	idLock   *idLock // to start the id's handler; nil for a message that is no job of ours
 
-	// last outlives a stop by what the drain's budget allows.
-	last context.Context
+	// cleanup outlives a stop by what the drain's budget allows.
+	cleanup context.Context
 
 	// tries bounds the tries of single calls once all work is stopped. last has
 	// it, and so must every other context of a write that a stop does not cancel.
@@ -37,25 +37,25 @@ type delivery struct {
 	// cancel stops this job alone, unless it is stopped already.
 	cancel func(*drain)
 
-	// performed is closed when the delivery is over, closed when its handler has
+	// provesDone is closed when the delivery is over, closed when its handler has
 	// returned and its cleanups have run; nil if it was never called.
-	performed, closed chan struct{}
-	abandoned         bool // the handler did not return in time
+	finished, closed chan struct{}
+	abandoned        bool // the handler did not return in time
 
-	claim    *checkpoint.Claim
-	job      *job.Job
-	written  time.Time       // when the record that it found was written last, by the local clock
-	restored *job.Progress   // what the handler began with
-	saved    *job.Progress   // what was recorded last, as far as this delivery knows
-	cost     checkpoint.Cost // of saving this job's state
-	allowed  job.Limits      // of the job's kind and message
-	failed   bool            // the last write got no answer
-	from     float64         // the fraction done when the handler was called
-	suspect  bool            // this delivery holds the worker's place for a suspect
-	recorded bool            // the record says already how this delivery ended
-	leftOut  bool            // the last state could not be recorded
-	moved    bool            // a message on the on-demand queue stands for this one
-	replaced bool            // a new message on the same queue does
+	claim         *checkpoint.Claim
+	job           *job.Job
+	recordWritten time.Time       // when the record that it found was written last, by the local clock
+	restored      *job.Progress   // what the handler began with
+	saved         *job.Progress   // what was recorded last, as far as this delivery knows
+	cost          checkpoint.Cost // of saving this job's state
+	jobLimits     job.Limits      // of the job's kind and message
+	writeFailed   bool            // the last write got no answer
+	startFraction float64         // the fraction done when the handler was called
+	quarantined   bool            // this delivery holds the worker's place for a suspect
+	endRecorded   bool            // the record says already how this delivery ended
+	leftOut       bool            // the last state could not be recorded
+	moved         bool            // a message on the on-demand queue stands for this one
+	replaced      bool            // a new message on the same queue does
 }
 
 // open makes the delivery of a message that was claimed. It belongs to the claim
@@ -63,15 +63,15 @@ type delivery struct {
 func (e *engine) open(lease *queue.Lease) *delivery {
 	d := &delivery{
 		engine: e, lease: lease,
-		log: e.Log.With("message_id", lease.ID), letGo: func() {}, performed: make(chan struct{}),
+		log: e.Log.With("message_id", lease.ID), untrack: func() {}, finished: make(chan struct{}),
 	}
 	e.Observer.Delivered()
-	d.unusable = d.read()
+	d.unusable = d.decode()
 	if d.unusable == nil {
-		d.hold = d.inHand.start(d.envelope.ID)
+		d.idLock = d.active.lockFor(d.envelope.ID)
 		d.deferFor = e.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
-	e.held.add(lease)
+	e.active.addLease(lease)
 	return d
 }
 
@@ -84,20 +84,20 @@ func (d *delivery) deliver(ctx context.Context) action {
 	last = tries.In(last)
 	ctx, cancel := d.stoppable(ctx)
 	defer cancel()
-	d.last, d.tries = last, tries
-	defer d.letGo()
-	defer d.leaveID()
-	d.renewer = renewWhile(last, d.lease, d.pace, d.log, d.lost)
-	defer d.keepNoMore()
-	defer d.leaveSuspect()
+	d.cleanup, d.tries = last, tries
+	defer d.untrack()
+	defer d.unlockID()
+	d.renewer = startRenewing(last, d.lease, d.pace, d.log, d.messageLost)
+	defer d.stopRenewing()
+	defer d.leaveQuarantine()
 	var out outcome
 	if d.unusable != nil {
 		out = *d.unusable
 	} else {
-		out = d.run(ctx)
+		out = d.runJob(ctx)
 	}
-	d.perform(ctx, out)
-	close(d.performed)
+	d.finish(ctx, out)
+	close(d.finished)
 	if d.closed != nil && !d.abandoned {
 		select {
 		case <-d.closed:
@@ -107,27 +107,27 @@ func (d *delivery) deliver(ctx context.Context) action {
 	return out.action
 }
 
-// leaveID ends this delivery's hold on its id. A handler that was abandoned keeps
+// unlockID ends this delivery's hold on its id. A handler that was abandoned keeps
 // it until it returns, abandonedFor at most: one that hangs must not keep a worker
 // that is alone from trying again.
-func (d *delivery) leaveID() {
+func (d *delivery) unlockID() {
 	switch {
-	case d.hold == nil:
+	case d.idLock == nil:
 	case d.abandoned:
-		time.AfterFunc(abandonedFor, d.hold.leave)
+		time.AfterFunc(abandonedFor, d.idLock.unlock)
 	default:
-		d.hold.leave()
+		d.idLock.unlock()
 	}
 }
 
-// run is a job's way from the message that was read to what is to be done with it.
-func (d *delivery) run(ctx context.Context) outcome {
-	handler, out, ok := d.handler(ctx)
+// runJob is a job's way from the message that was read to what is to be done with it.
+func (d *delivery) runJob(ctx context.Context) outcome {
+	handler, out, ok := d.findHandler(ctx)
 	if !ok {
 		return out
 	}
-	d.allowed = d.limits(handler)
-	if !d.hold.wait(ctx, turnPatience) {
+	d.jobLimits = d.limitsFor(handler)
+	if !d.idLock.lock(ctx, duplicatePatience) {
 		return d.duplicate(ctx)
 	}
 	pass, out, ok := d.enterBreaker(ctx)
@@ -136,7 +136,7 @@ func (d *delivery) run(ctx context.Context) outcome {
 	}
 	var end *ended // nil until the handler was called
 	defer func() { d.leaveBreaker(ctx, pass, end) }()
-	leave, out, ok := d.places.enter(ctx, d.envelope.Kind)
+	leave, out, ok := d.kindLimits.enter(ctx, d.envelope.Kind)
 	if !ok {
 		return out
 	}
@@ -148,18 +148,18 @@ func (d *delivery) run(ctx context.Context) outcome {
 		return out
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope) // it is worked on
-	end = new(d.process(ctx, handler))
+	end = new(d.runHandler(ctx, handler))
 	d.claim.CloseReaders() // the handler is done, or given up
 	if end.failed() {
 		*end = d.saveStream(ctx, *end)
 	}
-	d.blame(*end)
-	return decide(*end, d.claim.After(d.snapshot()), d.allowed)
+	d.recordMachine(*end)
+	return decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
 }
 
-// read decodes the message. It returns what is to be done with one that is no job
+// decode decodes the message. It returns what is to be done with one that is no job
 // of ours, and nil otherwise.
-func (d *delivery) read() (unusable *outcome) {
+func (d *delivery) decode() (unusable *outcome) {
 	envelope, err := queue.Decode(d.lease.Text())
 	var invalid *queue.InvalidError
 	switch {
@@ -172,14 +172,14 @@ func (d *delivery) read() (unusable *outcome) {
 		return &outcome{action: reject, reason: invalid.Reason}
 	}
 	d.envelope = envelope
-	d.letGo = d.inHand.add(envelope.ID)
+	d.untrack = d.active.addJob(envelope.ID)
 	d.log = d.log.With("job_id", envelope.ID, "kind", envelope.Kind)
 	return nil
 }
 
-// handler returns the handler of this kind of work. A kind that this worker lacks
+// findHandler returns the handler of this kind of work. A kind that this worker lacks
 // may be another worker's: fleets may differ in kinds.
-func (d *delivery) handler(ctx context.Context) (job.Handler, outcome, bool) {
+func (d *delivery) findHandler(ctx context.Context) (job.Handler, outcome, bool) {
 	if handler := d.Kinds[d.envelope.Kind]; handler != nil {
 		return handler, outcome{}, true
 	}
@@ -196,33 +196,33 @@ func (d *delivery) handler(ctx context.Context) (job.Handler, outcome, bool) {
 	if !unknownForLong(d.envelope.PutBackSince, d.lease.ClaimedAt) {
 		return nil, outcome{action: putBack, reason: reason, delay: putBackDelay(d.envelope.PutBackSince, d.lease.ClaimedAt)}, false
 	}
-	return nil, d.giveUpKind(ctx, reason), false
+	return nil, d.poisonKind(ctx, reason), false
 }
 
 // deferKind leaves a message to the worker that has, or may have, its kind. The
 // hour after which an unknown kind is poison begins when no worker has it.
 func (d *delivery) deferKind(has presence.Has) outcome {
-	delay, reason := cmp.Or(d.deferFor, jittered(leastDefer)), "another worker has a handler for kind %q"
+	delay, reason := cmp.Or(d.deferFor, jittered(minDefer)), "another worker has a handler for kind %q"
 	if has == presence.MayHave {
-		delay, reason = max(delay, jittered(leastPutBack)), "another worker may have a handler for kind %q"
+		delay, reason = max(delay, jittered(minPutBack)), "another worker may have a handler for kind %q"
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope)
-	return outcome{action: giveWay, reason: fmt.Sprintf(reason, d.envelope.Kind), delay: delay}
+	return outcome{action: requeue, reason: fmt.Sprintf(reason, d.envelope.Kind), delay: delay}
 }
 
-// giveUpKind poisons a job whose kind no worker has had for an hour, if its record
+// poisonKind poisons a job whose kind no worker has had for an hour, if its record
 // is this message's to claim and nobody has worked on it. One in progress waits for
 // a worker that has its kind, however long that takes.
-func (d *delivery) giveUpKind(ctx context.Context, reason string) outcome {
-	record, ruling, err := d.find(ctx)
+func (d *delivery) poisonKind(ctx context.Context, reason string) outcome {
+	record, ruling, err := d.readRecord(ctx)
 	if err != nil {
 		return stopped(ctx, err)
 	}
 	if ruling == checkpoint.Acquire && record.InProgress() {
 		d.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction", record.Fraction)
-		return outcome{action: putBack, reason: reason + "; the job is in progress", delay: jittered(mostPutBack)}
+		return outcome{action: putBack, reason: reason + "; the job is in progress", delay: jittered(maxPutBack)}
 	}
-	if out, ok := d.acquire(ctx, record, ruling); !ok {
+	if out, ok := d.applyRuling(ctx, record, ruling); !ok {
 		return out
 	}
 	return outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()}
@@ -239,7 +239,7 @@ func putBackDelay(since, now time.Time) time.Duration {
 	if since.IsZero() {
 		since = now
 	}
-	return jittered(min(max(now.Sub(since)/4, leastPutBack), mostPutBack))
+	return jittered(min(max(now.Sub(since)/4, minPutBack), maxPutBack))
 }
 
 // ref is what the record's rules need to know of this delivery.
@@ -251,10 +251,10 @@ func (d *delivery) ref() checkpoint.Delivery {
 	}
 }
 
-// lost stops the job because its message went to another worker.
-func (d *delivery) lost(err error) {
+// messageLost stops the job because its message went to another worker.
+func (d *delivery) messageLost(err error) {
 	d.log.Warn("message lost; stopping the job", "error", err)
-	d.stopAlone(job.Lost, err)
+	d.stopJob(job.Lost, err)
 }
 
 // stoppable returns a context that ends with ctx, or when d.cancel stops this job
@@ -264,25 +264,25 @@ func (d *delivery) stoppable(ctx context.Context) (context.Context, context.Canc
 	work := ctx
 	ctx, stop := context.WithCancelCause(work)
 	d.cancel = func(own *drain) {
-		d.drains.begin(own)
+		d.drains.add(own)
 		if stop(own); drainOf(ctx) != own {
-			d.drains.end(own) // it came too late
+			d.drains.remove(own) // it came too late
 		}
 	}
 	return ctx, func() {
 		stop(nil)
 		if own := drainOf(ctx); own != nil && own != drainOf(work) {
-			d.drains.end(own)
+			d.drains.remove(own)
 		}
 	}
 }
 
-// keepNoMore ends the renewals. It comes before the last call for the message.
-func (d *delivery) keepNoMore() {
-	d.held.remove(d.lease)
-	d.renewer.wait()
+// stopRenewing ends the renewals. It comes before the last call for the message.
+func (d *delivery) stopRenewing() {
+	d.active.removeLease(d.lease)
+	d.renewer.stopAndWait()
 }
 
-func (d *delivery) stopAlone(reason job.Reason, err error) {
-	d.cancel(stopAlone(reason, err, time.Now()))
+func (d *delivery) stopJob(reason job.Reason, err error) {
+	d.cancel(drainOneJob(reason, err, time.Now()))
 }

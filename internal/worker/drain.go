@@ -10,13 +10,13 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// strayGrace is how long a handler may take to return when its job alone was
+// oneJobGrace is how long a handler may take to return when its job alone was
 // stopped: its message or its record went to another worker.
-const strayGrace = 5 * time.Second
+const oneJobGrace = 5 * time.Second
 
-// aloneStates is how long the last state of such a job may be sent, as long as
+// oneJobStates is how long the last state of such a job may be sent, as long as
 // not all work is stopped.
-const aloneStates = time.Minute
+const oneJobStates = time.Minute
 
 // drain is the cause with which all work is stopped: why, and the times to keep
 // to. The clock starts when the notice is seen.
@@ -31,15 +31,15 @@ type drain struct {
 	err       error
 	seen      time.Time
 	notBefore time.Time // see [job.Stop]
-	alone     bool      // one job is stopped for a reason of its own, and no VM goes
+	oneJob    bool      // one job is stopped for a reason of its own, and no VM goes
 
-	mu      sync.Mutex
-	times   times
-	changed chan struct{} // closed when the times are not these any more
+	mu       sync.Mutex
+	schedule schedule
+	changed  chan struct{} // closed when the times are not these any more
 }
 
-// times are those of a drain.
-type times struct {
+// schedule are those of a drain.
+type schedule struct {
 	handlers time.Time // the end of the handlers' time
 	states   time.Time // until then states are sent; after it, metadata alone
 	end      time.Time // everything is released
@@ -48,32 +48,32 @@ type times struct {
 func newDrain(reason job.Reason, err error, seen time.Time, budget time.Duration) *drain {
 	return &drain{
 		reason: reason, err: err, seen: seen, changed: make(chan struct{}),
-		times: times{handlers: seen.Add(budget / 2), states: seen.Add(budget * 3 / 4), end: seen.Add(budget)},
+		schedule: schedule{handlers: seen.Add(budget / 2), states: seen.Add(budget * 3 / 4), end: seen.Add(budget)},
 	}
 }
 
-// drainFor is the drain that a notice calls for.
-func drainFor(n preempt.Notice) *drain {
+// drainForNotice is the drain that a notice calls for.
+func drainForNotice(n preempt.Notice) *drain {
 	d := newDrain(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
 	d.notBefore = n.NotBefore
 	return d
 }
 
-// stopAlone is the drain of one job that is stopped for a reason of its own. A drain
+// drainOneJob is the drain of one job that is stopped for a reason of its own. A drain
 // of the worker shortens its times.
-func stopAlone(reason job.Reason, err error, now time.Time) *drain {
+func drainOneJob(reason job.Reason, err error, now time.Time) *drain {
 	return &drain{
-		reason: reason, err: err, seen: now, alone: true, changed: make(chan struct{}),
-		times: times{handlers: now.Add(strayGrace), states: now.Add(aloneStates), end: now.Add(aloneStates)},
+		reason: reason, err: err, seen: now, oneJob: true, changed: make(chan struct{}),
+		schedule: schedule{handlers: now.Add(oneJobGrace), states: now.Add(oneJobStates), end: now.Add(oneJobStates)},
 	}
 }
 
 // current returns the times to keep to, and a channel that is closed when they
 // come nearer.
-func (d *drain) current() (times, <-chan struct{}) {
+func (d *drain) current() (schedule, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.times, d.changed
+	return d.schedule, d.changed
 }
 
 func (d *drain) end() time.Time {
@@ -83,22 +83,22 @@ func (d *drain) end() time.Time {
 
 // shorten brings the times nearer where those of limit are, and reports whether
 // any was.
-func (d *drain) shorten(limit times) bool {
+func (d *drain) shorten(limit schedule) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	nearer := d.times.within(limit)
-	if nearer == d.times {
+	nearer := d.schedule.earliest(limit)
+	if nearer == d.schedule {
 		return false
 	}
-	d.times = nearer
+	d.schedule = nearer
 	close(d.changed)
 	d.changed = make(chan struct{})
 	return true
 }
 
-// within returns the earlier of each of the times.
-func (t times) within(limit times) times {
-	return times{
+// earliest returns the earlier of each of the times.
+func (t schedule) earliest(limit schedule) schedule {
+	return schedule{
 		handlers: earlier(t.handlers, limit.handlers), states: earlier(t.states, limit.states), end: earlier(t.end, limit.end),
 	}
 }

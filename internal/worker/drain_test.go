@@ -199,11 +199,11 @@ func TestEvictionOfAStoppedJob(t *testing.T) {
 // times of the worker's, and is forgotten when the job has ended.
 func TestDrainsOfSingleJobs(t *testing.T) {
 	now := time.Now()
-	for name, inOrder := range map[string]func(s *drains, worker, own *drain){
-		"the worker's first": func(s *drains, worker, own *drain) { s.press(worker); s.begin(own) },
-		"the job's first":    func(s *drains, worker, own *drain) { s.begin(own); s.press(worker) },
+	for name, inOrder := range map[string]func(s *drainSet, worker, own *drain){
+		"the worker's first": func(s *drainSet, worker, own *drain) { s.impose(worker); s.add(own) },
+		"the job's first":    func(s *drainSet, worker, own *drain) { s.add(own); s.impose(worker) },
 	} {
-		s, worker, own := &drains{}, newDrain(job.Evicted, nil, now, 2*time.Second), stopAlone(job.Silent, nil, now)
+		s, worker, own := &drainSet{}, newDrain(job.Evicted, nil, now, 2*time.Second), drainOneJob(job.Silent, nil, now)
 		inOrder(s, worker, own)
 		want, _ := worker.current()
 		if got, _ := own.current(); got != want {
@@ -212,7 +212,7 @@ func TestDrainsOfSingleJobs(t *testing.T) {
 		if own.stop().Reason != job.Silent {
 			t.Errorf("%s: reason = %s, want its own", name, own.stop().Reason)
 		}
-		if s.end(own); len(s.all) != 1 {
+		if s.remove(own); len(s.all) != 1 {
 			t.Errorf("%s: drains after the job's end = %d, want the worker's alone", name, len(s.all))
 		}
 	}

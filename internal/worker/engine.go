@@ -19,32 +19,31 @@ import (
 // was for nothing.
 type engine struct {
 	Config
-	owner    string    // the worker's name, as records show it
-	machine  string    // the part of it that all workers of this machine have
-	started  time.Time // when the process began to work
-	pace     *pace
-	gate     *gate
-	latency  haste.Latency // of storage's answers to small calls
-	suspects chan struct{} // holds one: the suspect that is running
+	owner      string    // the worker's name, as records show it
+	machine    string    // the part of it that all workers of this machine have
+	started    time.Time // when the process began to work
+	pace       *pace
+	gate       *gate
+	latency    haste.Latency // of storage's answers to small calls
+	quarantine chan struct{} // holds one: the suspect that is running
 
 	// payloadMemory bounds the bytes of the payloads that came from blobs.
 	payloadMemory *semaphore.Weighted
 
-	places   places
-	breakers breakers
-	atWork   *atWork
-	outlook  *outlook
-	drains   *drains
-	mover    mover
-	forecast *forecast
-	fleet    *fleet
-	deferred spacing
-	inHand   inHand
-	held     held
-	tally    tally
-	putBacks logLimit // lines about messages that were put back
-	loops    loops
-	report   func(presence.Drain) // keeps how a drain ended for the heartbeat
+	kindLimits kindLimits
+	breakers   breakers
+	running    *runningJobs
+	departure  *departure
+	drains     *drainSet
+	mover      mover
+	losses     *lossEstimate
+	fleet      *fleet
+	deferred   spacing
+	active     *registry
+	tally      tally
+	putBacks   logLimit // lines about messages that were put back
+	loops      loops
+	report     func(presence.Drain) // keeps how a drain ended for the heartbeat
 }
 
 // tally counts how deliveries ended, for the log of a drain.
@@ -55,10 +54,10 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.beat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), suspects: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
-		places: newPlaces(w.Kinds),
-		atWork: w.atWork, outlook: w.watch.outlook, drains: &w.drains, forecast: w.forecast, fleet: w.fleet, loops: w.loops,
-		report: w.beat.keepDrain,
+		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.heartbeat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), quarantine: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
+		kindLimits: newKindLimits(w.Kinds), active: newRegistry(),
+		running: w.running, departure: w.watch.departure, drains: &w.drains, losses: w.losses, fleet: w.fleet, loops: w.loops,
+		report: w.heartbeat.keepDrain,
 	}
 }
 
@@ -115,7 +114,7 @@ type counts struct {
 
 func (e *engine) counts() counts {
 	return counts{
-		inHand:    len(e.inHand.list()),
+		inHand:    len(e.active.jobs()),
 		committed: e.tally.committed.Load(), released: e.tally.released.Load(), leftOut: e.tally.leftOut.Load(),
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // carryOut does what was decided at now. The caller holds mu, here and below.
 func (w *watch) carryOut(d preempt.Decision, now time.Time) {
-	w.outlook.set(d, now)
+	w.departure.set(d, now)
 	w.follow(d, now)
 	w.checkpoint(d)
 }
@@ -59,7 +59,7 @@ func (w *watch) leave() {
 	}
 	w.left.add(v.Event)
 	w.standing = true
-	w.worker.evict(w.outlook.current().notice(time.Now()))
+	w.worker.evict(w.departure.current().notice(time.Now()))
 }
 
 // impact is what an event may do to this VM. A second impact of an event that
@@ -99,8 +99,8 @@ func (w *watch) checkpoint(d preempt.Decision) {
 	if len(fresh) == 0 {
 		return
 	}
-	begun, r := time.Now(), w.worker.atWork.saveAll()
-	w.worker.background.Go(func() {
+	begun, r := time.Now(), w.worker.running.saveAll()
+	w.worker.tasks.Go(func() {
 		r.wait()
 		w.savedAll(fresh, r, time.Since(begun))
 	})
@@ -108,7 +108,7 @@ func (w *watch) checkpoint(d preempt.Decision) {
 
 // savedAll takes note that every job has answered. Where one could not save, the
 // events are not acknowledged: until they start it will be tried again.
-func (w *watch) savedAll(fresh []*saving, r *round, took time.Duration) {
+func (w *watch) savedAll(fresh []*saving, r *saveRequest, took time.Duration) {
 	unsaved := r.unsaved.Load()
 	w.worker.Log.Info("all jobs asked to save", "jobs", r.jobs, "not_saved", unsaved, "took", took)
 	w.mu.Lock()

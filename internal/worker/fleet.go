@@ -22,7 +22,7 @@ const (
 	// lacksKindFor is how old a heartbeat may be that says that its worker lacks a
 	// kind. It is one heartbeat and the way of it: workers that were evicted since
 	// put no message off any more.
-	lacksKindFor = beatEvery + 5*time.Second
+	lacksKindFor = heartbeatEvery + 5*time.Second
 )
 
 // fleet keeps the last sample of the heartbeats of all workers.
@@ -98,21 +98,21 @@ func (s sample) whoHas(kind, queue string, now time.Time) (best presence.Has, la
 
 // Bounds of the wait of a message whose kind this worker lacks.
 const (
-	// leastDefer is the wait while another worker has the kind: short beside the
+	// minDefer is the wait while another worker has the kind: short beside the
 	// pause between two claims of this one, so that the other mostly comes first.
-	leastDefer = time.Second
+	minDefer = time.Second
 
 	// deferEvery is how often one such message becomes visible again, over all
 	// workers that lack its kind: 20 a second, however many wait.
 	deferEvery = 50 * time.Millisecond
 
-	// mostDefer bounds the wait where thousands of them are spaced out.
-	mostDefer = 5 * time.Minute
+	// maxDefer bounds the wait where thousands of them are spaced out.
+	maxDefer = 5 * time.Minute
 
-	// leastPutBack and mostPutBack bound the wait where no worker is known to have
+	// minPutBack and mostPutBack bound the wait where no worker is known to have
 	// the kind, give or take a quarter.
-	leastPutBack = 30 * time.Second
-	mostPutBack  = time.Minute
+	minPutBack = 30 * time.Second
+	maxPutBack = time.Minute
 )
 
 // spacing says when messages whose kind this worker lacks become visible again:
@@ -127,7 +127,7 @@ type spacing struct {
 func (s *spacing) next(now time.Time, workers int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := min(max(s.free.Sub(now), leastDefer), mostDefer)
+	wait := min(max(s.free.Sub(now), minDefer), maxDefer)
 	s.free = now.Add(wait + deferEvery*time.Duration(max(workers, 1)))
 	return jittered(wait)
 }

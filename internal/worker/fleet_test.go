@@ -76,22 +76,22 @@ func TestSpacing(t *testing.T) {
 	evenWaits(t)
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	var s spacing
-	if got := s.next(now, 1); got < leastDefer*3/4 || got > leastDefer*5/4 {
-		t.Errorf("wait of the first = %s, want %s give or take a quarter", got, leastDefer)
+	if got := s.next(now, 1); got < minDefer*3/4 || got > minDefer*5/4 {
+		t.Errorf("wait of the first = %s, want %s give or take a quarter", got, minDefer)
 	}
 	for range 999 {
 		s.next(now, 1)
 	}
-	if got, want := s.free.Sub(now), leastDefer+1000*deferEvery; got != want {
+	if got, want := s.free.Sub(now), minDefer+1000*deferEvery; got != want {
 		t.Errorf("1,000 messages are spaced out over %s, want %s", got, want)
 	}
 	for range 100_000 {
-		if got := s.next(now, 3); got > mostDefer*5/4 {
-			t.Fatalf("wait = %s, want at most %s and a quarter", got, mostDefer)
+		if got := s.next(now, 3); got > maxDefer*5/4 {
+			t.Fatalf("wait = %s, want at most %s and a quarter", got, maxDefer)
 		}
 	}
-	if got := s.next(now.Add(time.Hour), 1); got > leastDefer*5/4 {
-		t.Errorf("wait an hour later = %s, want %s again", got, leastDefer)
+	if got := s.next(now.Add(time.Hour), 1); got > minDefer*5/4 {
+		t.Errorf("wait an hour later = %s, want %s again", got, minDefer)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 		ctx, older := context.WithCancel(t.Context())
 		var beats sync.WaitGroup
 		beats.Go(func() {
-			for ok := true; ok; ok = sleepFor(ctx, beatEvery) {
+			for ok := true; ok; ok = sleepFor(ctx, heartbeatEvery) {
 				if err := b.workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(), At: time.Now()}); err != nil {
 					t.Error(err)
 				}

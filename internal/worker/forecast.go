@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// surveyEvery is how often a worker looks at the presences of the fleet, give
+	// lossesEvery is how often a worker looks at the presences of the fleet, give
 	// or take a quarter: one call, and first after that time.
-	surveyEvery = 15 * time.Minute
+	lossesEvery = 15 * time.Minute
 
-	// surveyOf is how old a presence may be that still counts: older losses tell
+	// lossesWindow is how old a presence may be that still counts: older losses tell
 	// little of today.
-	surveyOf = 7 * 24 * time.Hour
+	lossesWindow = 7 * 24 * time.Hour
 
 	// deadAfter is how long after its last word a worker counts as gone: eight
 	// presences that did not come.
-	deadAfter = 8 * beatEvery
+	deadAfter = 8 * heartbeatEvery
 
 	// blindFor is how long the metadata service may be silent until notices
 	// cannot be relied on.
 	blindFor = 30 * time.Second
 )
 
-// forecast is what this worker knows about how VMs like its own end: what the
+// lossEstimate is what this worker knows about how VMs like its own end: what the
 // checkpoint policy goes by.
-type forecast struct {
+type lossEstimate struct {
 	mu         sync.Mutex
 	blindSince time.Time         // zero while the metadata service answers
 	past       checkpoint.Losses // runs of this worker's name before this one
@@ -39,30 +39,30 @@ type forecast struct {
 
 // blind takes note that the metadata service has been silent since then, or
 // with the zero time that it answers.
-func (f *forecast) blind(since time.Time) {
+func (f *lossEstimate) blind(since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.blindSince = since
 }
 
 // unwarned reports whether an eviction would come without a notice.
-func (f *forecast) unwarned(now time.Time) bool {
+func (f *lossEstimate) unwarned(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.blindSince.IsZero() && now.Sub(f.blindSince) >= blindFor
 }
 
 // losses are all that is known.
-func (f *forecast) losses() checkpoint.Losses {
+func (f *lossEstimate) losses() checkpoint.Losses {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return plus(f.past, f.fleet)
+	return add(f.past, f.fleet)
 }
 
-// recall takes note of the run before this one, whose presence will be
+// addLastRun takes note of the run before this one, whose presence will be
 // overwritten.
-func (f *forecast) recall(last presence.Presence, now time.Time) {
-	if now.Sub(last.At) > surveyOf {
+func (f *lossEstimate) addLastRun(last presence.Presence, now time.Time) {
+	if now.Sub(last.At) > lossesWindow {
 		return
 	}
 	f.mu.Lock()
@@ -71,14 +71,14 @@ func (f *forecast) recall(last presence.Presence, now time.Time) {
 }
 
 // run surveys the fleet from time to time until ctx ends.
-func (f *forecast) run(ctx context.Context, w *Worker) {
-	for sleepFor(ctx, jittered(surveyEvery)) {
+func (f *lossEstimate) run(ctx context.Context, w *Worker) {
+	for sleepFor(ctx, jittered(lossesEvery)) {
 		all, err := w.fleet.sample(ctx, 0)
 		if err != nil {
 			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
 			continue
 		}
-		fleet := survey(all.workers, time.Now())
+		fleet := lossesOf(all.workers, time.Now())
 		f.mu.Lock()
 		f.fleet = fleet
 		f.mu.Unlock()
@@ -87,12 +87,12 @@ func (f *forecast) run(ctx context.Context, w *Worker) {
 	}
 }
 
-// survey sums up what a listing of presences says at now.
-func survey(all []presence.Listed, now time.Time) checkpoint.Losses {
+// lossesOf sums up what a listing of presences says at now.
+func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
 	var sum checkpoint.Losses
 	for _, p := range all {
-		if age := now.Sub(p.At); age <= surveyOf {
-			sum = plus(sum, lossOf(p.Presence, age > deadAfter))
+		if age := now.Sub(p.At); age <= lossesWindow {
+			sum = add(sum, lossOf(p.Presence, age > deadAfter))
 		}
 	}
 	return sum
@@ -113,6 +113,6 @@ func lossOf(p presence.Presence, over bool) checkpoint.Losses {
 	return l
 }
 
-func plus(a, b checkpoint.Losses) checkpoint.Losses {
+func add(a, b checkpoint.Losses) checkpoint.Losses {
 	return checkpoint.Losses{Watched: a.Watched + b.Watched, Warned: a.Warned + b.Warned, Sudden: a.Sudden + b.Sudden}
 }

@@ -34,7 +34,7 @@ func TestSurvey(t *testing.T) {
 		{"a fleet", []presence.Listed{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour), ran("stopped", 8, time.Hour)},
 			checkpoint.Losses{Watched: 15 * time.Hour, Warned: 1, Sudden: 1}},
 	} {
-		if got := survey(row.all, now); got != row.want {
+		if got := lossesOf(row.all, now); got != row.want {
 			t.Errorf("%s: survey = %+v, want %+v", row.name, got, row.want)
 		}
 	}
@@ -53,16 +53,16 @@ func TestForecastLearns(t *testing.T) {
 
 		again := b.start("vm_0", job.Kinds{"echo": echo})
 		time.Sleep(time.Minute)
-		if got := again.forecast.losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
+		if got := again.losses.losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
 			t.Errorf("losses a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
 		}
 		b.server.ResetCounts()
-		time.Sleep(surveyEvery * 5 / 4)
-		if got := again.forecast.losses(); got.Sudden != 2 || got.Warned != 0 {
+		time.Sleep(lossesEvery * 5 / 4)
+		if got := again.losses.losses(); got.Sudden != 2 || got.Warned != 0 {
 			t.Errorf("losses after a survey = %+v, want the other VM's as well", got)
 		}
 		if got := b.server.Counts()["ListBlobs"]; got != 1 {
-			t.Errorf("listings in %s = %d, want 1", surveyEvery*5/4, got)
+			t.Errorf("listings in %s = %d, want 1", lossesEvery*5/4, got)
 		}
 	})
 }
@@ -84,7 +84,7 @@ func TestBlindWorkerSavesOften(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		calm := len(p.log.find("checkpoint saved"))
 		b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
-		time.Sleep(blindFor + lookAgain + 10*time.Second)
+		time.Sleep(blindFor + recheckEvery + 10*time.Second)
 		if got := len(p.log.find("checkpoint saved")) - calm; got < 1 {
 			t.Errorf("saves within %s of the silence = %d, want one at once", blindFor, got)
 		}

@@ -16,15 +16,15 @@ import (
 
 // Bounds of the wait between two tries of insist.
 const (
-	firstInsist   = 500 * time.Millisecond
-	longestInsist = 15 * time.Second
+	firstRetry   = 500 * time.Millisecond
+	longestRetry = 15 * time.Second
 )
 
-// unmendable are the errors that a repeat cannot change.
-var unmendable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable}
+// unretryable are the errors that a repeat cannot change.
+var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable}
 
 func isUnmendable(err error) bool {
-	return slices.ContainsFunc(unmendable, func(target error) bool { return errors.Is(err, target) })
+	return slices.ContainsFunc(unretryable, func(target error) bool { return errors.Is(err, target) })
 }
 
 const (
@@ -38,12 +38,12 @@ const (
 	resultPatience = 75 * time.Second
 )
 
-// insist repeats what storage trouble kept from working: that is no failure of
+// retry repeats what storage trouble kept from working: that is no failure of
 // the job. It gives up when ctx ends, on answers that a repeat cannot change, and
 // after refusedTries that storage refused for good.
-func (d *delivery) insist(ctx context.Context, what string, try func() error) error {
+func (d *delivery) retry(ctx context.Context, what string, try func() error) error {
 	refused := 0
-	for delay := firstInsist; ; delay = min(delay*2, longestInsist) {
+	for delay := firstRetry; ; delay = min(delay*2, longestRetry) {
 		err := try()
 		if err == nil || asConflict(err) != nil || isUnmendable(err) {
 			return err
@@ -57,16 +57,16 @@ func (d *delivery) insist(ctx context.Context, what string, try func() error) er
 		if ctx.Err() != nil {
 			return err
 		}
-		d.logTrouble(ctx, what, err, delay)
+		d.logRetry(ctx, what, err, delay)
 		if !sleepFor(ctx, delay) {
 			return err
 		}
 	}
 }
 
-// logTrouble says that a call failed and will be tried again. A service that
+// logRetry says that a call failed and will be tried again. A service that
 // answered is told from one that did not.
-func (d *delivery) logTrouble(ctx context.Context, what string, err error, in time.Duration) {
+func (d *delivery) logRetry(ctx context.Context, what string, err error, in time.Duration) {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
 		d.log.WarnContext(ctx, "storage refused the call; trying again", "what", what, "code", response.ErrorCode, "error", err, "in", in)
@@ -79,7 +79,7 @@ func (d *delivery) logTrouble(ctx context.Context, what string, err error, in ti
 // the slot is freed, and the message comes round later and later.
 func refusedOutcome(err error) outcome {
 	code := checkpoint.PermanentRefusal(err)
-	return outcome{action: requeue, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
+	return outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
 }
 
 // hasTriedEnough reports whether an outcome that storage refused for good, for that

@@ -10,40 +10,40 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// keep writes the last state, or if that does not get through in its time, only
+// releaseRecord writes the last state, or if that does not get through in its time, only
 // that the job is open.
-func (d *delivery) keep(ctx context.Context, out outcome) error {
-	if d.claim == nil || d.recorded {
+func (d *delivery) releaseRecord(ctx context.Context, out outcome) error {
+	if d.claim == nil || d.endRecorded {
 		return nil // not even claimed, or a repeat
 	}
 	write := d.claim.Release
-	if out.broke {
+	if out.tookBreak {
 		write = d.claim.Break
 	}
-	err := d.withState(ctx, write)
+	err := d.writeWithState(ctx, write)
 	if err == nil {
-		d.recorded = true
+		d.endRecorded = true
 		d.reportBreaks(out)
 	}
 	return err
 }
 
-// withState writes the last report. If its state is one that cannot be recorded,
+// writeWithState writes the last report. If its state is one that cannot be recorded,
 // or cannot be sent in time, it writes the report without it: that must not keep
 // the job from ending.
-func (d *delivery) withState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
+func (d *delivery) writeWithState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
 	s, fault := d.unsaved(), tooLarge(d.latest())
 	before := d.recordedState()
 	if fault == nil {
 		statesCtx, cancel := outlive(d.tries.In(ctx), statesEnd)
 		defer cancel()
-		err := d.writeLast(statesCtx, s, write)
+		err := d.writeSnapshot(statesCtx, s, write)
 		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
 			return err
 		}
 		fault = err
 	}
-	err := write(d.last, s.WithoutState())
+	err := write(d.cleanup, s.WithoutState())
 	// A write of the state whose reply was lost may have taken effect all the same.
 	if err == nil && s.HasState() && d.recordedState() == before {
 		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
@@ -60,12 +60,12 @@ func (d *delivery) recordedState() string {
 	return d.claim.Record().StateHash
 }
 
-// writeLast writes the last report, and takes note of it if it holds a state.
-func (d *delivery) writeLast(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
+// writeSnapshot writes the last report, and takes note of it if it holds a state.
+func (d *delivery) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
 	if !s.HasState() {
 		return write(ctx, s)
 	}
-	return d.observeSave(func() error { return write(ctx, s) })
+	return d.measureSave(func() error { return write(ctx, s) })
 }
 
 // statesEnd is the time up to which the state of a job that was stopped may be
@@ -75,7 +75,7 @@ func statesEnd(cause error, stopped time.Time) time.Time {
 		t, _ := drain.current()
 		return t.states
 	}
-	return stopped.Add(aloneStates)
+	return stopped.Add(oneJobStates)
 }
 
 // unsaved is the last report, with its state only if that is not recorded yet.

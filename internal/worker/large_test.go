@@ -125,7 +125,7 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 		b.server.SetBandwidth(storage.Bandwidth{Up: 4 << 10})
 		asked := time.Now()
 		p.stop()
-		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+		if took := time.Since(asked); took > 10*time.Second+lastWrite {
 			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
 		}
 		r := b.record("large")
@@ -228,7 +228,7 @@ func TestFailedJobInADrain(t *testing.T) {
 				time.Sleep(time.Second)
 				asked := time.Now()
 				p.stop()
-				if took := time.Since(asked); took > 10*time.Second+lastBeat {
+				if took := time.Since(asked); took > 10*time.Second+lastWrite {
 					t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
 				}
 				if r := b.record("a"); r.Status != checkpoint.Open || r.Failures != 1 || r.HasState() {
@@ -279,7 +279,7 @@ func TestTooLargeStream(t *testing.T) {
 					t.Errorf("poison message = %+v, want the reason", m)
 				}
 				time.Sleep(time.Second)
-				if jobs := p.engine.inHand.list(); len(jobs) != 0 {
+				if jobs := p.engine.active.jobs(); len(jobs) != 0 {
 					t.Errorf("jobs in hand = %v, want none", jobs)
 				}
 			})

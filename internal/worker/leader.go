@@ -13,7 +13,7 @@ import (
 
 const (
 	// freshFor is how old a presence may be to count: three beats.
-	freshFor = 3 * beatEvery
+	freshFor = 3 * heartbeatEvery
 
 	// retryAcknowledge is the wait before those that an acknowledgement waits for
 	// are asked again.

@@ -12,12 +12,12 @@ import (
 
 // stopwatch measures one run of a handler. It may be read from any goroutine.
 type stopwatch struct {
-	begun time.Time
-	took  atomic.Int64 // nanoseconds; 0 while it runs
-	heard atomic.Int64 // when the last report came, in nanoseconds from begun
+	begun      time.Time
+	took       atomic.Int64 // nanoseconds; 0 while it runs
+	lastReport atomic.Int64 // when the last report came, in nanoseconds from begun
 }
 
-func startWatch() *stopwatch { return &stopwatch{begun: time.Now()} }
+func startStopwatch() *stopwatch { return &stopwatch{begun: time.Now()} }
 
 func (s *stopwatch) elapsed() time.Duration {
 	if took := s.took.Load(); took > 0 {
@@ -26,31 +26,31 @@ func (s *stopwatch) elapsed() time.Duration {
 	return time.Since(s.begun)
 }
 
-// hear takes note of a report.
-func (s *stopwatch) hear() { s.heard.Store(int64(time.Since(s.begun))) }
+// reported takes note of a report.
+func (s *stopwatch) reported() { s.lastReport.Store(int64(time.Since(s.begun))) }
 
 // silence is how long the handler has gone without a report.
 func (s *stopwatch) silence() time.Duration {
-	heard := time.Duration(s.heard.Load())
+	heard := time.Duration(s.lastReport.Load())
 	return time.Since(s.begun) - heard
 }
 
 func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
 
-// limits are those of the job: of its kind and of its message, the stricter of
+// limitsFor are those of the job: of its kind and of its message, the stricter of
 // each.
-func (d *delivery) limits(handler job.Handler) job.Limits {
+func (d *delivery) limitsFor(handler job.Handler) job.Limits {
 	return job.LimitsOf(handler).Stricter(job.Limits{MaxRun: d.envelope.MaxRun, MaxSilence: d.envelope.MaxSilence})
 }
 
-// keepLimits stops the job as soon as it exceeds one of its limits, also while a
+// enforceLimits stops the job as soon as it exceeds one of its limits, also while a
 // save is under way. The returned function ends that, and waits for it.
-func (d *delivery) keepLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
+func (d *delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
 	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
 		return func() {}
 	}
 	if limits.MaxSilence > 0 {
-		d.job.OnReport(func(*job.Progress) { watch.hear() })
+		d.job.OnReport(func(*job.Progress) { watch.reported() })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -60,7 +60,7 @@ func (d *delivery) keepLimits(ctx context.Context, limits job.Limits, watch *sto
 			paid, silent := d.claim.RunTime(), watch.silence()
 			if reason, err := exceeded(limits, paid, silent); err != nil {
 				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
-				d.stopAlone(reason, err)
+				d.stopJob(reason, err)
 				return
 			}
 			if !sleepFor(ctx, untilExceeded(limits, paid, silent)) {

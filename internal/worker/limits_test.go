@@ -72,7 +72,7 @@ func next(t *testing.T, stops <-chan *job.Stop) *job.Stop {
 // A handler's time ends with the handler, however long its last write takes.
 func TestStopwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := startWatch()
+		watch := startStopwatch()
 		time.Sleep(time.Second)
 		if got := watch.elapsed(); got != time.Second {
 			t.Errorf("elapsed = %s, want 1s", got)

@@ -19,12 +19,12 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 	if !ok {
 		return out, false
 	}
-	payload, out, ok := d.payload(ctx)
+	payload, out, ok := d.fetchPayload(ctx)
 	if !ok {
 		free()
 		return out, false
 	}
-	restored, out, ok := d.restore(ctx)
+	restored, out, ok := d.restoreState(ctx)
 	if !ok {
 		free()
 		return out, false
@@ -37,7 +37,7 @@ func (d *delivery) load(ctx context.Context) (outcome, bool) {
 	}, restored)
 	d.job.OnDropPayload(free)
 	d.job.Cleanup(free)
-	d.observeStart(record, restored != nil)
+	d.reportStart(record, restored != nil)
 	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
 		"enqueued_at", cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt))
 	return outcome{}, true
@@ -60,11 +60,11 @@ func (d *delivery) reservePayload(ctx context.Context) (free func(), out outcome
 	return sync.OnceFunc(func() { d.payloadMemory.Release(size) }), outcome{}, true
 }
 
-// payload fetches what the job is to work on. A first delivery whose payload
+// fetchPayload fetches what the job is to work on. A first delivery whose payload
 // blob is gone may be a duplicate of a job that is done: the record tells.
-func (d *delivery) payload(ctx context.Context) ([]byte, outcome, bool) {
+func (d *delivery) fetchPayload(ctx context.Context) ([]byte, outcome, bool) {
 	var payload []byte
-	err := d.insist(ctx, "load the job's payload", func() (err error) {
+	err := d.retry(ctx, "load the job's payload", func() (err error) {
 		payload, err = d.Payloads.Load(ctx, d.envelope)
 		return err
 	})
@@ -76,17 +76,17 @@ func (d *delivery) payload(ctx context.Context) ([]byte, outcome, bool) {
 	}
 	if !d.claim.Exists() {
 		d.claim = nil
-		if out, ok := d.look(ctx); !ok {
+		if out, ok := d.lookup(ctx); !ok {
 			return nil, out, false
 		}
 	}
 	return nil, outcome{action: poison, reason: err.Error()}, false
 }
 
-// restore reads the recorded state, nil on a fresh start.
-func (d *delivery) restore(ctx context.Context) (*job.Progress, outcome, bool) {
+// restoreState reads the recorded state, nil on a fresh start.
+func (d *delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bool) {
 	var snapshot *checkpoint.Snapshot
-	err := d.insist(ctx, "restore the job's state", func() (err error) {
+	err := d.retry(ctx, "restore the job's state", func() (err error) {
 		snapshot, err = d.claim.Restore(ctx)
 		return err
 	})
@@ -94,7 +94,7 @@ func (d *delivery) restore(ctx context.Context) (*job.Progress, outcome, bool) {
 	case conflict != nil:
 		return nil, outcomeOf(conflict), false
 	case errors.Is(err, checkpoint.ErrDamaged):
-		return nil, decide(ended{err: err}, d.claim.After(checkpoint.Snapshot{}), d.allowed), false
+		return nil, decide(ended{err: err}, d.claim.After(checkpoint.Snapshot{}), d.jobLimits), false
 	case err != nil:
 		return nil, stopped(ctx, err), false
 	case snapshot == nil:

@@ -23,16 +23,16 @@ const (
 
 // loops are those of a worker, whose health shows whether it still works.
 type loops struct {
-	phase *health.Loop // the way through the states, and the drain
-	claim *health.Loop
-	watch *health.Loop
-	beat  *health.Loop
+	phase     *health.Loop // the way through the states, and the drain
+	claim     *health.Loop
+	watch     *health.Loop
+	heartbeat *health.Loop
 }
 
 func newLoops(all *health.Loops, now time.Time) loops {
 	return loops{
 		phase: all.Add("phase", now), claim: all.Add("claim", now),
-		watch: all.Add("watch", now), beat: all.Add("presence", now),
+		watch: all.Add("watch", now), heartbeat: all.Add("presence", now),
 	}
 }
 

@@ -14,10 +14,10 @@ const (
 	// still has the time to release.
 	moveTimeout = time.Second
 
-	// moveRest is how long jobs are only released after a move that failed: in a
+	// movePause is how long jobs are only released after a move that failed: in a
 	// drain of many, a queue that gives no answer costs the first ones moveTimeout
 	// and the others nothing.
-	moveRest = 30 * time.Second
+	movePause = 30 * time.Second
 )
 
 // moves says whether a job that is released goes on on VMs of regular priority
@@ -56,20 +56,20 @@ func (d *delivery) move(ctx context.Context) bool {
 	return true
 }
 
-// handBack makes the job's message visible to all after delay. One that another
+// releaseMessage makes the job's message visible to all after delay. One that another
 // message replaced is deleted, and one that would expire, or that the service
 // does not find any more, is replaced now: the record is open by then, so that
 // this delivery was the owner, and without a message nobody would find the job.
-func (d *delivery) handBack(ctx context.Context, moved bool, delay time.Duration) error {
+func (d *delivery) releaseMessage(ctx context.Context, moved bool, delay time.Duration) error {
 	if moved || d.replaced {
-		return d.lease.Complete(d.last)
+		return d.lease.Complete(d.cleanup)
 	}
 	if !d.mustReplace(ctx) {
-		if err := d.lease.Release(d.last, delay); err != nil || !d.lease.Gone() {
+		if err := d.lease.Release(d.cleanup, delay); err != nil || !d.lease.Gone() {
 			return err
 		}
 	}
-	if err := d.lease.Queue().PutMoved(d.last, d.envelope, delay, d.Payloads); err != nil {
+	if err := d.lease.Queue().PutMoved(d.cleanup, d.envelope, delay, d.Payloads); err != nil {
 		return err
 	}
 	d.replaced = true
@@ -78,7 +78,7 @@ func (d *delivery) handBack(ctx context.Context, moved bool, delay time.Duration
 		return nil
 	}
 	d.log.InfoContext(ctx, "message would expire; put a new one for the job", "expires", d.lease.ExpiresAt)
-	return d.lease.Complete(d.last)
+	return d.lease.Complete(d.cleanup)
 }
 
 // mustReplace reports whether the message is known to be gone, or expires. One
@@ -108,13 +108,13 @@ func movesEnd(cause error, stopped time.Time) time.Time {
 
 // mover remembers whether the on-demand queue can be reached.
 type mover struct {
-	rests atomic.Pointer[time.Time] // until then nothing is moved; nil before the first failure
+	pausedUntil atomic.Pointer[time.Time] // until then nothing is moved; nil before the first failure
 }
 
 // mayTry compares by the monotonic clock, as long as now has its reading.
 func (m *mover) mayTry(now time.Time) bool {
-	rests := m.rests.Load()
+	rests := m.pausedUntil.Load()
 	return rests == nil || !now.Before(*rests)
 }
 
-func (m *mover) failed(now time.Time) { m.rests.Store(new(now.Add(moveRest))) }
+func (m *mover) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }

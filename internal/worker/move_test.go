@@ -472,7 +472,7 @@ func TestMoveComesAfterStates(t *testing.T) {
 		})
 		asked := time.Now()
 		p.stop()
-		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+		if took := time.Since(asked); took > 10*time.Second+lastWrite {
 			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
 		}
 		if r := b.record("long"); r.Status != checkpoint.Open || r.Interruptions != 1 {

@@ -106,8 +106,8 @@ const (
 
 // outcomeWords are the outcomes of deliveries as [Observer] hears of them.
 var outcomeWords = map[action]string{
-	commit: "committed", interrupted: "released", retry: "failed", poison: "poisoned", reject: "poisoned",
-	finish: "finished", putBack: "put_back", requeue: "put_back", giveWay: "gave_way", keepOff: "gave_way", drop: "dropped",
+	commit: "committed", interrupted: "released", retryLater: "failed", poison: "poisoned", reject: "poisoned",
+	alreadyOver: "finished", putBack: "put_back", storageRefused: "put_back", requeue: "gave_way", skip: "gave_way", drop: "dropped",
 }
 
 // Words are all that an [Observer] may hear, each list for one of its words.
@@ -136,8 +136,8 @@ func ObserverWords() Words {
 	return w
 }
 
-// over takes note that the delivery came to its end with this outcome.
-func (d *delivery) over(out outcome) {
+// reportOutcome takes note that the delivery came to its end with this outcome.
+func (d *delivery) reportOutcome(out outcome) {
 	switch out.action {
 	case commit:
 		d.tally.committed.Add(1)
@@ -145,7 +145,7 @@ func (d *delivery) over(out outcome) {
 		d.tally.released.Add(1)
 	default: // in a drain nothing else is of interest
 	}
-	if out.action == requeue {
+	if out.action == storageRefused {
 		d.Observer.Refused(out.refusal)
 	}
 	if d.leftOut {
@@ -164,21 +164,21 @@ func (d *delivery) reportFailures() {
 	if n := d.claim.Record().FailuresTotal; circles(n) {
 		d.Observer.Circles(circlesByFailures)
 		d.log.Warn("job circles: it keeps failing although it makes progress",
-			"failures_total", n, "poison_at", d.allowed.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
+			"failures_total", n, "poison_at", d.jobLimits.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
 	}
 }
 
 // reportBreaks reports a job that took so many breaks in a row that it may circle.
 func (d *delivery) reportBreaks(out outcome) {
-	if n := d.claim.Record().Breaks; out.broke && circles(n) {
+	if n := d.claim.Record().Breaks; out.tookBreak && circles(n) {
 		d.Observer.Circles(circlesByBreaks)
 		d.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
-			"breaks", n, "poison_at", d.allowed.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
+			"breaks", n, "poison_at", d.jobLimits.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
 	}
 }
 
-// observeStart takes note that the handler is about to be called.
-func (d *delivery) observeStart(record checkpoint.Record, resumed bool) {
+// reportStart takes note that the handler is about to be called.
+func (d *delivery) reportStart(record checkpoint.Record, resumed bool) {
 	switch {
 	case resumed:
 		d.Observer.Started(startedResumed)
@@ -189,8 +189,8 @@ func (d *delivery) observeStart(record checkpoint.Record, resumed bool) {
 	}
 }
 
-// observeSave makes a write that records a state, and takes note of it.
-func (d *delivery) observeSave(write func() error) error {
+// measureSave makes a write that records a state, and takes note of it.
+func (d *delivery) measureSave(write func() error) error {
 	begun := time.Now()
 	err := write()
 	result := savedWell
@@ -204,15 +204,15 @@ func (d *delivery) observeSave(write func() error) error {
 	return err
 }
 
-// observed are the events that the observer was told of, and what was decided
+// announced are the events that the observer was told of, and what was decided
 // on each. The zero value is empty. It is guarded by the watch's mutex.
-type observed map[string]preempt.Action
+type announced map[string]preempt.Action
 
-// tell tells the observer of those verdicts that it has not heard of. Events
+// report tells the observer of those verdicts that it has not heard of. Events
 // that are not listed any more are forgotten.
-func (o *observed) tell(observer Observer, verdicts []preempt.Verdict) {
+func (o *announced) report(observer Observer, verdicts []preempt.Verdict) {
 	known := *o
-	*o = make(observed, len(verdicts))
+	*o = make(announced, len(verdicts))
 	for _, v := range verdicts {
 		if before, ok := known[v.Event.ID]; !ok || before != v.Action {
 			observer.Announced(knownType(v.Event.Type), v.Action.String())

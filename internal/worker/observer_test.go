@@ -237,19 +237,19 @@ func TestOutcomeWords(t *testing.T) {
 }
 
 func TestObservedForgets(t *testing.T) {
-	var o observed
+	var o announced
 	c := &counter{}
 	event := func(id string, a preempt.Action) preempt.Verdict {
 		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot}}
 	}
-	o.tell(c, []preempt.Verdict{event("1", preempt.DrainBy)})
-	o.tell(c, []preempt.Verdict{event("1", preempt.DrainBy), event("2", preempt.DrainBy)})
-	o.tell(c, []preempt.Verdict{event("1", preempt.Drain)})
+	o.report(c, []preempt.Verdict{event("1", preempt.DrainBy)})
+	o.report(c, []preempt.Verdict{event("1", preempt.DrainBy), event("2", preempt.DrainBy)})
+	o.report(c, []preempt.Verdict{event("1", preempt.Drain)})
 	if len(o) != 1 {
 		t.Errorf("events kept = %d, want those that are listed", len(o))
 	}
 	unknown := preempt.Verdict{Action: preempt.CheckpointNow, Event: preempt.Event{ID: "3", Type: "Quake"}}
-	o.tell(c, []preempt.Verdict{event("1", preempt.Drain), unknown})
+	o.report(c, []preempt.Verdict{event("1", preempt.Drain), unknown})
 	want := map[string]int{"announced Reboot, drain by": 2, "announced Reboot, drain": 1, "announced other, checkpoint now": 1}
 	if diff := cmp.Diff(want, c.counts); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)

@@ -15,9 +15,9 @@ const (
 	// before it is poison: a worker that has it may come, as during an update.
 	unknownKindFor = time.Hour
 
-	// turnPatience is how long a duplicate waits for the delivery of the same id on
+	// duplicatePatience is how long a duplicate waits for the delivery of the same id on
 	// this worker to end, before it is put back.
-	turnPatience = 2 * time.Second
+	duplicatePatience = 2 * time.Second
 
 	// abandonedFor is how long a handler that did not return in time keeps its id
 	// from being started once more on this worker.
@@ -40,17 +40,17 @@ const (
 type action int
 
 const (
-	commit      action = iota + 1 // write the result, delete the message
-	interrupted                   // save, give the job to another worker
-	retry                         // save, count a failure, come back later
-	poison                        // end the job, keep its message with the reason
-	reject                        // poison without a record: not a job of ours
-	finish                        // the job is over: do what is left, delete the message
-	putBack                       // not workable now: leave it to others or to later
-	requeue                       // storage refuses a blob of it for good: leave it to later
-	giveWay                       // enough of its kind run here: leave it to others or to later, uncounted
-	keepOff                       // its kind rests here after failures: leave it to others at once, uncounted
-	drop                          // another delivery has the job: touch nothing
+	commit         action = iota + 1 // write the result, delete the message
+	interrupted                      // save, give the job to another worker
+	retryLater                       // save, count a failure, come back later
+	poison                           // end the job, keep its message with the reason
+	reject                           // poison without a record: not a job of ours
+	alreadyOver                      // the job is over: do what is left, delete the message
+	putBack                          // not workable now: leave it to others or to later
+	storageRefused                   // storage refuses a blob of it for good: leave it to later
+	requeue                          // enough of its kind run here: leave it to others or to later, uncounted
+	skip                             // its kind rests here after failures: leave it to others at once, uncounted
+	drop                             // another delivery has the job: touch nothing
 )
 
 var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "requeue", "give way", "keep off", "drop"}
@@ -59,12 +59,12 @@ func (a action) String() string { return actionNames[a] }
 
 // outcome is what is to be done with a delivery, and why.
 type outcome struct {
-	action action
-	reason string
-	result []byte            // of commit
-	delay  time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
-	record checkpoint.Record // of finish
-	broke  bool              // of interrupted: the handler took a break
+	action    action
+	reason    string
+	result    []byte            // of commit
+	delay     time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
+	record    checkpoint.Record // of finish
+	tookBreak bool              // of interrupted: the handler took a break
 
 	refusal string // of requeue: the service's error code
 }
@@ -80,13 +80,13 @@ type ended struct {
 	conflict  *checkpoint.ConflictError // a write that was not ours to make
 }
 
-// finished reports whether a handler that returned no error showed that the job
+// provesDone reports whether a handler that returned no error showed that the job
 // is done. Before a stop the nil error is enough. After it, the handler may have
 // left its loop only because its context was cancelled: then a result, even an
 // empty one that is not nil, or a report of Fraction 1 in this run is required.
 // internal/process asks the same of a program. A fraction that was restored does
 // not count: records keep four digits.
-func finished(stopped bool, result []byte, latest *job.Progress) bool {
+func provesDone(stopped bool, result []byte, latest *job.Progress) bool {
 	return !stopped || result != nil || latest != nil && latest.Fraction >= 1
 }
 
@@ -152,7 +152,7 @@ func failed(err error, n checkpoint.Attempts, limits job.Limits) outcome {
 	case n.FailuresTotal >= limits.MaxTotalFailures:
 		return outcome{action: poison, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
 	}
-	return outcome{action: retry, reason: err.Error(), delay: backoff(n.Failures, limits)}
+	return outcome{action: retryLater, reason: err.Error(), delay: backoff(n.Failures, limits)}
 }
 
 // broke is the outcome of a break that the handler took.
@@ -161,7 +161,7 @@ func broke(err error, n checkpoint.Attempts, limits job.Limits) outcome {
 	if n.Breaks >= limits.MaxBreaks {
 		return outcome{action: poison, reason: fmt.Sprintf("%d breaks in a row without progress of the fraction, the last: %v", n.Breaks, err)}
 	}
-	return outcome{action: interrupted, broke: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
+	return outcome{action: interrupted, tookBreak: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
 }
 
 // backoff returns how long a job waits after that many failures in a row: as long
@@ -193,7 +193,7 @@ func outcomeOf(conflict *checkpoint.ConflictError) outcome {
 func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 	switch ruling {
 	case checkpoint.Finish:
-		return outcome{action: finish, record: record}
+		return outcome{action: alreadyOver, record: record}
 	case checkpoint.PutBack:
 		return outcome{action: putBack, reason: "the job is in another message's hands: a duplicate"}
 	case checkpoint.Unreadable:
@@ -209,7 +209,7 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 // verdict says what the end of a run means for its kind's circuit breaker.
 // progressed is whether the run got anywhere, knownElsewhere whether the job
 // failed on another machine last: then it is more likely the job's fault.
-func (e ended) verdict(progressed, knownElsewhere bool) verdict {
+func (e ended) verdict(progressed, knownElsewhere bool) runVerdict {
 	switch {
 	case e.conflict != nil || e.fault != nil:
 		return inconclusive

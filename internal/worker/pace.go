@@ -8,11 +8,11 @@ import (
 // Visibility of a message in hand. Short, so that a dead worker's jobs return
 // quickly; longer under throttling, because renewals share the queue's calls.
 const (
-	// usualVisibility is the shortest where the configuration says nothing, and
+	// defaultVisibility is the shortest where the configuration says nothing, and
 	// leastVisibility the shortest that it may say: renewals come every third of
 	// it, and need time to be tried again.
-	usualVisibility = 30 * time.Second
-	leastVisibility = 3 * time.Second
+	defaultVisibility = 30 * time.Second
+	minVisibility     = 3 * time.Second
 
 	maxVisibility = 5 * time.Minute
 )

@@ -9,24 +9,24 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// perform does what an outcome says, and repeats it while storage gives no
+// finish does what an outcome says, and repeats it while storage gives no
 // answer and there is time. A conflict over the record changes what is to be
 // done. A message that cannot be finished is left: it comes back by itself.
-func (d *delivery) perform(ctx context.Context, out outcome) {
+func (d *delivery) finish(ctx context.Context, out outcome) {
 	leave := d.enterGate(ctx)
 	defer leave()
 	begun, refused := time.Now(), 0
-	for delay := firstInsist; ; delay = min(delay*2, longestInsist) {
-		err := d.attempt(ctx, out)
+	for delay := firstRetry; ; delay = min(delay*2, longestRetry) {
+		err := d.apply(ctx, out)
 		if conflict := asConflict(err); conflict != nil {
 			out = outcomeOf(conflict)
-			err = d.attempt(ctx, out)
+			err = d.apply(ctx, out)
 		}
 		if err == nil {
-			d.over(out)
+			d.reportOutcome(out)
 			return
 		}
-		if d.last.Err() != nil {
+		if d.cleanup.Err() != nil {
 			d.log.ErrorContext(ctx, "no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
 			d.Observer.Ended(outcomeLeft)
 			return
@@ -35,48 +35,48 @@ func (d *delivery) perform(ctx context.Context, out outcome) {
 			refused++
 			losesResult := out.action == commit && d.claim.Record().Status == checkpoint.Running
 			if hasTriedEnough(drainOf(ctx) != nil, losesResult, refused, time.Since(begun)) {
-				out, delay = refusedOutcome(err), firstInsist/2 // so that the next wait is the first
+				out, delay = refusedOutcome(err), firstRetry/2 // so that the next wait is the first
 				continue
 			}
 		}
-		d.logTrouble(ctx, out.action.String(), err, delay)
-		sleepFor(d.last, delay)
+		d.logRetry(ctx, out.action.String(), err, delay)
+		sleepFor(d.cleanup, delay)
 	}
 }
 
 // enterGate takes its turn with the other last writes of a drain.
 func (d *delivery) enterGate(ctx context.Context) (leave func()) {
-	if drain := drainOf(ctx); drain == nil || drain.alone {
+	if drain := drainOf(ctx); drain == nil || drain.oneJob {
 		return func() {}
 	}
-	leave, err := d.gate.enter(d.last, d.unsavedSize())
+	leave, err := d.gate.enter(d.cleanup, d.unsavedSize())
 	if err != nil {
 		return func() {} // no time left: perform finds that out, and says so
 	}
 	return leave
 }
 
-// attempt does what an outcome says, once. Every step of it may be repeated.
-func (d *delivery) attempt(ctx context.Context, out outcome) error {
+// apply does what an outcome says, once. Every step of it may be repeated.
+func (d *delivery) apply(ctx context.Context, out outcome) error {
 	switch out.action {
 	case commit:
 		return d.commit(out)
 	case interrupted:
 		return d.release(ctx, out)
-	case retry:
-		return d.retry(ctx, out)
+	case retryLater:
+		return d.recordFailure(ctx, out)
 	case poison:
 		return d.poison(ctx, out)
 	case reject:
 		return d.reject(out)
-	case finish:
-		return d.finish(out)
+	case alreadyOver:
+		return d.deleteFinished(out)
 	case putBack:
 		return d.putBack(out)
-	case requeue:
+	case storageRefused:
+		return d.putBackRefused(ctx, out)
+	case requeue, skip:
 		return d.requeue(ctx, out)
-	case giveWay, keepOff:
-		return d.giveWay(ctx, out)
 	default:
 		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
 		return nil
@@ -85,10 +85,10 @@ func (d *delivery) attempt(ctx context.Context, out outcome) error {
 
 // commit ends the job with its result: record, payload, message, in that order.
 func (d *delivery) commit(out outcome) error {
-	if err := d.claim.Commit(d.last, out.result); err != nil {
+	if err := d.claim.Commit(d.cleanup, out.result); err != nil {
 		return err
 	}
-	if err := d.delete(); err != nil {
+	if err := d.deleteMessage(); err != nil {
 		return err
 	}
 	r := d.claim.Record()
@@ -96,25 +96,25 @@ func (d *delivery) commit(out outcome) error {
 	return nil
 }
 
-// delete removes what is left of a job that is over.
-func (d *delivery) delete() error {
-	if err := d.Payloads.Discard(d.last, d.envelope); err != nil {
+// deleteMessage removes what is left of a job that is over.
+func (d *delivery) deleteMessage() error {
+	if err := d.Payloads.Discard(d.cleanup, d.envelope); err != nil {
 		return err
 	}
-	d.keepNoMore()
-	return d.lease.Complete(d.last)
+	d.stopRenewing()
+	return d.lease.Complete(d.cleanup)
 }
 
 // release gives an interrupted job to another worker: last state, then the
 // message, visible at once unless the handler took a break, or a new one on the
 // on-demand queue in its place. A state that cannot be sent in time is left out.
 func (d *delivery) release(ctx context.Context, out outcome) error {
-	if err := d.keep(ctx, out); err != nil {
+	if err := d.releaseRecord(ctx, out); err != nil {
 		return err
 	}
 	moved := d.move(ctx)
-	d.keepNoMore()
-	if err := d.handBack(ctx, moved, out.delay); err != nil {
+	d.stopRenewing()
+	if err := d.releaseMessage(ctx, moved, out.delay); err != nil {
 		return err
 	}
 	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction,
@@ -122,18 +122,18 @@ func (d *delivery) release(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// retry counts a failure and lets the job come back later.
-func (d *delivery) retry(ctx context.Context, out outcome) error {
-	if !d.recorded {
-		err := d.withState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
+// recordFailure counts a failure and lets the job come back later.
+func (d *delivery) recordFailure(ctx context.Context, out outcome) error {
+	if !d.endRecorded {
+		err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
 		if err != nil {
 			return err
 		}
-		d.recorded = true
+		d.endRecorded = true
 		d.reportFailures()
 	}
-	d.keepNoMore()
-	if err := d.handBack(ctx, false, out.delay); err != nil {
+	d.stopRenewing()
+	if err := d.releaseMessage(ctx, false, out.delay); err != nil {
 		return err
 	}
 	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "failures_total", d.claim.Record().FailuresTotal, "in", out.delay)
@@ -142,7 +142,7 @@ func (d *delivery) retry(ctx context.Context, out outcome) error {
 
 // poison ends a job that cannot be done: record, poison message, message.
 func (d *delivery) poison(ctx context.Context, out outcome) error {
-	err := d.withState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
+	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
 	if err != nil {
 		return err
 	}
@@ -155,23 +155,23 @@ func (d *delivery) reject(out outcome) error {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
 		Worker: d.owner, Origin: d.lease.Queue().Name(), MessageID: d.lease.ID, Body: d.lease.Text(),
 	}
-	if err := d.Poison.PutPoison(d.last, p, d.Payloads); err != nil {
+	if err := d.Poison.PutPoison(d.cleanup, p, d.Payloads); err != nil {
 		return err
 	}
-	d.keepNoMore()
-	if err := d.lease.Complete(d.last); err != nil {
+	d.stopRenewing()
+	if err := d.lease.Complete(d.cleanup); err != nil {
 		return err
 	}
 	d.log.Error("message moved to the poison queue", "reason", out.reason)
 	return nil
 }
 
-// finish does what is left to do for a job that is over already.
-func (d *delivery) finish(out outcome) error {
+// deleteFinished does what is left to do for a job that is over already.
+func (d *delivery) deleteFinished(out outcome) error {
 	if out.record.Status == checkpoint.Poison {
 		return d.reject(outcome{reason: out.record.Reason})
 	}
-	if err := d.delete(); err != nil {
+	if err := d.deleteMessage(); err != nil {
 		return err
 	}
 	d.log.Info("message deleted: its job is over already", "status", string(out.record.Status), "generation", out.record.Generation)
@@ -180,14 +180,14 @@ func (d *delivery) finish(out outcome) error {
 
 // putBack leaves the job to others, or to later.
 func (d *delivery) putBack(out outcome) error {
-	d.keepNoMore()
+	d.stopRenewing()
 	back := d.lease.PutBack
 	if out.delay > 0 {
 		back = func(ctx context.Context, e queue.Envelope, p *queue.Payloads) error {
 			return d.lease.PutBackFor(ctx, e, p, out.delay)
 		}
 	}
-	if err := back(d.last, d.envelope, d.Payloads); err != nil {
+	if err := back(d.cleanup, d.envelope, d.Payloads); err != nil {
 		return err
 	}
 	since := d.envelope.PutBackSince
@@ -199,15 +199,15 @@ func (d *delivery) putBack(out outcome) error {
 	if due {
 		level = slog.LevelInfo
 	}
-	d.log.Log(d.last, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
+	d.log.Log(d.cleanup, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
 	return nil
 }
 
-// requeue puts a job back of which storage refuses a blob for good. Its record is
+// putBackRefused puts a job back of which storage refuses a blob for good. Its record is
 // opened if it is another blob that is refused; otherwise it stays as it is.
-func (d *delivery) requeue(ctx context.Context, out outcome) error {
+func (d *delivery) putBackRefused(ctx context.Context, out outcome) error {
 	if d.claim != nil && d.claim.Exists() && d.claim.Record().Status == checkpoint.Running {
-		if err := d.keep(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
+		if err := d.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
 			return err
 		}
 	}
@@ -218,11 +218,11 @@ func (d *delivery) requeue(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// giveWay leaves the job to others, or to later, as if it had not been claimed: no
+// requeue leaves the job to others, or to later, as if it had not been claimed: no
 // place of its kind was free here, or the kind rests here.
-func (d *delivery) giveWay(ctx context.Context, out outcome) error {
-	d.keepNoMore()
-	if err := d.lease.Release(d.last, out.delay); err != nil {
+func (d *delivery) requeue(ctx context.Context, out outcome) error {
+	d.stopRenewing()
+	if err := d.lease.Release(d.cleanup, out.delay); err != nil {
 		return err
 	}
 	d.log.DebugContext(ctx, "job gave way", "reason", out.reason, "in", out.delay)

@@ -11,34 +11,34 @@ import (
 
 // Bounds of what a job over the concurrency of its kind has to wait.
 const (
-	// placePatience is how long it may wait in its slot.
-	placePatience = 10 * time.Second
+	// slotPatience is how long it may wait in its slot.
+	slotPatience = 10 * time.Second
 
 	// Then it is hidden on the queue for the time in which a place should get
 	// free, within these.
-	minGiveWay = 5 * time.Second
-	maxGiveWay = time.Minute
+	minRequeue = 5 * time.Second
+	maxRequeue = time.Minute
 )
 
-// places bounds how many jobs of a kind run at once, where the kind has such a
+// kindLimits bounds how many jobs of a kind run at once, where the kind has such a
 // limit. A job over it waits in its slot if that promises to be short, and gives
 // way otherwise: its message goes back, uncounted, with its record untouched. So
 // a kind never holds more slots than twice its limit, half of them for 10 s.
-type places map[string]*place
+type kindLimits map[string]*kindSlots
 
-type place struct {
+type kindSlots struct {
 	taken chan struct{} // holds one for each job that runs
 
 	mu      sync.Mutex
 	waiting int
-	usual   usual // how long jobs of the kind take
+	usual   movingAverage // how long jobs of the kind take
 }
 
-func newPlaces(kinds job.Kinds) places {
-	p := places{}
+func newKindLimits(kinds job.Kinds) kindLimits {
+	p := kindLimits{}
 	for kind, handler := range kinds {
 		if limit := job.LimitsOf(handler).Concurrency; limit > 0 {
-			p[kind] = &place{taken: make(chan struct{}, limit)}
+			p[kind] = &kindSlots{taken: make(chan struct{}, limit)}
 		}
 	}
 	return p
@@ -46,7 +46,7 @@ func newPlaces(kinds job.Kinds) places {
 
 // enter takes a place for a job of that kind. Whoever has it leaves it in the end.
 // If ok is false, the job gives way, or ctx ended.
-func (p places) enter(ctx context.Context, kind string) (leave func(), out outcome, ok bool) {
+func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out outcome, ok bool) {
 	k := p[kind]
 	if k == nil {
 		return func() {}, outcome{}, true
@@ -55,14 +55,14 @@ func (p places) enter(ctx context.Context, kind string) (leave func(), out outco
 		if err := context.Cause(ctx); err != nil {
 			return nil, stopped(ctx, fmt.Errorf("place for kind %q: %w", kind, err)), false
 		}
-		return nil, outcome{action: giveWay, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}, false
+		return nil, outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}, false
 	}
 	begun := time.Now()
 	return func() { k.leave(time.Since(begun)) }, outcome{}, true
 }
 
 // wait reports whether it got a place.
-func (k *place) wait(ctx context.Context) bool {
+func (k *kindSlots) wait(ctx context.Context) bool {
 	select {
 	case k.taken <- struct{}{}:
 		return true
@@ -82,7 +82,7 @@ func (k *place) wait(ctx context.Context) bool {
 		defer k.mu.Unlock()
 		k.waiting--
 	}()
-	timer := time.NewTimer(placePatience)
+	timer := time.NewTimer(slotPatience)
 	defer timer.Stop()
 	select {
 	case k.taken <- struct{}{}:
@@ -93,17 +93,17 @@ func (k *place) wait(ctx context.Context) bool {
 	return false
 }
 
-func (k *place) leave(took time.Duration) {
+func (k *kindSlots) leave(took time.Duration) {
 	k.mu.Lock()
 	k.usual.add(took)
 	k.mu.Unlock()
 	<-k.taken
 }
 
-func (k *place) delay() time.Duration {
+func (k *kindSlots) delay() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d := giveWayFor(cap(k.taken), k.usual.mean)
+	d := requeueDelay(cap(k.taken), k.usual.mean)
 	return jittered(d) // so that many that gave way do not come back at once
 }
 
@@ -111,11 +111,11 @@ func (k *place) delay() time.Duration {
 // others waiting, should wait in its slot too. usual is how long jobs of the kind
 // take, 0 if that is not known.
 func mayWait(limit, waiting int, usual time.Duration) bool {
-	return waiting < limit && usual/time.Duration(limit) <= placePatience
+	return waiting < limit && usual/time.Duration(limit) <= slotPatience
 }
 
-// giveWayFor returns how long a job that does not wait is left to others: until
+// requeueDelay returns how long a job that does not wait is left to others: until
 // a place should be free, within minGiveWay … maxGiveWay.
-func giveWayFor(limit int, usual time.Duration) time.Duration {
-	return min(max(usual/time.Duration(limit), minGiveWay), maxGiveWay)
+func requeueDelay(limit int, usual time.Duration) time.Duration {
+	return min(max(usual/time.Duration(limit), minRequeue), maxRequeue)
 }

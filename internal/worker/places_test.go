@@ -37,9 +37,9 @@ func TestGiveWayFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
 		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
-		k := place{taken: make(chan struct{}, limit), usual: averaging(usual)}
-		nominal := giveWayFor(limit, usual)
-		if nominal < minGiveWay || nominal > maxGiveWay || usual/time.Duration(limit) < maxGiveWay && nominal < usual/time.Duration(limit) {
+		k := kindSlots{taken: make(chan struct{}, limit), usual: averaging(usual)}
+		nominal := requeueDelay(limit, usual)
+		if nominal < minRequeue || nominal > maxRequeue || usual/time.Duration(limit) < maxRequeue && nominal < usual/time.Duration(limit) {
 			t.Fatalf("giveWayFor(%d, %s) = %s, want what it takes until a place is free, within bounds", limit, usual, nominal)
 		}
 		if got := k.delay(); got < nominal*3/4 || got > nominal*5/4 {
@@ -48,7 +48,7 @@ func TestGiveWayFor(t *testing.T) {
 	})
 }
 
-func averaging(mean time.Duration) usual { return usual{mean: mean} }
+func averaging(mean time.Duration) movingAverage { return movingAverage{mean: mean} }
 
 // atOnce counts how many jobs run at the same time.
 type atOnce struct {
@@ -125,15 +125,15 @@ func TestConcurrencyOfAKind(t *testing.T) {
 // leaves room for the next to wait.
 func TestWaitersAreCountedDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := &place{taken: make(chan struct{}, 1)}
+		k := &kindSlots{taken: make(chan struct{}, 1)}
 		for i := range 4 {
 			k.taken <- struct{}{}
 			free := i%2 == 0
 			if free {
-				time.AfterFunc(placePatience/2, func() { <-k.taken })
+				time.AfterFunc(slotPatience/2, func() { <-k.taken })
 			}
 			begun := time.Now()
-			if got, took := k.wait(t.Context()), time.Since(begun); got != free || took < placePatience/2 {
+			if got, took := k.wait(t.Context()), time.Since(begun); got != free || took < slotPatience/2 {
 				t.Fatalf("job %d got a place: %t, after %s, want %t after waiting", i, got, took, free)
 			}
 			<-k.taken

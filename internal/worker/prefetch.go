@@ -11,9 +11,9 @@ const (
 	// maxBuffered is how long a claimed message may wait for a slot.
 	maxBuffered = 10 * time.Second
 
-	// prefetchAhead is how much work the buffer should hold, in time: enough to
+	// prefetchTime is how much work the buffer should hold, in time: enough to
 	// make full batches of short jobs, far less than maxBuffered.
-	prefetchAhead = 2 * time.Second
+	prefetchTime = 2 * time.Second
 
 	firstPoll   = 250 * time.Millisecond
 	longestPoll = 8 * time.Second
@@ -25,7 +25,7 @@ const (
 func prefetch(slots, free int, mean time.Duration) int {
 	buffer := 0
 	if mean > 0 {
-		buffer = int(min(prefetchAhead*time.Duration(slots)/mean, queue.MaxClaim))
+		buffer = int(min(prefetchTime*time.Duration(slots)/mean, queue.MaxClaim))
 	}
 	return min(free+buffer, queue.MaxClaim)
 }
@@ -44,17 +44,17 @@ func pollDelay(empty int) time.Duration {
 	return jittered(delay)
 }
 
-// usual is a moving average of how long jobs take. It belongs to one goroutine.
-type usual struct{ mean time.Duration }
+// movingAverage is a moving average of how long jobs take. It belongs to one goroutine.
+type movingAverage struct{ mean time.Duration }
 
 // What stands for how long a job took that was not run, which says nothing:
 // notRun for one that gave way, keptOff for one whose kind rests here.
 const (
-	notRun  time.Duration = -1
-	keptOff time.Duration = -2
+	notRun     time.Duration = -1
+	skippedJob time.Duration = -2
 )
 
-func (u *usual) add(d time.Duration) {
+func (u *movingAverage) add(d time.Duration) {
 	if d < 0 {
 		return
 	}

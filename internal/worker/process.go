@@ -14,45 +14,45 @@ import (
 // errAbandoned stands for a handler that did not return in time.
 var errAbandoned = errors.New("handler did not return in time")
 
-// process runs the handler and records its progress until it ends, or until it
+// runHandler runs the handler and records its progress until it ends, or until it
 // was stopped and its time is over.
-func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
+func (d *delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
 	d.closed = make(chan struct{})
-	d.from = fractionOf(d.saved, 0)
-	watch := startWatch()
+	d.startFraction = fractionOf(d.saved, 0)
+	watch := startStopwatch()
 	d.claim.CountTime(watch.elapsed)
 	d.chargeExits(watch)
-	defer d.keepLimits(ctx, d.allowed, watch)()
+	defer d.enforceLimits(ctx, d.jobLimits, watch)()
 	go func() {
 		defer close(d.closed)
-		defer d.hold.leave()
-		end := d.call(ctx, handler)
+		defer d.idLock.unlock()
+		end := d.callHandler(ctx, handler)
 		watch.stop()
 		done <- end
-		<-d.performed
+		<-d.finished
 		d.closeJob(ctx)
 	}()
 
-	seat := d.atWork.enter()
-	defer seat.leave()
+	seat := d.running.add()
+	defer seat.remove()
 	since, tried := time.Now(), time.Time{}
 	for {
-		if drain := d.overstays(since, time.Now()); drain != nil {
+		if drain := d.departureDrain(since, time.Now()); drain != nil {
 			d.cancel(drain)
-			return d.join(ctx, done, ended{})
+			return d.waitHandler(ctx, done, ended{})
 		}
 		due, wait := d.Policy.Next(d.situation(since, tried), time.Now())
-		rounds := seat.take()
+		rounds := seat.takeRequests()
 		if due != checkpoint.Nothing || len(rounds) > 0 && d.changed() {
-			if end, over := d.recordFor(ctx, rounds, due); over {
-				return d.join(ctx, done, end)
+			if end, over := d.writeAndAnswer(ctx, rounds, due); over {
+				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
 			continue
 		}
 		answer(rounds, true)
-		timer := time.NewTimer(min(wait, lookAgain))
+		timer := time.NewTimer(min(wait, recheckEvery))
 		select {
 		case end := <-done:
 			timer.Stop()
@@ -60,21 +60,21 @@ func (d *delivery) process(ctx context.Context, handler job.Handler) ended {
 			return end
 		case <-ctx.Done():
 			timer.Stop()
-			return d.join(ctx, done, ended{})
-		case <-seat.called:
+			return d.waitHandler(ctx, done, ended{})
+		case <-seat.woken:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-// recordFor makes the write that is due. If rounds ask for it, it is a save of
+// writeAndAnswer makes the write that is due. If rounds ask for it, it is a save of
 // what is not recorded, which waits for its turn among those of the other jobs,
 // and the rounds get their answer.
-func (d *delivery) recordFor(ctx context.Context, rounds []*round, due checkpoint.Due) (end ended, over bool) {
+func (d *delivery) writeAndAnswer(ctx context.Context, rounds []*saveRequest, due checkpoint.Due) (end ended, over bool) {
 	if len(rounds) == 0 || !d.changed() {
 		defer answer(rounds, true)
-		return d.record(ctx, due)
+		return d.writeDue(ctx, due)
 	}
 	before := d.saved
 	defer func() { answer(rounds, d.saved != before) }()
@@ -83,11 +83,11 @@ func (d *delivery) recordFor(ctx context.Context, rounds []*round, due checkpoin
 		return ended{}, false // stopped: the release saves
 	}
 	defer leave()
-	return d.record(ctx, checkpoint.DueSave)
+	return d.writeDue(ctx, checkpoint.DueSave)
 }
 
-// call runs the handler. A panic is an error like any other.
-func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
+// callHandler runs the handler. A panic is an error like any other.
+func (d *delivery) callHandler(ctx context.Context, handler job.Handler) (end ended) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -95,7 +95,7 @@ func (d *delivery) call(ctx context.Context, handler job.Handler) (end ended) {
 		}
 	}()
 	result, err := handler.Run(ctx, d.job)
-	return ended{result: result, err: err, proven: err == nil && finished(ctx.Err() != nil, result, d.job.Latest())}
+	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
 }
 
 // closeJob runs the cleanups of a handler that has returned. They are user code
@@ -109,9 +109,9 @@ func (d *delivery) closeJob(ctx context.Context) {
 	d.job.Close()
 }
 
-// join waits for a handler that was stopped, up to its deadline. What end
+// waitHandler waits for a handler that was stopped, up to its deadline. What end
 // already holds goes before what the handler returns.
-func (d *delivery) join(ctx context.Context, done <-chan ended, end ended) ended {
+func (d *delivery) waitHandler(ctx context.Context, done <-chan ended, end ended) ended {
 	late, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	over := make(chan struct{})

@@ -43,21 +43,21 @@ func (w *watch) readyFor() (events []preempt.Acknowledgement) {
 	return events
 }
 
-// tell returns what a presence says: the events that this worker is ready for, and
+// readyEvents returns what a presence says: the events that this worker is ready for, and
 // before the first judgement those that its last run was.
-func (w *watch) tell() []presence.Ready {
+func (w *watch) readyEvents() []presence.Ready {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !isClosed(w.judged) {
+	if !isClosed(w.decided) {
 		return slices.Clone(w.left)
 	}
 	return slices.Clone(w.ready)
 }
 
-// remember takes note of events that an earlier run of this worker, or another
+// addLeft takes note of events that an earlier run of this worker, or another
 // worker of this VM, was ready for. One with a later time that still stands is not
 // one to take work under: it may have been acknowledged.
-func (w *watch) remember(events []presence.Ready) {
+func (w *watch) addLeft(events []presence.Ready) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range events {
@@ -66,17 +66,17 @@ func (w *watch) remember(events []presence.Ready) {
 	w.follow(w.decision, time.Now())
 }
 
-// settled returns when it is known whether an event that was left for stands, or
+// waitSettled returns when it is known whether an event that was left for stands, or
 // after a while.
-func (w *watch) settled(ctx context.Context) {
+func (w *watch) waitSettled(ctx context.Context) {
 	w.mu.Lock()
-	open := len(w.left) > 0 && !isClosed(w.judged)
+	open := len(w.left) > 0 && !isClosed(w.decided)
 	w.mu.Unlock()
 	if !open || w.worker.Metadata == nil {
 		return
 	}
 	w.worker.Log.WarnContext(ctx, "work was left for an event; taking none until it is known whether that still stands", "at_most", rememberPatience)
-	wait(ctx, w.judged, rememberPatience)
+	waitFor(ctx, w.decided, rememberPatience)
 }
 
 // record writes down the events that this worker is ready for, where that outlives
@@ -93,7 +93,7 @@ func (w *watch) record(ctx context.Context, events []preempt.Acknowledgement) er
 	if known {
 		return nil
 	}
-	if err := w.worker.beat.tell(ctx); err != nil {
+	if err := w.worker.heartbeat.publish(ctx); err != nil {
 		return err
 	}
 	if dir := w.worker.Runtime; dir != nil && len(now) > 0 {

@@ -10,31 +10,31 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// record makes the write that is due. Over is true when the job must end: its
+// writeDue makes the write that is due. Over is true when the job must end: its
 // record went to another, or its state cannot be kept.
-func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
+func (d *delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
 	latest := d.job.Latest()
 	if fault := tooLarge(latest); fault != nil {
-		d.stopAlone(job.Faulty, fault)
+		d.stopJob(job.Faulty, fault)
 		return ended{fault: fault}, true
 	}
 	ctx, cancel := outlive(ctx, stopDeadline)
 	defer cancel()
 	begun := time.Now()
-	err := d.write(d.tries.In(ctx), due, latest)
-	d.failed = err != nil
+	err := d.writeRecord(d.tries.In(ctx), due, latest)
+	d.writeFailed = err != nil
 	switch conflict := asConflict(err); {
 	case conflict != nil:
 		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
-		d.stopAlone(job.Fenced, err)
+		d.stopJob(job.Fenced, err)
 		return ended{conflict: conflict}, true
 	case errors.Is(err, checkpoint.ErrTooLarge):
-		d.stopAlone(job.Faulty, err)
+		d.stopJob(job.Faulty, err)
 		return ended{fault: err}, true
 	case errors.Is(err, checkpoint.ErrReading):
 		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
-		end, over = d.record(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
-		d.failed = true
+		end, over = d.writeDue(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		d.writeFailed = true
 		return end, over
 	case err != nil:
 		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
@@ -48,7 +48,7 @@ func (d *delivery) record(ctx context.Context, due checkpoint.Due) (end ended, o
 	return ended{}, false
 }
 
-func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
+func (d *delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
 	if due == checkpoint.DueTouch {
 		return d.claim.Touch(ctx, snapshotOf(latest))
 	}
@@ -57,7 +57,7 @@ func (d *delivery) write(ctx context.Context, due checkpoint.Due, latest *job.Pr
 			return err
 		}
 	}
-	return d.observeSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
+	return d.measureSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
 }
 
 // saveStream saves a streamed state of a job that failed before its failure is
@@ -70,7 +70,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 	}
 	ctx, cancel := outlive(d.tries.In(ctx), statesEnd)
 	defer cancel()
-	err := d.insist(ctx, "save the state of a failed job", func() error { return d.observeSave(func() error { return d.claim.Save(ctx, s) }) })
+	err := d.retry(ctx, "save the state of a failed job", func() error { return d.measureSave(func() error { return d.claim.Save(ctx, s) }) })
 	switch conflict := asConflict(err); {
 	case err == nil:
 		d.saved = latest
@@ -87,8 +87,8 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 // situation is what the policy needs to know.
 func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
-		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.failed, Changed: d.changed(),
-		Cost: d.cost.Mean(), Losses: d.forecast.losses(), Unwarned: d.forecast.unwarned(time.Now()) || d.outlook.current().advised,
+		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.writeFailed, Changed: d.changed(),
+		Cost: d.cost.Mean(), Losses: d.losses.losses(), Unwarned: d.losses.unwarned(time.Now()) || d.departure.current().advised,
 		Unproven: d.claim.Record().UncleanExits() > 0,
 	}
 }

@@ -16,12 +16,12 @@ import (
 // handler starts; a new id needs none.
 func (d *delivery) recover(ctx context.Context) (outcome, bool) {
 	switch {
-	case d.lease.Deliveries > 1, d.envelope.Resume, !d.hold.first():
-		return d.look(ctx)
+	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.first():
+		return d.lookup(ctx)
 	case d.envelope.ChosenID:
-		return d.acquire(ctx, checkpoint.Record{}, checkpoint.Create)
+		return d.applyRuling(ctx, checkpoint.Record{}, checkpoint.Create)
 	default:
-		if out, ok := d.confirm(ctx); !ok {
+		if out, ok := d.confirmLease(ctx); !ok {
 			return out, false
 		}
 		d.claim = d.Records.Fresh(d.ref(), d.owner)
@@ -29,7 +29,7 @@ func (d *delivery) recover(ctx context.Context) (outcome, bool) {
 	}
 }
 
-// confirm makes sure that the message is still this delivery's. It renews one whose
+// confirmLease makes sure that the message is still this delivery's. It renews one whose
 // visibility may have expired since the last answer: the delivery waited for too
 // long, or its process or VM was frozen. Another worker may run the job by now,
 // and only the service knows.
@@ -37,9 +37,9 @@ func (d *delivery) recover(ctx context.Context) (outcome, bool) {
 // It comes between the read of a record and the write that acquires it. A record
 // that was read while the message was hidden is not a later delivery's, and one
 // that changed after that has another ETag.
-func (d *delivery) confirm(ctx context.Context) (outcome, bool) {
+func (d *delivery) confirmLease(ctx context.Context) (outcome, bool) {
 	var lost error
-	err := d.insist(ctx, "renew a message whose visibility may have expired", func() error {
+	err := d.retry(ctx, "renew a message whose visibility may have expired", func() error {
 		if !d.lease.Expired(time.Now()) {
 			return nil
 		}
@@ -61,22 +61,22 @@ func (d *delivery) confirm(ctx context.Context) (outcome, bool) {
 	return outcome{}, true
 }
 
-// look reads the record, and claims or creates it if the rules say so.
-func (d *delivery) look(ctx context.Context) (outcome, bool) {
-	record, ruling, err := d.find(ctx)
+// lookup reads the record, and claims or creates it if the rules say so.
+func (d *delivery) lookup(ctx context.Context) (outcome, bool) {
+	record, ruling, err := d.readRecord(ctx)
 	if err != nil {
 		return stopped(ctx, err), false
 	}
-	return d.acquire(ctx, record, ruling)
+	return d.applyRuling(ctx, record, ruling)
 }
 
-// find reads the record and what the rules say of it.
-func (d *delivery) find(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
-	err = d.insist(ctx, "read the job's record", func() (err error) {
+// readRecord reads the record and what the rules say of it.
+func (d *delivery) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
+	err = d.retry(ctx, "read the job's record", func() (err error) {
 		record, ruling, err = d.Records.Lookup(ctx, d.ref())
 		return err
 	})
-	d.written = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
+	d.recordWritten = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
 	return record, ruling, err
 }
 
@@ -84,7 +84,7 @@ func (d *delivery) find(ctx context.Context) (record checkpoint.Record, ruling c
 // another message: its handler is never started beside the other. If the job is
 // over by now, the message is finished.
 func (d *delivery) duplicate(ctx context.Context) outcome {
-	record, ruling, err := d.find(ctx)
+	record, ruling, err := d.readRecord(ctx)
 	switch {
 	case err != nil:
 		return stopped(ctx, err)
@@ -95,16 +95,16 @@ func (d *delivery) duplicate(ctx context.Context) outcome {
 	}
 }
 
-// acquire claims or creates the record that was found if the rules say so.
-func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
+// applyRuling claims or creates the record that was found if the rules say so.
+func (d *delivery) applyRuling(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
 	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
-		if out, ok := d.confirm(ctx); !ok {
+		if out, ok := d.confirmLease(ctx); !ok {
 			return out, false
 		}
 	}
 	switch ruling {
 	case checkpoint.Create:
-		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
+		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) { return d.Records.Create(ctx, d.ref(), d.owner) })
 	case checkpoint.Acquire:
 		if out, yes := d.leaveToOthers(record); yes {
 			return out, false
@@ -112,16 +112,16 @@ func (d *delivery) acquire(ctx context.Context, record checkpoint.Record, ruling
 		if out, ok := d.admit(record); !ok {
 			return out, false
 		}
-		return d.take(ctx, func() (*checkpoint.Claim, error) { return d.Records.Acquire(ctx, d.ref(), record, d.owner) })
+		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) { return d.Records.Acquire(ctx, d.ref(), record, d.owner) })
 	default:
 		return ruled(ruling, record), false
 	}
 }
 
-// take claims the record. The first try makes the claim; further ones repeat
+// acquireRecord claims the record. The first try makes the claim; further ones repeat
 // its write, which settles what became of the one before.
-func (d *delivery) take(ctx context.Context, claim func() (*checkpoint.Claim, error)) (outcome, bool) {
-	err := d.insist(ctx, "claim the job's record", func() (err error) {
+func (d *delivery) acquireRecord(ctx context.Context, claim func() (*checkpoint.Claim, error)) (outcome, bool) {
+	err := d.retry(ctx, "claim the job's record", func() (err error) {
 		if d.claim == nil {
 			d.claim, err = claim()
 			return err

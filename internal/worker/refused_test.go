@@ -55,7 +55,7 @@ func TestRefusedForGood(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 100<<10)
 	cases := map[string]struct {
 		code string
-		// begin puts a job that will be refused, and returns what ends that.
+		// track puts a job that will be refused, and returns what ends that.
 		begin func(b *bench, id string) (end func())
 	}{
 		"a lease on the record": {"LeaseIdMissing", func(b *bench, id string) func() {

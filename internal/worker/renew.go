@@ -29,20 +29,20 @@ const (
 
 // renewer keeps one message hidden while its job runs.
 type renewer struct {
-	lease *queue.Lease
-	pace  *pace
-	log   *slog.Logger
-	last  context.Context // bounds every call
-	stop  context.CancelFunc
-	ended chan struct{}
+	lease   *queue.Lease
+	pace    *pace
+	log     *slog.Logger
+	cleanup context.Context // bounds every call
+	stop    context.CancelFunc
+	ended   chan struct{}
 }
 
-// renewWhile starts renewing the lease until stopped, or until last ends. When the
+// startRenewing starts renewing the lease until stopped, or until last ends. When the
 // message is no longer ours it calls lost, once, and ends. A renewal without an
 // answer is retried: the record decides who may write, not the message.
-func renewWhile(last context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
+func startRenewing(last context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
 	ctx, cancel := context.WithCancel(last)
-	r := &renewer{lease: lease, pace: p, log: log, last: last, stop: cancel, ended: make(chan struct{})}
+	r := &renewer{lease: lease, pace: p, log: log, cleanup: last, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.loop(ctx, lost)
@@ -50,8 +50,8 @@ func renewWhile(last context.Context, lease *queue.Lease, p *pace, log *slog.Log
 	return r
 }
 
-// wait stops renewing and waits until nothing is under way.
-func (r *renewer) wait() {
+// stopAndWait stops renewing and waits until nothing is under way.
+func (r *renewer) stopAndWait() {
 	r.stop()
 	<-r.ended
 }
@@ -91,13 +91,13 @@ func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
 	if doubtful.IsZero() {
 		return doubtful
 	}
-	return doubtful.Add(-min(visibility/lostShare, strayGrace))
+	return doubtful.Add(-min(visibility/lostShare, oneJobGrace))
 }
 
 func (r *renewer) renew(ctx context.Context, visibility time.Duration) error {
 	ctx, cancelGrace := outlive(ctx, briefly(renewGrace))
 	defer cancelGrace()
-	defer context.AfterFunc(r.last, cancelGrace)()
+	defer context.AfterFunc(r.cleanup, cancelGrace)()
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
 	return r.lease.Renew(ctx, visibility)

@@ -53,7 +53,7 @@ func TestRenewalReplyLost(t *testing.T) {
 	for _, row := range []struct {
 		name       string
 		visibility time.Duration
-	}{{"usual visibility", usualVisibility}, {"shortest visibility", leastVisibility}, {"as under throttling", maxVisibility}} {
+	}{{"usual visibility", defaultVisibility}, {"shortest visibility", minVisibility}, {"as under throttling", maxVisibility}} {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bench) {
 				sent := b.onRenewals(1, storage.Fault{DropReply: true})
@@ -62,7 +62,7 @@ func TestRenewalReplyLost(t *testing.T) {
 				p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Visibility = row.visibility })
 				b.waitFor("release", 2*row.visibility, func() bool { return len(p.log.find("job released")) == 1 })
 				visible := (*sent)[0].Add(row.visibility)
-				margin := min(row.visibility/lostShare, strayGrace)
+				margin := min(row.visibility/lostShare, oneJobGrace)
 				if left := time.Until(visible); left < 0 || left > margin {
 					t.Errorf("released %s before the message becomes visible, want 0 to %s", left, margin)
 				}
@@ -106,7 +106,7 @@ func TestRefusedRenewal(t *testing.T) {
 		{0, 30 * time.Second, 0},
 		{20 * time.Second, 30 * time.Second, 15 * time.Second},
 		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond},
-		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - strayGrace},
+		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - oneJobGrace},
 	} {
 		now, doubtful, want := time.Now(), time.Time{}, time.Time{}
 		if row.doubtful > 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// aloneTimeout bounds the listing of heartbeats that a failed job waits for.
-const aloneTimeout = 2 * time.Second
+// listTimeout bounds the listing of heartbeats that a failed job waits for.
+const listTimeout = 2 * time.Second
 
 // enterBreaker asks the circuit breaker of the job's kind for a pass. Without one
 // the job is left to others.
@@ -23,9 +23,9 @@ func (d *delivery) enterBreaker(ctx context.Context) (pass, outcome, bool) {
 	p, closed, ok := d.breakers.enter(kind, time.Now())
 	switch {
 	case !ok:
-		return pass{}, outcome{action: keepOff, reason: fmt.Sprintf("kind %q rests on this worker: its circuit breaker is open", kind)}, false
+		return pass{}, outcome{action: skip, reason: fmt.Sprintf("kind %q rests on this worker: its circuit breaker is open", kind)}, false
 	case closed:
-		d.recovered(ctx, "a job runs for longer than those that failed")
+		d.breakerClosed(ctx, "a job runs for longer than those that failed")
 	case p.probe:
 		d.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
 	}
@@ -34,23 +34,23 @@ func (d *delivery) enterBreaker(ctx context.Context) (pass, outcome, bool) {
 
 // leaveBreaker tells the breaker how the run ended; end is nil if there was none.
 func (d *delivery) leaveBreaker(ctx context.Context, p pass, end *ended) {
-	kind, r := d.envelope.Kind, run{job: d.envelope.ID}
+	kind, r := d.envelope.Kind, finishedRun{job: d.envelope.ID}
 	if end != nil {
 		r.verdict = end.verdict(d.progressed(), d.failedElsewhere())
 	}
 	if r.verdict == fails {
-		r.alone = d.alone()
+		r.onlyMachine = d.onlyMachine()
 	}
 	now := time.Now()
 	switch before, after := d.breakers.leave(kind, p, r, now); {
 	case after.trips > before.trips:
-		d.broke(ctx, after, now)
+		d.breakerOpened(ctx, after, now)
 	case !before.isClosed() && after.isClosed():
-		d.recovered(ctx, "a job got somewhere")
+		d.breakerClosed(ctx, "a job got somewhere")
 	}
 }
 
-func (d *delivery) broke(ctx context.Context, b breaker, now time.Time) {
+func (d *delivery) breakerOpened(ctx context.Context, b breaker, now time.Time) {
 	kind := d.envelope.Kind
 	d.Observer.Broke(kind)
 	d.Loops.Note("breaker "+kind, fmt.Sprintf(
@@ -59,7 +59,7 @@ func (d *delivery) broke(ctx context.Context, b breaker, now time.Time) {
 		"times", b.trips, "rest", b.until.Sub(now))
 }
 
-func (d *delivery) recovered(ctx context.Context, why string) {
+func (d *delivery) breakerClosed(ctx context.Context, why string) {
 	kind := d.envelope.Kind
 	d.Observer.Recovered(kind)
 	d.Loops.Note("breaker "+kind, "")
@@ -70,7 +70,7 @@ func (d *delivery) recovered(ctx context.Context, why string) {
 // it began with, or a larger fraction.
 func (d *delivery) progressed() bool {
 	latest := d.latest()
-	return latest != nil && (latest.HasState() && !latest.SameState(d.restored) || latest.Fraction > d.from)
+	return latest != nil && (latest.HasState() && !latest.SameState(d.restored) || latest.Fraction > d.startFraction)
 }
 
 // failedElsewhere reports whether it was another machine on which the job failed
@@ -80,27 +80,27 @@ func (d *delivery) failedElsewhere() bool {
 	return r.Failures > 0 && r.FailedBy != "" && r.FailedBy != d.machine
 }
 
-// blame says in the record on which machine a failure happened, and whether it
+// recordMachine says in the record on which machine a failure happened, and whether it
 // counts as one with the last.
-func (d *delivery) blame(end ended) {
+func (d *delivery) recordMachine(end ended) {
 	if end.failed() && !job.IsInterrupted(end.err) {
-		d.claim.FailsOn(d.machine, d.repeats(d.claim.Record()))
+		d.claim.FailsOn(d.machine, d.wouldRepeat(d.claim.Record()))
 	}
 }
 
-// repeats reports whether a failure of the job with that record would be a repeat:
+// wouldRepeat reports whether a failure of the job with that record would be a repeat:
 // one of which a sick machine may be all that is wrong. The job failed here last,
 // no other job of its kind succeeded here since, and other machines could do it.
-func (d *delivery) repeats(r checkpoint.Record) bool {
+func (d *delivery) wouldRepeat(r checkpoint.Record) bool {
 	const precision = time.Second // of the service's times
 	return r.Failures > 0 && r.FailedBy == d.machine &&
-		!d.breakers.hasWorkedSince(d.envelope.Kind, d.written.Add(precision)) && !d.alone()
+		!d.breakers.hasWorkedSince(d.envelope.Kind, d.recordWritten.Add(precision)) && !d.onlyMachine()
 }
 
-// alone reports whether no other machine does jobs of this kind from this queue, as
+// onlyMachine reports whether no other machine does jobs of this kind from this queue, as
 // far as the heartbeats show. If they cannot be listed, others may.
-func (d *delivery) alone() bool {
-	ctx, cancel := context.WithTimeout(d.last, aloneTimeout) // the job itself may have been stopped
+func (d *delivery) onlyMachine() bool {
+	ctx, cancel := context.WithTimeout(d.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
 	seen, err := d.fleet.sample(ctx, sampleEvery)
 	if err != nil {
@@ -126,8 +126,8 @@ func machineOf(worker string) string {
 // leaveToOthers reports whether a job whose record was found is for other machines
 // to try first.
 func (d *delivery) leaveToOthers(found checkpoint.Record) (outcome, bool) {
-	if time.Since(d.written) >= repeatAfter || !d.repeats(found) {
+	if time.Since(d.recordWritten) >= repeatAfter || !d.wouldRepeat(found) {
 		return outcome{}, false
 	}
-	return outcome{action: keepOff, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}, true
+	return outcome{action: skip, reason: "the job failed on this machine last, and no other of its kind has succeeded here since"}, true
 }

@@ -138,8 +138,8 @@ func TestSilentEnds(t *testing.T) {
 			p.kill()
 		}
 		r := b.record("killer")
-		if r.Status != checkpoint.Poison || r.ChargedExits != maxSilentEnds {
-			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.ChargedExits, maxSilentEnds)
+		if r.Status != checkpoint.Poison || r.ChargedExits != maxChargedExits {
+			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.ChargedExits, maxChargedExits)
 		}
 		for _, id := range []string{"n1", "n2", "n3"} {
 			if r := b.record(id); r.Status != checkpoint.Done {
@@ -210,7 +210,7 @@ func TestDrainWithoutBandwidth(t *testing.T) {
 		})
 		asked := time.Now()
 		p.stop()
-		if took := time.Since(asked); took > 10*time.Second+lastBeat {
+		if took := time.Since(asked); took > 10*time.Second+lastWrite {
 			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
 		}
 		r := b.record("long")

@@ -24,11 +24,11 @@ func takeFromBoth(c *Config) { c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand} 
 // out until it is due, however often the others are asked.
 func TestTurns(t *testing.T) {
 	a, b, c := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
-	turns := newTurns([]*queue.Queue{a, b, c})
+	turns := newQueueRotation([]*queue.Queue{a, b, c})
 	now := time.Now()
 	ask := func(gives ...*queue.Queue) (asked []*queue.Queue) {
 		for range 6 {
-			s := turns.take(now)
+			s := turns.turn(now)
 			if s == nil {
 				break
 			}
@@ -36,7 +36,7 @@ func TestTurns(t *testing.T) {
 			for _, q := range gives {
 				gave = gave || s.Queue == q
 			}
-			turns.note(s, map[bool]yield{true: someWork}[gave], now)
+			turns.record(s, map[bool]claimResult{true: someWork}[gave], now)
 			asked = append(asked, s.Queue)
 		}
 		return asked
@@ -60,7 +60,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("due = %s from now, want at once: two queues have jobs", due.Sub(now))
 	}
 	demand("nobody has any", ask(), c, a)
-	if turns.take(now) != nil {
+	if turns.turn(now) != nil {
 		t.Error("take with no queue due gave one")
 	}
 	wait := turns.due().Sub(now)
@@ -234,8 +234,8 @@ func TestClaimOneAtATime(t *testing.T) {
 		{"a visibility later", errors.New("unexpected EOF"), 30 * time.Second, 1},
 		{"two of them later", errors.New("unexpected EOF"), time.Minute, 32},
 	} {
-		s := &source{}
-		s.judge(tt.err, now, 30*time.Second)
+		s := &queueState{}
+		s.observe(tt.err, now, 30*time.Second)
 		if got := s.atMost(32, now.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: asks for %d, want %d", tt.name, got, tt.want)
 		}

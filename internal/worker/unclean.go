@@ -37,11 +37,11 @@ const (
 	// is charged. It is when a claim's first touch is due, so that this is recorded.
 	chargeAfter = 10 * time.Second
 
-	// maxSilentEnds charged exits in a row end a job in the poison queue, and so do
+	// maxChargedExits charged exits in a row end a job in the poison queue, and so do
 	// maxEarlyEnds early ones: of a job whose state takes longer to save than any
 	// of its VMs lived.
-	maxSilentEnds = 10
-	maxEarlyEnds  = 50
+	maxChargedExits = 10
+	maxEarlyExits   = 50
 )
 
 // chargeable reports whether an unclean exit is the job's own, as of a write by a
@@ -55,9 +55,9 @@ func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
 // any more; it is empty if it may be.
 func exhausted(charged, early int) string {
 	switch {
-	case charged >= maxSilentEnds:
+	case charged >= maxChargedExits:
 		return fmt.Sprintf("%d starts in a row ended without a word and without progress: the job may be killing its worker", charged)
-	case early >= maxEarlyEnds:
+	case early >= maxEarlyExits:
 		return fmt.Sprintf("%d starts in a row ended without a word before a state could be saved: "+
 			"saving takes longer than the job's VMs lived, or the job may be killing its worker", early)
 	}
@@ -102,11 +102,11 @@ func (d *delivery) admit(found checkpoint.Record) (outcome, bool) {
 	}
 	if wait := untilSteady(early, d.uptime()); wait > 0 {
 		d.log.Info("job left to a worker that has run for longer: its last starts ended without a word", "early_ends", early, "in", wait)
-		return outcome{action: giveWay, delay: wait, reason: "the job is in quarantine and this worker has only just started"}, false
+		return outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}, false
 	}
 	select {
-	case d.suspects <- struct{}{}:
-		d.suspect = true
+	case d.quarantine <- struct{}{}:
+		d.quarantined = true
 		d.log.Warn("job is in quarantine: its last starts ended without a word", "silent_ends", charged, "early_ends", early)
 		return outcome{}, true
 	default:
@@ -114,8 +114,8 @@ func (d *delivery) admit(found checkpoint.Record) (outcome, bool) {
 	}
 }
 
-func (d *delivery) leaveSuspect() {
-	if d.suspect {
-		<-d.suspects
+func (d *delivery) leaveQuarantine() {
+	if d.quarantined {
+		<-d.quarantine
 	}
 }

@@ -25,7 +25,7 @@ func TestVisibility(t *testing.T) {
 		first.link.cut()
 		first.term()
 		died := time.Now()
-		b.waitFor("another worker", usualVisibility, func() bool { return b.record("long").Generation == 2 })
+		b.waitFor("another worker", defaultVisibility, func() bool { return b.record("long").Generation == 2 })
 		if took := time.Since(died); took > visibility+longestPoll*5/4 {
 			t.Errorf("death to the next claim = %s, want at most %s and one poll", took, visibility)
 		}

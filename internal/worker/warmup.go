@@ -15,8 +15,8 @@ const (
 	// be slow to start; a worker without a name works, under its host's name.
 	namePatience = 15 * time.Second
 
-	firstWarmUp   = time.Second
-	longestWarmUp = 30 * time.Second
+	warmUpRetry        = time.Second
+	longestWarmUpRetry = 30 * time.Second
 )
 
 // warmUp finds out the worker's name and waits until the storage answers. What
@@ -30,7 +30,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		}
 		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
-	for delay := firstWarmUp; ; delay = min(delay*2, longestWarmUp) {
+	for delay := warmUpRetry; ; delay = min(delay*2, longestWarmUpRetry) {
 		w.loops.enter(lifecycle.Start, time.Now())
 		err := w.checkStorage(ctx)
 		if err == nil {
@@ -82,7 +82,7 @@ func (w *Worker) name(ctx context.Context) string {
 	if w.Metadata == nil {
 		return w.Host + "-" + w.Instance
 	}
-	identity := w.watch.name(ctx, namePatience)
+	identity := w.watch.waitName(ctx, namePatience)
 	if identity.Name == "" {
 		return w.Host + "-" + w.Instance
 	}

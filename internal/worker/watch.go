@@ -16,11 +16,11 @@ import (
 // watcher reports, preempt.Decide judges, events.go carries it out, and
 // acknowledge.go answers; this is the wire between them.
 type watch struct {
-	worker   *Worker
-	outlook  *outlook
-	known    chan struct{} // closed when the identity is known
-	judged   chan struct{} // closed when the first document was judged
-	progress chan struct{} // holds one: an acknowledgement may be due
+	worker    *Worker
+	departure *departure
+	known     chan struct{} // closed when the identity is known
+	decided   chan struct{} // closed when the first document was judged
+	progress  chan struct{} // holds one: an acknowledgement may be due
 
 	mu                    sync.Mutex
 	identity              preempt.Identity
@@ -31,16 +31,16 @@ type watch struct {
 	left, ready, recorded readyList         // left for though there was time; done for; written down
 	waiting               map[string]string // by event id: whom its acknowledgement waits for, as last logged; the sender's alone
 	saves                 map[impact]*saving
-	observed              observed
+	announced             announced
 	acknowledged          map[string]asking // by event id
 }
 
 func newWatch(w *Worker) *watch {
 	watch := &watch{
-		worker: w, known: make(chan struct{}), judged: make(chan struct{}), progress: make(chan struct{}, 1),
+		worker: w, known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
 		saves: map[impact]*saving{}, acknowledged: map[string]asking{}, waiting: map[string]string{},
 	}
-	watch.outlook = newOutlook(watch.leave)
+	watch.departure = newDeparture(watch.leave)
 	watch.identity.Name = w.VMName
 	return watch
 }
@@ -82,7 +82,7 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.nameless = true
-		w.judge()
+		w.decide()
 	})
 	if err != nil {
 		return // ctx ended
@@ -96,7 +96,7 @@ func (w *watch) discover(ctx context.Context, client *preempt.Client) {
 	w.identity.Name = cmp.Or(w.worker.VMName, identity.Name)
 	close(w.known)
 	w.worker.Log.InfoContext(ctx, "name of this VM is known", "vm", w.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
-	w.judge()
+	w.decide()
 }
 
 // observe is called by the watcher; it must not block.
@@ -104,11 +104,11 @@ func (w *watch) observe(o preempt.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.worker.Observer.Blind(o.BlindSince)
-	w.worker.forecast.blind(o.BlindSince)
+	w.worker.losses.blind(o.BlindSince)
 	switch {
 	case o.Changed:
 		w.document = &o.Document
-		w.judge()
+		w.decide()
 	case o.Blind():
 		w.worker.Log.Warn("metadata service gives no answer; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
 	default:
@@ -116,8 +116,8 @@ func (w *watch) observe(o preempt.Observation) {
 	}
 }
 
-// judge decides on the last document. The caller holds mu.
-func (w *watch) judge() {
+// decide decides on the last document. The caller holds mu.
+func (w *watch) decide() {
 	if w.document == nil {
 		return
 	}
@@ -125,7 +125,7 @@ func (w *watch) judge() {
 	decision := preempt.Decide(*w.document, w.identity, w.document.Now(now))
 	switch {
 	case w.identity.Name == "" && w.nameless:
-		w.judgeWithoutName(decision)
+		w.decideWithoutName(decision)
 		return
 	case w.identity.Name == "":
 		return // it was asked for only now; discover decides when it is answered
@@ -134,22 +134,22 @@ func (w *watch) judge() {
 		w.worker.Log.Info("scheduled event names this VM", append(eventAttributes(v),
 			"acknowledge", v.Acknowledge && w.worker.Acknowledge.allows(v.Event, w.identity), "reason", v.Reason)...)
 	}
-	w.keepEvent(decision, now)
-	w.observed.tell(w.worker.Observer, decision.Verdicts)
+	w.publishEvent(decision, now)
+	w.announced.report(w.worker.Observer, decision.Verdicts)
 	w.decision = decision
 	w.forgetOver()
 	w.carryOut(decision, now)
 	w.madeProgress()
 	select {
-	case <-w.judged:
+	case <-w.decided:
 	default:
-		close(w.judged)
+		close(w.decided)
 	}
 }
 
-// judgeWithoutName saves every job when an eviction is announced that may be that
+// decideWithoutName saves every job when an eviction is announced that may be that
 // of this VM. The caller holds mu.
-func (w *watch) judgeWithoutName(d preempt.Decision) {
+func (w *watch) decideWithoutName(d preempt.Decision) {
 	for _, v := range d.Verdicts {
 		if w.saves[impactOf(v.Event)] == nil {
 			w.worker.Observer.Unrecognised()
@@ -187,24 +187,24 @@ func durationText(d time.Duration) string {
 	return d.String()
 }
 
-// keepEvent keeps the most urgent event for the heartbeat: where a VM is deleted
+// publishEvent keeps the most urgent event for the heartbeat: where a VM is deleted
 // with its log, the heartbeat is what is left. The caller holds mu.
-func (w *watch) keepEvent(d preempt.Decision, now time.Time) {
+func (w *watch) publishEvent(d preempt.Decision, now time.Time) {
 	if len(d.Verdicts) == 0 {
 		return
 	}
 	e := d.Verdicts[0].Event
-	w.worker.beat.keepEvent(presence.Event{
+	w.worker.heartbeat.keepEvent(presence.Event{
 		ID: e.ID, Type: e.Type, Status: e.Status, Source: e.Source, NotBefore: e.NotBefore,
 		Duration: durationText(e.Duration), Description: e.Description, Action: d.Action.String(), SeenAt: now,
 	})
 }
 
-// first waits until it is known whether an event is announced already, at most
+// waitFirst waits until it is known whether an event is announced already, at most
 // for patience: the service's first answer may take two minutes.
-func (w *watch) first(ctx context.Context, patience time.Duration) {
+func (w *watch) waitFirst(ctx context.Context, patience time.Duration) {
 	if w.worker.Metadata != nil {
-		wait(ctx, w.judged, patience)
+		waitFor(ctx, w.decided, patience)
 	}
 }
 
@@ -215,16 +215,16 @@ func (w *watch) vm() string {
 	return w.identity.Name
 }
 
-// name waits for this VM's name, at most for patience. It returns what is known.
-func (w *watch) name(ctx context.Context, patience time.Duration) preempt.Identity {
-	wait(ctx, w.known, patience)
+// waitName waits for this VM's name, at most for patience. It returns what is known.
+func (w *watch) waitName(ctx context.Context, patience time.Duration) preempt.Identity {
+	waitFor(ctx, w.known, patience)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.identity
 }
 
-// wait returns when done is closed, ctx ends, or patience is over.
-func wait(ctx context.Context, done <-chan struct{}, patience time.Duration) {
+// waitFor returns when done is closed, ctx ends, or patience is over.
+func waitFor(ctx context.Context, done <-chan struct{}, patience time.Duration) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

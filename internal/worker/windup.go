@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// close ends claiming because the VM will go. Messages that wait for a slot are
+// endClaiming ends claiming because the VM will go. Messages that wait for a slot are
 // released, and every job finds out whether it may go on.
-func (c *claimer) close(ctx context.Context, p prospect) {
-	c.Log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "type", p.departure.Event.Type,
-		"event_id", p.departure.Event.ID, "gone_in", time.Until(p.gone), "usual_job", c.usual.mean)
-	c.releaseAll(c.last, c.buffer)
+func (c *claimer) endClaiming(ctx context.Context, p departureState) {
+	c.Log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "type", p.event.Event.Type,
+		"event_id", p.event.Event.ID, "gone_in", time.Until(p.gone), "usual_job", c.average.mean)
+	c.releaseAll(c.cleanup, c.buffer)
 	c.buffer = nil
-	c.atWork.wake()
+	c.running.wakeAll()
 }
 
-// windUp waits while the jobs in hand come to their ends. When there is none
+// awaitDeparture waits while the jobs in hand come to their ends. When there is none
 // left, or no time, it leaves, which ends ctx. It returns as soon as there may be
 // something else to do.
-func (c *claimer) windUp(ctx context.Context, p prospect) {
+func (c *claimer) awaitDeparture(ctx context.Context, p departureState) {
 	if c.free == c.Concurrency || !time.Now().Before(p.leavesAt()) {
-		c.outlook.leave()
+		c.departure.leave()
 	}
 	now := time.Now()
 	wait := p.leavesAt().Sub(now)

@@ -16,16 +16,16 @@ import (
 // announced event is withdrawn, until it is told to end.
 type Worker struct {
 	Config
-	machine    *lifecycle.Machine
-	watch      *watch
-	atWork     *atWork
-	beat       *beat
-	forecast   *forecast
-	fleet      *fleet
-	loops      loops
-	engine     *engine // made when warm-up knows the worker's name
-	drains     drains
-	background sync.WaitGroup
+	machine   *lifecycle.Machine
+	watch     *watch
+	running   *runningJobs
+	heartbeat *heartbeat
+	losses    *lossEstimate
+	fleet     *fleet
+	loops     loops
+	engine    *engine // made when warm-up knows the worker's name
+	drains    drainSet
+	tasks     sync.WaitGroup
 
 	mu   sync.Mutex              // makes an interruption one step with the phase it ends
 	stop context.CancelCauseFunc // ends the phase under way
@@ -37,8 +37,8 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c, atWork: &atWork{}, forecast: &forecast{}, fleet: newFleet(c.Workers), loops: newLoops(c.Loops, time.Now())}
-	w.beat = newBeat(w)
+	w := &Worker{Config: c, running: &runningJobs{}, losses: &lossEstimate{}, fleet: newFleet(c.Workers), loops: newLoops(c.Loops, time.Now())}
+	w.heartbeat = newHeartbeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.watch = newWatch(w)
 	return w, nil
@@ -48,10 +48,10 @@ func New(c Config) (*Worker, error) {
 // released or the drain's time is over. It returns nil then.
 func (w *Worker) Run(ctx context.Context) error {
 	aside, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer w.background.Wait()
+	defer w.tasks.Wait()
 	defer cancel()
-	w.background.Go(func() { w.watch.run(aside) })
-	w.background.Go(func() { w.forecast.run(aside, w) })
+	w.tasks.Go(func() { w.watch.run(aside) })
+	w.tasks.Go(func() { w.losses.run(aside, w) })
 	_, end := w.beginPhase(aside) // so that there is a phase to interrupt
 	defer end()
 	defer context.AfterFunc(ctx, w.terminate)()
@@ -93,7 +93,7 @@ func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drains.press(d)
+	w.drains.impose(d)
 	w.stop(d)
 	_ = w.apply(event, why) // refused only when the worker has stopped already
 }
@@ -109,7 +109,7 @@ func (w *Worker) inState(aside context.Context, p phase) error {
 		}
 		return w.apply(lifecycle.Warm, "storage answers")
 	case lifecycle.Recover:
-		return w.apply(lifecycle.Known, w.recall(p, aside))
+		return w.apply(lifecycle.Known, w.recallLastRun(p, aside))
 	case lifecycle.Resume:
 		return w.apply(lifecycle.Ready, "taking work")
 	case lifecycle.Process:
@@ -134,9 +134,9 @@ func (w *Worker) work(ctx context.Context) {
 		if err != nil {
 			w.Log.WarnContext(ctx, "other workers of this VM cannot be told of work; an event may be acknowledged too early", "error", err)
 		}
-		w.watch.remember(fromFolder(known))
+		w.watch.addLeft(fromFolder(known))
 	}
-	w.watch.settled(ctx)
+	w.watch.waitSettled(ctx)
 	w.engine.run(ctx)
 }
 
@@ -160,13 +160,13 @@ func (w *Worker) terminate() {
 
 // evict is a notice: the platform takes this VM.
 func (w *Worker) evict(n preempt.Notice) {
-	d := drainFor(n)
+	d := drainForNotice(n)
 	w.interrupt(lifecycle.Notice, d.err.Error(), d)
 }
 
 // hasten is a further notice during a drain: it may leave less time, never more.
 func (w *Worker) hasten(n preempt.Notice) {
-	if w.drains.press(drainFor(n)) {
+	if w.drains.impose(drainForNotice(n)) {
 		w.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
 	}
 }
@@ -187,6 +187,6 @@ func (w *Worker) transition(t lifecycle.Transition) {
 		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
 	}
 	w.Observer.Entered(t.To.String(), w.machine.Position().Facts.Has(lifecycle.EndRequested))
-	w.beat.now()
+	w.heartbeat.trigger()
 	w.watch.madeProgress()
 }

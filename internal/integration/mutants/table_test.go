@@ -70,14 +70,14 @@ var mutations = []mutation{
 	{
 		name:        "the message is deleted before the record is done",
 		file:        "internal/worker/perform.go",
-		old:         "\tif err := d.claim.Commit(d.last, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := d.delete(); err != nil {\n\t\treturn err\n\t}\n",
-		replacement: "\tif err := d.delete(); err != nil {\n\t\treturn err\n\t}\n\tif err := d.claim.Commit(d.last, out.result); err != nil {\n\t\treturn err\n\t}\n",
+		old:         "\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
+		replacement: "\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n",
 		run:         "^TestEveryCall$/^claim_check$", sign: `the payload of a job was deleted that is|a message was deleted`,
 	},
 	{
 		name: "a poison job's message is deleted and not kept",
 		file: "internal/worker/perform.go",
-		old:  "\tif err := d.Poison.PutPoison(d.last, p, d.Payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
+		old:  "\tif err := d.Poison.PutPoison(d.cleanup, p, d.Payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
 		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
 	},
 	{
@@ -95,7 +95,7 @@ var mutations = []mutation{
 	{
 		name: "a release leaves the state out",
 		file: "internal/worker/keep.go",
-		old:  "\terr := d.withState(ctx, write)\n", replacement: "\terr := write(d.last, d.unsaved().WithoutState())\n",
+		old:  "\terr := d.writeWithState(ctx, write)\n", replacement: "\terr := write(d.cleanup, d.unsaved().WithoutState())\n",
 		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
 	},
 	{
@@ -113,8 +113,8 @@ var mutations = []mutation{
 	{
 		// After an outage a worker would fence itself.
 		name: "a worker does not know its own message again",
-		file: "internal/worker/inhand.go",
-		old:  "lease, ok := h.leases[later.ID]", replacement: "lease, ok := h.leases[\"not \"+later.ID]",
+		file: "internal/worker/registry.go",
+		old:  "lease, ok := r.leases[later.ID]", replacement: "lease, ok := r.leases[\"not \"+later.ID]",
 		run: "^TestOwnMessageComesBack$", sign: `work went on`,
 	},
 	{
@@ -127,14 +127,14 @@ var mutations = []mutation{
 		// A job that kills its process drags its neighbours along.
 		name: "suspects run side by side",
 		file: "internal/worker/engine.go",
-		old:  "suspects: make(chan struct{}, 1)", replacement: "suspects: make(chan struct{}, 100)",
+		old:  "quarantine: make(chan struct{}, 1)", replacement: "quarantine: make(chan struct{}, 100)",
 		run: "^TestKillersAmongNeighbours$", sign: `suspects at once`,
 	},
 	{
 		// Messages that wait for a slot would stay hidden when the VM goes.
 		name: "the buffer is forgotten when claiming ends",
 		file: "internal/worker/windup.go",
-		old:  "\tc.releaseAll(c.last, c.buffer)\n", replacement: "",
+		old:  "\tc.releaseAll(c.cleanup, c.buffer)\n", replacement: "",
 		run: "^TestBufferWhenClaimingEnds$", sign: `messages hidden a second after claiming ended`,
 	},
 	{
@@ -148,7 +148,7 @@ var mutations = []mutation{
 		// Work would go on on a VM that is taken away.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
-		old:  "\td := drainFor(n)\n\tw.interrupt(", replacement: "\td := drainFor(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
+		old:  "\td := drainForNotice(n)\n\tw.interrupt(", replacement: "\td := drainForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
 		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
 	},
 	{
@@ -162,7 +162,7 @@ var mutations = []mutation{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
 		file: "internal/worker/delivery.go",
-		old:  "if !d.hold.wait(ctx, turnPatience) {", replacement: "if d.hold.wait(ctx, 0) && ctx == nil {",
+		old:  "if !d.idLock.lock(ctx, duplicatePatience) {", replacement: "if d.idLock.lock(ctx, 0) && ctx == nil {",
 		run: "^TestOneIDOnOneWorker$", sign: `at once = 2`,
 	},
 	{
@@ -210,7 +210,7 @@ var mutations = []mutation{
 		// A freeze would never be acknowledged.
 		name: "a job that ends does not answer to save all",
 		file: "internal/worker/atwork.go",
-		old:  "\tanswer(s.take(), true)\n", replacement: "\ts.take()\n",
+		old:  "\tanswer(s.takeRequests(), true)\n", replacement: "\ts.takeRequests()\n",
 		run: "^TestSaveAllOfAJobThatEnds$", sign: `the round has no answer from a job that ended`,
 	},
 }
