@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -122,68 +121,4 @@ func TestSaveAllOfAJobThatEnds(t *testing.T) {
 			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", r.jobs, r.unsaved.Load())
 		}
 	})
-}
-
-// TestPlaceAtTheGateIsPassedOn: a place is not lost when the write that it was
-// given to gives up at the same moment.
-func TestPlaceAtTheGateIsPassedOn(t *testing.T) {
-	const large = smallWrite + 1 // which keeps its place
-	for range 1000 {
-		g := newGate(1)
-		leave, err := g.enter(t.Context(), large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		left := make(chan struct{})
-		go func() {
-			defer close(left)
-			if leave, err := g.enter(ctx, large); err == nil {
-				leave()
-			}
-		}()
-		for isWaiting := false; !isWaiting; {
-			g.mu.Lock()
-			isWaiting = len(g.waiting) == 1
-			g.mu.Unlock()
-		}
-		cancel() // which wakes the write, and before it runs the place is given to it
-		leave()
-		<-left
-		g.mu.Lock()
-		free, waiting := g.free, len(g.waiting)
-		g.mu.Unlock()
-		if free != 1 || waiting != 0 {
-			t.Fatalf("free places = %d, waiting = %d, want 1 and 0", free, waiting)
-		}
-	}
-}
-
-// TestGateFollowsLatency: small writes that take long let others in, large ones
-// do not, and no place is given back twice.
-func TestGateFollowsLatency(t *testing.T) {
-	for _, row := range []struct {
-		size int
-		want time.Duration // until the second write may begin
-	}{{10, smallWriteHolds}, {smallWrite + 1, time.Minute}} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGate(1)
-			first, err := g.enter(t.Context(), row.size)
-			if err != nil {
-				t.Fatal(err)
-			}
-			asked := time.Now()
-			time.AfterFunc(time.Minute, first)
-			second, err := g.enter(t.Context(), row.size)
-			if waited := time.Since(asked); err != nil || waited != row.want {
-				t.Errorf("a write of %d bytes waited %s for the one before (%v), want %s", row.size, waited, err, row.want)
-			}
-			time.Sleep(2 * time.Minute)
-			second()
-			synctest.Wait()
-			if g.free != 1 {
-				t.Errorf("free places in the end = %d, want 1", g.free)
-			}
-		})
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -34,7 +35,7 @@ type claimer struct {
 // claimLoop claims messages and starts a delivery for each, in running, until
 // ctx ends. What it claimed and did not start it releases.
 func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
-	last, cancel := outlive(ctx, drainEnd)
+	last, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	last = e.latency.NewTries(ctx).In(last)
 	defer e.loops.claim.Rest()
@@ -44,11 +45,11 @@ func (e *engine) claimLoop(ctx context.Context, running *sync.WaitGroup) {
 	}
 	for ctx.Err() == nil {
 		c.loops.claim.Turn(time.Now(), claimTurn)
-		p, closing := c.departure.closeIfDue(time.Now(), c.average.mean)
+		p, closing := c.departure.CloseIfDue(time.Now(), c.average.mean)
 		if closing {
 			c.endClaiming(ctx, p)
 		}
-		if p.closed {
+		if p.Closed {
 			c.awaitDeparture(ctx, p)
 			continue
 		}
@@ -86,7 +87,7 @@ func (c *claimer) start(ctx context.Context) {
 
 // claim asks the queue whose turn it is for as many messages as can be started
 // soon, or at once while an eviction is likely.
-func (c *claimer) claim(ctx context.Context, p departureState) {
+func (c *claimer) claim(ctx context.Context, p drain.DepartureState) {
 	most := c.claimable(time.Now())
 	if most == 0 {
 		return
@@ -95,11 +96,11 @@ func (c *claimer) claim(ctx context.Context, p departureState) {
 	if source == nil {
 		return
 	}
-	grace, cancel := outlive(ctx, briefly(claimGrace))
+	grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 	defer cancel()
 	visibility, _ := c.pace.current()
 	wanted := prefetch(c.Concurrency, c.free, c.average.mean)
-	if p.advised {
+	if p.Advised {
 		wanted = min(c.free, queue.MaxClaim)
 	}
 	wanted = source.atMost(min(wanted, most), time.Now())
@@ -137,7 +138,7 @@ func (e *engine) resultOf(leases []*queue.Lease, wanted int) claimResult {
 
 // await returns when there may be something to do: a slot got free, a buffered
 // message got old, a queue may be asked again, the outlook changed, or ctx ended.
-func (c *claimer) await(ctx context.Context, p departureState) {
+func (c *claimer) await(ctx context.Context, p drain.DepartureState) {
 	wait := max(time.Until(c.rotation.due()), c.restTime(time.Now()))
 	switch {
 	case len(c.buffer) > 0:
@@ -148,13 +149,13 @@ func (c *claimer) await(ctx context.Context, p departureState) {
 		return
 	}
 	now := time.Now()
-	wait = p.untilClose(now, c.average.mean, wait)
+	wait = p.UntilClose(now, c.average.mean, wait)
 	c.loops.claim.Turn(now, max(wait, 0)+claimTurn)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-p.changed:
+	case <-p.Changed:
 	case <-timer.C:
 	case took := <-c.ended:
 		c.free++

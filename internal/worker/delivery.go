@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -35,7 +36,7 @@ type delivery struct {
 	tries *haste.Tries
 
 	// cancel stops this job alone, unless it is stopped already.
-	cancel func(*drain)
+	cancel func(*drain.Drain)
 
 	// provesDone is closed when the delivery is over, closed when its handler has
 	// returned and its cleanups have run; nil if it was never called.
@@ -79,7 +80,7 @@ func (e *engine) open(lease *queue.Lease) *delivery {
 // It returns what was done with it.
 func (d *delivery) deliver(ctx context.Context) action {
 	tries := d.latency.NewTries(ctx)
-	last, cancelLast := outlive(ctx, drainEnd)
+	last, cancelLast := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancelLast()
 	last = tries.In(last)
 	ctx, cancel := d.stoppable(ctx)
@@ -263,16 +264,16 @@ func (d *delivery) messageLost(err error) {
 func (d *delivery) stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	work := ctx
 	ctx, stop := context.WithCancelCause(work)
-	d.cancel = func(own *drain) {
-		d.drains.add(own)
-		if stop(own); drainOf(ctx) != own {
-			d.drains.remove(own) // it came too late
+	d.cancel = func(own *drain.Drain) {
+		d.drains.Add(own)
+		if stop(own); drain.Of(ctx) != own {
+			d.drains.Remove(own) // it came too late
 		}
 	}
 	return ctx, func() {
 		stop(nil)
-		if own := drainOf(ctx); own != nil && own != drainOf(work) {
-			d.drains.remove(own)
+		if own := drain.Of(ctx); own != nil && own != drain.Of(work) {
+			d.drains.Remove(own)
 		}
 	}
 }
@@ -284,5 +285,5 @@ func (d *delivery) stopRenewing() {
 }
 
 func (d *delivery) stopJob(reason job.Reason, err error) {
-	d.cancel(drainOneJob(reason, err, time.Now()))
+	d.cancel(drain.ForJob(reason, err, time.Now()))
 }

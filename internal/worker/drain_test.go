@@ -195,29 +195,6 @@ func TestEvictionOfAStoppedJob(t *testing.T) {
 	}
 }
 
-// TestDrainsOfSingleJobs: whichever comes first, a job's own drain keeps to the
-// times of the worker's, and is forgotten when the job has ended.
-func TestDrainsOfSingleJobs(t *testing.T) {
-	now := time.Now()
-	for name, inOrder := range map[string]func(s *drainSet, worker, own *drain){
-		"the worker's first": func(s *drainSet, worker, own *drain) { s.impose(worker); s.add(own) },
-		"the job's first":    func(s *drainSet, worker, own *drain) { s.add(own); s.impose(worker) },
-	} {
-		s, worker, own := &drainSet{}, newDrain(job.Evicted, nil, now, 2*time.Second), drainOneJob(job.Silent, nil, now)
-		inOrder(s, worker, own)
-		want, _ := worker.current()
-		if got, _ := own.current(); got != want {
-			t.Errorf("%s: times = %v, want the worker's %v", name, got, want)
-		}
-		if own.stop().Reason != job.Silent {
-			t.Errorf("%s: reason = %s, want its own", name, own.stop().Reason)
-		}
-		if s.remove(own); len(s.all) != 1 {
-			t.Errorf("%s: drains after the job's end = %d, want the worker's alone", name, len(s.all))
-		}
-	}
-}
-
 // TestStoppedJobsAreForgotten: jobs that are stopped alone leave nothing behind in
 // a worker that runs for months.
 func TestStoppedJobsAreForgotten(t *testing.T) {
@@ -230,9 +207,7 @@ func TestStoppedJobsAreForgotten(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"silent": silent}, func(c *Config) { c.Metadata = nil })
 		b.waitFor("poison", time.Hour, func() bool { return len(b.poisoned()) == 1 })
 		time.Sleep(time.Second)
-		p.drains.mu.Lock()
-		defer p.drains.mu.Unlock()
-		if n := len(p.drains.all); n != 0 {
+		if n := p.drains.Len(); n != 0 {
 			t.Errorf("drains kept = %d, want none", n)
 		}
 	})

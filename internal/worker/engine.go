@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -23,7 +24,7 @@ type engine struct {
 	machine    string    // the part of it that all workers of this machine have
 	started    time.Time // when the process began to work
 	pace       *pace
-	gate       *gate
+	gate       *drain.Gate
 	latency    haste.Latency // of storage's answers to small calls
 	quarantine chan struct{} // holds one: the suspect that is running
 
@@ -33,8 +34,9 @@ type engine struct {
 	kindLimits kindLimits
 	breakers   breakers
 	running    *runningJobs
-	departure  *departure
-	drains     *drainSet
+	departure  *drain.Departure
+	leave      func() // begins the drain for the departure
+	drains     *drain.Set
 	mover      mover
 	losses     *lossEstimate
 	fleet      *fleet
@@ -54,9 +56,9 @@ type tally struct {
 // newEngine returns the engine of w, whose name is owner.
 func newEngine(w *Worker, owner string) *engine {
 	return &engine{
-		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.heartbeat.started, pace: newPace(w.Visibility), gate: newGate(drainParallel), quarantine: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
+		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.heartbeat.started, pace: newPace(w.Visibility), gate: drain.NewGate(drain.Parallel), quarantine: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		kindLimits: newKindLimits(w.Kinds), active: newRegistry(),
-		running: w.running, departure: w.watch.departure, drains: &w.drains, losses: w.losses, fleet: w.fleet, loops: w.loops,
+		running: w.running, departure: w.watch.departure, leave: w.watch.leave, drains: &w.drains, losses: w.losses, fleet: w.fleet, loops: w.loops,
 		report: w.heartbeat.keepDrain,
 	}
 }
@@ -72,7 +74,7 @@ func (e *engine) run(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
 		before = e.counts()
-		e.loops.drain(drainOf(ctx), time.Now())
+		e.loops.drain(drain.Of(ctx), time.Now())
 		e.logStop(ctx, before.inHand)
 	})
 	e.claimLoop(ctx, &running)
@@ -82,28 +84,28 @@ func (e *engine) run(ctx context.Context) {
 }
 
 func (e *engine) logStop(ctx context.Context, jobs int) {
-	if d := drainOf(ctx); d != nil {
+	if d := drain.Of(ctx); d != nil {
 		e.Log.InfoContext(ctx, "work stopped", "reason", d.Error(), "jobs", jobs,
-			"since_notice", time.Since(d.seen), "budget", d.end().Sub(d.seen))
+			"since_notice", time.Since(d.Seen), "budget", d.End().Sub(d.Seen))
 	}
 }
 
 func (e *engine) logDrained(ctx context.Context, before counts) {
-	d := drainOf(ctx)
+	d := drain.Of(ctx)
 	if d == nil {
 		return
 	}
 	now := e.counts()
-	e.Observer.Drained(string(d.reason), time.Since(d.seen))
+	e.Observer.Drained(string(d.Reason), time.Since(d.Seen))
 	e.report(presence.Drain{
-		Reason: string(d.reason), EndedAt: time.Now(), Took: time.Since(d.seen), Budget: d.end().Sub(d.seen), Jobs: before.inHand,
+		Reason: string(d.Reason), EndedAt: time.Now(), Took: time.Since(d.Seen), Budget: d.End().Sub(d.Seen), Jobs: before.inHand,
 		Released: int(now.released - before.released), Done: int(now.committed - before.committed),
 		LeftOut: int(now.leftOut - before.leftOut), Left: now.inHand,
 	})
 	e.Log.InfoContext(ctx, "drained", "jobs", before.inHand,
 		"released", now.released-before.released, "committed", now.committed-before.committed,
 		"states_left_out", now.leftOut-before.leftOut, "still_in_hand", now.inHand,
-		"since_notice", time.Since(d.seen), "budget", d.end().Sub(d.seen))
+		"since_notice", time.Since(d.Seen), "budget", d.End().Sub(d.Seen))
 }
 
 // counts is a tally at one moment.
@@ -122,7 +124,7 @@ func (e *engine) counts() counts {
 // releaseAll gives back messages whose jobs were not begun.
 func (e *engine) releaseAll(ctx context.Context, leases []*queue.Lease) {
 	var group errgroup.Group
-	group.SetLimit(drainParallel)
+	group.SetLimit(drain.Parallel)
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(ctx, 0); err != nil {

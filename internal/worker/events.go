@@ -9,7 +9,7 @@ import (
 
 // carryOut does what was decided at now. The caller holds mu, here and below.
 func (w *watch) carryOut(d preempt.Decision, now time.Time) {
-	w.departure.set(d, now)
+	w.departure.Set(d, now)
 	w.follow(d, now)
 	w.checkpoint(d)
 }
@@ -59,7 +59,7 @@ func (w *watch) leave() {
 	}
 	w.left.add(v.Event)
 	w.standing = true
-	w.worker.evict(w.departure.current().notice(time.Now()))
+	w.worker.evict(w.departure.Current().Notice(time.Now()))
 }
 
 // impact is what an event may do to this VM. A second impact of an event that

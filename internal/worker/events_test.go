@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -142,8 +143,8 @@ func TestLongFreeze(t *testing.T) {
 		if saves != jobs {
 			t.Errorf("saves = %d, want one for each of %d jobs", saves, jobs)
 		}
-		if most > drainParallel || most < drainParallel/2 {
-			t.Errorf("saves at once = %d, want up to %d", most, drainParallel)
+		if most > drain.Parallel || most < drain.Parallel/2 {
+			t.Errorf("saves at once = %d, want up to %d", most, drain.Parallel)
 		}
 		mu.Unlock()
 		if s := p.machine.State(); s != lifecycle.Process || b.record(ids[0]).Status != checkpoint.Running {

@@ -2,11 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"math"
-	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -35,7 +34,7 @@ func (d *delivery) writeWithState(ctx context.Context, write func(context.Contex
 	s, fault := d.unsaved(), tooLarge(d.latest())
 	before := d.recordedState()
 	if fault == nil {
-		statesCtx, cancel := outlive(d.tries.In(ctx), statesEnd)
+		statesCtx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
 		defer cancel()
 		err := d.writeSnapshot(statesCtx, s, write)
 		if err == nil || asConflict(err) != nil || !isUnmendable(err) && statesCtx.Err() == nil {
@@ -66,16 +65,6 @@ func (d *delivery) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, wri
 		return write(ctx, s)
 	}
 	return d.measureSave(func() error { return write(ctx, s) })
-}
-
-// statesEnd is the time up to which the state of a job that was stopped may be
-// sent. Of one that ended by itself it may be sent as long as nothing stops it.
-func statesEnd(cause error, stopped time.Time) time.Time {
-	if drain, ok := errors.AsType[*drain](cause); ok {
-		t, _ := drain.current()
-		return t.states
-	}
-	return stopped.Add(oneJobStates)
 }
 
 // unsaved is the last report, with its state only if that is not recorded yet.

@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 )
@@ -48,8 +49,8 @@ func (l loops) enter(state lifecycle.State, now time.Time) {
 }
 
 // drain says that the state will be left when the drain is over.
-func (l loops) drain(d *drain, now time.Time) {
+func (l loops) drain(d *drain.Drain, now time.Time) {
 	if d != nil {
-		l.phase.Turn(now, max(d.end().Sub(now), 0)+briefTurn)
+		l.phase.Turn(now, max(d.End().Sub(now), 0)+briefTurn)
 	}
 }

@@ -2,10 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -42,7 +42,7 @@ func (d *delivery) move(ctx context.Context) bool {
 		d.log.WarnContext(ctx, "job stays on its queue: a move failed a moment ago", "queue", d.lease.Queue().Name())
 		return false
 	}
-	ctx, cancelMoves := outlive(d.tries.In(ctx), movesEnd)
+	ctx, cancelMoves := drain.Outlive(d.tries.In(ctx), drain.UntilMoves)
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
@@ -94,16 +94,6 @@ func (d *delivery) shouldMove(ctx context.Context) bool {
 	}
 	isOnDemand := d.lease.Queue().Name() == d.OnDemand.Name()
 	return moves(d.MoveAfter, d.claim.Record().Interruptions, job.StopOf(ctx), isOnDemand)
-}
-
-// movesEnd is the time up to which jobs are moved in a drain: after the states,
-// with as much left for a release. Otherwise moveTimeout alone counts.
-func movesEnd(cause error, stopped time.Time) time.Time {
-	if d, ok := errors.AsType[*drain](cause); ok {
-		t, _ := d.current()
-		return t.states.Add(t.end.Sub(t.states) / 2)
-	}
-	return stopped.Add(time.Minute)
 }
 
 // mover remembers whether the on-demand queue can be reached.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -34,7 +35,7 @@ func (d *delivery) finish(ctx context.Context, out outcome) {
 		if checkpoint.PermanentRefusal(err) != "" {
 			refused++
 			losesResult := out.action == commit && d.claim.Record().Status == checkpoint.Running
-			if hasTriedEnough(drainOf(ctx) != nil, losesResult, refused, time.Since(begun)) {
+			if hasTriedEnough(drain.Of(ctx) != nil, losesResult, refused, time.Since(begun)) {
 				out, delay = refusedOutcome(err), firstRetry/2 // so that the next wait is the first
 				continue
 			}
@@ -46,10 +47,10 @@ func (d *delivery) finish(ctx context.Context, out outcome) {
 
 // enterGate takes its turn with the other last writes of a drain.
 func (d *delivery) enterGate(ctx context.Context) (leave func()) {
-	if drain := drainOf(ctx); drain == nil || drain.oneJob {
+	if stop := drain.Of(ctx); stop == nil || stop.OneJob {
 		return func() {}
 	}
-	leave, err := d.gate.enter(d.cleanup, d.unsavedSize())
+	leave, err := d.gate.Enter(d.cleanup, d.unsavedSize())
 	if err != nil {
 		return func() {} // no time left: perform finds that out, and says so
 	}

@@ -8,8 +8,13 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/job"
 )
+
+// recheckEvery is how often a running job's estimate is checked once claiming has
+// ended.
+const recheckEvery = 5 * time.Second
 
 // errAbandoned stands for a handler that did not return in time.
 var errAbandoned = errors.New("handler did not return in time")
@@ -38,8 +43,8 @@ func (d *delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	defer seat.remove()
 	since, tried := time.Now(), time.Time{}
 	for {
-		if drain := d.departureDrain(since, time.Now()); drain != nil {
-			d.cancel(drain)
+		if late := d.departureDrain(since, time.Now()); late != nil {
+			d.cancel(late)
 			return d.waitHandler(ctx, done, ended{})
 		}
 		due, wait := d.Policy.Next(d.situation(since, tried), time.Now())
@@ -78,7 +83,7 @@ func (d *delivery) writeAndAnswer(ctx context.Context, rounds []*saveRequest, du
 	}
 	before := d.saved
 	defer func() { answer(rounds, d.saved != before) }()
-	leave, err := d.gate.enter(ctx, d.unsavedSize())
+	leave, err := d.gate.Enter(ctx, d.unsavedSize())
 	if err != nil {
 		return ended{}, false // stopped: the release saves
 	}
@@ -112,20 +117,38 @@ func (d *delivery) closeJob(ctx context.Context) {
 // waitHandler waits for a handler that was stopped, up to its deadline. What end
 // already holds goes before what the handler returns.
 func (d *delivery) waitHandler(ctx context.Context, done <-chan ended, end ended) ended {
-	late, cancel := context.WithCancel(context.Background())
+	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		awaitEnd(late, context.Cause(ctx), func() time.Time { return stopOf(ctx).Deadline })
-	}()
 	select {
 	case e := <-done:
 		end.result, end.err, end.proven = e.result, e.err, e.proven
-	case <-over:
-		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", stopOf(ctx).Reason)
+	case <-patience.Done():
+		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", drain.StopOf(ctx).Reason)
 		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
 	}
-	end.stop = stopOf(ctx)
+	end.stop = drain.StopOf(ctx)
 	return end
+}
+
+// estimate is how far this job has come since its handler was called.
+func (d *delivery) estimate(begun time.Time) drain.Estimate {
+	return drain.Estimate{Begun: begun, From: d.startFraction, To: fractionOf(d.job.Latest(), d.startFraction)}
+}
+
+// fractionOf is that of a report, or otherwise where there is none.
+func fractionOf(p *job.Progress, otherwise float64) float64 {
+	if p == nil {
+		return otherwise
+	}
+	return p.Fraction
+}
+
+// departureDrain returns the drain of this job alone if it would not be done before
+// the VM goes, otherwise nil.
+func (d *delivery) departureDrain(begun, now time.Time) *drain.Drain {
+	p := d.departure.Current()
+	if p.MayContinue(d.estimate(begun), now) {
+		return nil
+	}
+	return drain.ForNotice(p.Notice(now))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -18,7 +19,7 @@ func (d *delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.stopJob(job.Faulty, fault)
 		return ended{fault: fault}, true
 	}
-	ctx, cancel := outlive(ctx, stopDeadline)
+	ctx, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()
 	begun := time.Now()
 	err := d.writeRecord(d.tries.In(ctx), due, latest)
@@ -68,7 +69,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 	if s.Stream == nil {
 		return end
 	}
-	ctx, cancel := outlive(d.tries.In(ctx), statesEnd)
+	ctx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
 	defer cancel()
 	err := d.retry(ctx, "save the state of a failed job", func() error { return d.measureSave(func() error { return d.claim.Save(ctx, s) }) })
 	switch conflict := asConflict(err); {
@@ -88,7 +89,7 @@ func (d *delivery) saveStream(ctx context.Context, end ended) ended {
 func (d *delivery) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.writeFailed, Changed: d.changed(),
-		Cost: d.cost.Mean(), Losses: d.losses.losses(), Unwarned: d.losses.unwarned(time.Now()) || d.departure.current().advised,
+		Cost: d.cost.Mean(), Losses: d.losses.losses(), Unwarned: d.losses.unwarned(time.Now()) || d.departure.Current().Advised,
 		Unproven: d.claim.Record().UncleanExits() > 0,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -146,5 +147,5 @@ func stopped(ctx context.Context, err error) outcome {
 	if ctx.Err() == nil && checkpoint.PermanentRefusal(err) != "" {
 		return refusedOutcome(err)
 	}
-	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", stopOf(ctx), err)}
+	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", drain.StopOf(ctx), err)}
 }

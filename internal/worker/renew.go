@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -91,11 +92,11 @@ func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
 	if doubtful.IsZero() {
 		return doubtful
 	}
-	return doubtful.Add(-min(visibility/lostShare, oneJobGrace))
+	return doubtful.Add(-min(visibility/lostShare, drain.OneJobGrace))
 }
 
 func (r *renewer) renew(ctx context.Context, visibility time.Duration) error {
-	ctx, cancelGrace := outlive(ctx, briefly(renewGrace))
+	ctx, cancelGrace := drain.Outlive(ctx, drain.UntilAfter(renewGrace))
 	defer cancelGrace()
 	defer context.AfterFunc(r.cleanup, cancelGrace)()
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)

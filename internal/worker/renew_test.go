@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -62,7 +63,7 @@ func TestRenewalReplyLost(t *testing.T) {
 				p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Visibility = row.visibility })
 				b.waitFor("release", 2*row.visibility, func() bool { return len(p.log.find("job released")) == 1 })
 				visible := (*sent)[0].Add(row.visibility)
-				margin := min(row.visibility/lostShare, oneJobGrace)
+				margin := min(row.visibility/lostShare, drain.OneJobGrace)
 				if left := time.Until(visible); left < 0 || left > margin {
 					t.Errorf("released %s before the message becomes visible, want 0 to %s", left, margin)
 				}
@@ -106,7 +107,7 @@ func TestRefusedRenewal(t *testing.T) {
 		{0, 30 * time.Second, 0},
 		{20 * time.Second, 30 * time.Second, 15 * time.Second},
 		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond},
-		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - oneJobGrace},
+		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - drain.OneJobGrace},
 	} {
 		now, doubtful, want := time.Now(), time.Time{}, time.Time{}
 		if row.doubtful > 0 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
@@ -17,7 +18,7 @@ import (
 // acknowledge.go answers; this is the wire between them.
 type watch struct {
 	worker    *Worker
-	departure *departure
+	departure *drain.Departure
 	known     chan struct{} // closed when the identity is known
 	decided   chan struct{} // closed when the first document was judged
 	progress  chan struct{} // holds one: an acknowledgement may be due
@@ -40,7 +41,7 @@ func newWatch(w *Worker) *watch {
 		worker: w, known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
 		saves: map[impact]*saving{}, acknowledged: map[string]asking{}, waiting: map[string]string{},
 	}
-	watch.departure = newDeparture(watch.leave)
+	watch.departure = drain.NewDeparture()
 	watch.identity.Name = w.VMName
 	return watch
 }

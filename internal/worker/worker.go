@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
@@ -24,7 +25,7 @@ type Worker struct {
 	fleet     *fleet
 	loops     loops
 	engine    *engine // made when warm-up knows the worker's name
-	drains    drainSet
+	drains    drain.Set
 	tasks     sync.WaitGroup
 
 	mu   sync.Mutex              // makes an interruption one step with the phase it ends
@@ -84,16 +85,16 @@ func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	ctx, w.stop = context.WithCancelCause(ctx)
 	stop, state := w.stop, w.machine.State()
 	if state == lifecycle.Process {
-		w.drains.reset()
+		w.drains.Reset()
 	}
 	return phase{ctx, state}, func() { stop(nil) }
 }
 
 // interrupt ends the phase under way with d as the cause, and reports event.
-func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain) {
+func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drains.impose(d)
+	w.drains.Impose(d)
 	w.stop(d)
 	_ = w.apply(event, why) // refused only when the worker has stopped already
 }
@@ -154,19 +155,19 @@ func (w *Worker) rest(ctx context.Context) error {
 
 // terminate is SIGTERM: the process is to end.
 func (w *Worker) terminate() {
-	d := newDrain(job.Shutdown, errors.New("asked to end"), time.Now(), w.DrainBudget)
+	d := drain.New(job.Shutdown, errors.New("asked to end"), time.Now(), w.DrainBudget)
 	w.interrupt(lifecycle.Terminate, "asked to end", d)
 }
 
 // evict is a notice: the platform takes this VM.
 func (w *Worker) evict(n preempt.Notice) {
-	d := drainForNotice(n)
-	w.interrupt(lifecycle.Notice, d.err.Error(), d)
+	d := drain.ForNotice(n)
+	w.interrupt(lifecycle.Notice, (&preempt.Error{Notice: n}).Error(), d)
 }
 
 // hasten is a further notice during a drain: it may leave less time, never more.
 func (w *Worker) hasten(n preempt.Notice) {
-	if w.drains.impose(drainForNotice(n)) {
+	if w.drains.Impose(drain.ForNotice(n)) {
 		w.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
 	}
 }

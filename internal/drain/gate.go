@@ -1,4 +1,4 @@
-package worker
+package drain
 
 import (
 	"container/heap"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// drainParallel is how many jobs are saved and released at once in a drain.
-const drainParallel = 64
+// Parallel is how many jobs are saved and released at once in a drain.
+const Parallel = 64
 
 const (
 	// smallWrite is the largest write, in bytes, whose time is latency rather
@@ -19,11 +19,11 @@ const (
 	smallWriteHolds = 200 * time.Millisecond
 )
 
-// gate lets a bounded number of last writes run at once, the smallest first:
+// Gate lets a bounded number of last writes run at once, the smallest first:
 // when time or bandwidth is short, most jobs are then saved. A small write that
 // takes long gives its place to another, since waiting for an answer uses nothing
 // that the others need.
-type gate struct {
+type Gate struct {
 	mu      sync.Mutex
 	free    int
 	waiting ticketHeap
@@ -36,11 +36,11 @@ type ticket struct {
 	admitted chan struct{}
 }
 
-func newGate(parallel int) *gate { return &gate{free: parallel} }
+func NewGate(parallel int) *Gate { return &Gate{free: parallel} }
 
-// enter waits for a place and returns what leaves it again. It returns an error
+// Enter waits for a place and returns what leaves it again. It returns an error
 // when ctx ends first.
-func (g *gate) enter(ctx context.Context, size int) (leave func(), err error) {
+func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	g.mu.Lock()
 	if g.free > 0 {
 		g.free--
@@ -68,7 +68,7 @@ func (g *gate) enter(ctx context.Context, size int) (leave func(), err error) {
 
 // hold returns what leaves a place that was entered, unless its time was over
 // before.
-func (g *gate) hold(size int) (leave func()) {
+func (g *Gate) hold(size int) (leave func()) {
 	once := sync.OnceFunc(g.leave)
 	if size > smallWrite {
 		return once
@@ -77,14 +77,14 @@ func (g *gate) hold(size int) (leave func()) {
 	return func() { timer.Stop(); once() }
 }
 
-func (g *gate) leave() {
+func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pass()
 }
 
 // pass gives a place to the smallest waiting write. The caller holds mu.
-func (g *gate) pass() {
+func (g *Gate) pass() {
 	if len(g.waiting) == 0 {
 		g.free++
 		return

@@ -1,4 +1,4 @@
-package worker
+package drain
 
 import (
 	"math"
@@ -33,7 +33,7 @@ func TestCourseLeft(t *testing.T) {
 		{"says infinity", 0, math.Inf(1), time.Hour, 0, 0, true},
 	}
 	for _, tt := range tests {
-		c := estimate{begun: begun, from: tt.from, to: tt.to}
+		c := Estimate{Begun: begun, From: tt.from, To: tt.to}
 		if got, known := c.remaining(begun.Add(tt.spent), tt.usual); got != tt.want || known != tt.known {
 			t.Errorf("%s: left = %s, %t, want %s, %t", tt.name, got, known, tt.want, tt.known)
 		}
@@ -42,18 +42,18 @@ func TestCourseLeft(t *testing.T) {
 
 func TestMayGoOn(t *testing.T) {
 	now := time.Now()
-	half := estimate{begun: now.Add(-time.Minute), to: 0.5} // a minute to go
-	blank := estimate{begun: now}
-	in := func(gone time.Duration, closed bool) departureState {
-		return departureState{gone: now.Add(gone), closed: closed}
+	half := Estimate{Begun: now.Add(-time.Minute), To: 0.5} // a minute to go
+	blank := Estimate{Begun: now}
+	in := func(gone time.Duration, closed bool) DepartureState {
+		return DepartureState{Gone: now.Add(gone), Closed: closed}
 	}
 	tests := []struct {
 		name string
-		departureState
-		estimate
+		DepartureState
+		Estimate
 		want bool
 	}{
-		{"nothing announced", departureState{}, blank, true},
+		{"nothing announced", DepartureState{}, blank, true},
 		{"claiming goes on", in(time.Hour, false), blank, true},
 		{"time enough", in(5*time.Minute, true), half, true},
 		{"just time enough before the margin", in(time.Minute+preempt.DrainMargin, true), half, true},
@@ -61,7 +61,7 @@ func TestMayGoOn(t *testing.T) {
 		{"not known", in(5*time.Minute, true), blank, false},
 	}
 	for _, tt := range tests {
-		if got := tt.mayContinue(tt.estimate, now); got != tt.want {
+		if got := tt.MayContinue(tt.Estimate, now); got != tt.want {
 			t.Errorf("%s: mayGoOn = %t, want %t", tt.name, got, tt.want)
 		}
 	}
@@ -76,36 +76,36 @@ func departureIn(left time.Duration) preempt.Decision {
 // TestOutlook: when claiming ends, and when it opens again.
 func TestOutlook(t *testing.T) {
 	now := time.Now()
-	o := newDeparture(func() {})
+	o := NewDeparture()
 	expect := func(what string, after, usual time.Duration, closed, closing bool) {
 		t.Helper()
-		p, c := o.closeIfDue(now.Add(after), usual)
-		if p.closed != closed || c != closing {
-			t.Errorf("%s: closed, closing = %t, %t, want %t, %t", what, p.closed, c, closed, closing)
+		p, c := o.CloseIfDue(now.Add(after), usual)
+		if p.Closed != closed || c != closing {
+			t.Errorf("%s: closed, closing = %t, %t, want %t, %t", what, p.Closed, c, closed, closing)
 		}
 	}
 	expect("nothing announced", 0, 0, false, false)
-	before := o.current().changed
-	o.set(departureIn(15*time.Minute), now)
+	before := o.Current().Changed
+	o.Set(departureIn(15*time.Minute), now)
 	select {
 	case <-before:
 	default:
 		t.Error("who waited was not told that the outlook changed")
 	}
 	expect("announced", 0, 0, false, false)
-	if got, want := o.current().untilClose(now, 0, time.Hour), 10*time.Minute; got != want {
+	if got, want := o.Current().UntilClose(now, 0, time.Hour), 10*time.Minute; got != want {
 		t.Errorf("untilClose = %s, want %s", got, want)
 	}
 	expect("just before 5 min", 10*time.Minute-1, 0, false, false)
 	expect("jobs usually take 7 min", 8*time.Minute, 7*time.Minute, true, true)
 	expect("once closed it stays", 8*time.Minute, time.Second, true, false)
-	o.set(departureIn(7*time.Minute-time.Second), now.Add(8*time.Minute))
+	o.Set(departureIn(7*time.Minute-time.Second), now.Add(8*time.Minute))
 	expect("the same time, read again", 8*time.Minute, time.Second, true, false)
-	o.set(departureIn(time.Hour), now.Add(8*time.Minute))
+	o.Set(departureIn(time.Hour), now.Add(8*time.Minute))
 	expect("put off", 8*time.Minute, time.Second, false, false)
-	o.set(preempt.Decision{}, now)
+	o.Set(preempt.Decision{}, now)
 	expect("withdrawn", 24*time.Hour, 0, false, false)
-	if got := o.current().untilClose(now, time.Hour, time.Minute); got != time.Minute {
+	if got := o.Current().UntilClose(now, time.Hour, time.Minute); got != time.Minute {
 		t.Errorf("untilClose with nothing announced = %s, want the limit", got)
 	}
 }
