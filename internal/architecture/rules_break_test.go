@@ -55,6 +55,7 @@ var breaches = []struct {
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
 	{"haste imports no sibling", "internal/haste/policy.go", importing(testModule + "/internal/azure"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
+	{"drain knows the notice alone", "internal/drain/gate.go", importing(testModule + "/internal/queue"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", "//go:build integration\n\n" + importing(testModule+"/internal/fleet"), 5},

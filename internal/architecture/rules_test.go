@@ -184,12 +184,19 @@ var importRules = []importRule{
 		reason:  "it knows how to connect, and nothing of what the connection is for",
 	},
 	{
+		name:    "drain knows the notice alone",
+		in:      []string{"./internal/drain/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/drain/...", "./internal/preempt", "./job"},
+		reason:  "deadlines are the same for whatever is done until then, so they depend on none of it",
+	},
+	{
 		name:    "worker imports only what it joins",
 		in:      []string{"./internal/worker/..."},
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
+			"./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
 			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",

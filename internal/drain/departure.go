@@ -7,132 +7,128 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 )
 
-// A notice of minutes or days is used up, not obeyed at once:
-//
-//	announced ── claiming goes on ──▶ closed ── what can be finished is ──▶ leave ─▶ gone
-//	                                  │ the longer of 5 min and             30 s before,
-//	                                  │ the usual time of a job,            or when nothing
-//	                                  │ before gone                         is in hand
 const (
 	// minLead is how long before the VM may go claiming ends at the latest.
 	minLead = 5 * time.Minute
 
-	// sameTime is how far two readings of one NotBefore may be apart: the
-	// service's clock is known to a second.
+	// sameTime is how far two readings of one NotBefore may differ: the service's
+	// clock is known to a second.
 	sameTime = 3 * time.Second
 )
 
-// Departure is what is announced for this VM short of a drain. The watch sets it,
-// the claim loop acts on it, and jobs look at it.
+// Departure is the announced departure of this VM, as long as there is time before
+// its drain. The event handler sets it, the claim loop closes it, and running jobs
+// ask whether they can finish before it.
 type Departure struct {
 	mu      sync.Mutex
 	state   DepartureState
-	changed chan struct{} // closed when the watch set something new
+	changed chan struct{} // closed when the state is replaced
 }
 
-// DepartureState is an outlook at one moment.
+// DepartureState is a [Departure] at one moment.
 type DepartureState struct {
-	Event   preempt.Verdict // what takes the VM away; of no meaning while gone is zero
-	Gone    time.Time       // when the VM may go, by the local clock; zero for never
-	Closed  bool            // nothing is claimed any more
-	MeanJob time.Duration   // how long jobs usually took when claiming ended; 0 if not known
+	Event   preempt.Verdict // the event that takes the VM away; meaningless while Gone is zero
+	Gone    time.Time       // when the VM may go, by the local clock; zero if nothing is announced
+	Closed  bool            // claiming has ended
+	MeanJob time.Duration   // how long jobs took when claiming ended; 0 if unknown
 	Advised bool            // an eviction is likelier than usual: buffer no messages
-	Changed <-chan struct{} // closed when the prospect is not the newest any more
+	Changed <-chan struct{} // closed when this state is outdated
 }
 
+// NewDeparture returns a departure that is not announced.
 func NewDeparture() *Departure {
 	return &Departure{changed: make(chan struct{})}
 }
 
-// Set takes note of a decision made at the local time now.
-func (o *Departure) Set(d preempt.Decision, now time.Time) {
-	next := DepartureState{Advised: d.Advised()}
-	if v, ok := d.Departure(); ok {
+// Set records a decision made at the local time now.
+func (d *Departure) Set(decision preempt.Decision, now time.Time) {
+	next := DepartureState{Advised: decision.Advised()}
+	if v, ok := decision.Departure(); ok {
 		next.Event, next.Gone = v, now.Add(v.Budget)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if next.Gone.Sub(o.state.Gone).Abs() < sameTime { // claiming does not open again for a second
-		next.Closed, next.MeanJob = o.state.Closed, o.state.MeanJob
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if next.Gone.Sub(d.state.Gone).Abs() < sameTime { // claiming does not open again for a second
+		next.Closed, next.MeanJob = d.state.Closed, d.state.MeanJob
 	}
-	o.state = next
-	close(o.changed)
-	o.changed = make(chan struct{})
+	d.state = next
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
-// Current returns the outlook as it is.
-func (o *Departure) Current() DepartureState {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p := o.state
-	p.Changed = o.changed
-	return p
+// Current returns the state as it is now.
+func (d *Departure) Current() DepartureState {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.state
+	s.Changed = d.changed
+	return s
 }
 
-// CloseIfDue returns the outlook and whether claiming ends at this moment, which
-// the time says together with how long jobs usually take.
-func (o *Departure) CloseIfDue(now time.Time, usual time.Duration) (p DepartureState, closing bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.state.Closed && !o.state.Gone.IsZero() && !now.Before(o.state.closesAt(usual)) {
-		o.state.Closed, o.state.MeanJob, closing = true, usual, true
+// CloseIfDue returns the state, and whether claiming ends at this moment. meanJob
+// is how long jobs take, 0 if that is unknown.
+func (d *Departure) CloseIfDue(now time.Time, meanJob time.Duration) (s DepartureState, closing bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.state.Closed && !d.state.Gone.IsZero() && !now.Before(d.state.closesAt(meanJob)) {
+		d.state.Closed, d.state.MeanJob, closing = true, meanJob, true
 	}
-	p = o.state
-	p.Changed = o.changed
-	return p, closing
+	s = d.state
+	s.Changed = d.changed
+	return s, closing
 }
 
 // closesAt is when claiming ends.
-func (p DepartureState) closesAt(usual time.Duration) time.Time {
-	return p.Gone.Add(-max(minLead, usual))
+func (s DepartureState) closesAt(meanJob time.Duration) time.Time {
+	return s.Gone.Add(-max(minLead, meanJob))
 }
 
-// UntilClose returns how long claiming goes on, limit at most.
-func (p DepartureState) UntilClose(now time.Time, usual, limit time.Duration) time.Duration {
-	if p.Gone.IsZero() {
+// UntilClose returns how long claiming continues, limit at most.
+func (s DepartureState) UntilClose(now time.Time, meanJob, limit time.Duration) time.Duration {
+	if s.Gone.IsZero() {
 		return limit
 	}
-	return min(p.closesAt(usual).Sub(now), limit)
+	return min(s.closesAt(meanJob).Sub(now), limit)
 }
 
-// LeavesAt is when the drain of what is still in hand begins.
-func (p DepartureState) LeavesAt() time.Time { return p.Gone.Add(-preempt.DrainMargin) }
+// LeavesAt is when the drain of the jobs that are still active begins.
+func (s DepartureState) LeavesAt() time.Time { return s.Gone.Add(-preempt.DrainMargin) }
 
-// Notice is that of the drain which ends the notice, begun at now.
-func (p DepartureState) Notice(now time.Time) preempt.Notice {
-	return p.Event.Leave(p.Gone.Sub(now)).Notice(now)
+// Notice returns the notice for that drain, begun at now.
+func (s DepartureState) Notice(now time.Time) preempt.Notice {
+	return s.Event.Leave(s.Gone.Sub(now)).Notice(now)
 }
 
-// MayContinue reports whether a job need not stop yet: claiming goes on, or the job
-// should be done in time.
-func (p DepartureState) MayContinue(c Estimate, now time.Time) bool {
-	if !p.Closed {
+// MayContinue reports whether a job may continue for now: claiming continues, or
+// the job should finish in time.
+func (s DepartureState) MayContinue(e Estimate, now time.Time) bool {
+	if !s.Closed {
 		return true
 	}
-	left, known := c.remaining(now, p.MeanJob)
-	return known && !now.Add(left).After(p.LeavesAt())
+	left, known := e.remaining(now, s.MeanJob)
+	return known && !now.Add(left).After(s.LeavesAt())
 }
 
-// Estimate is how far a job has come in this run.
+// Estimate says how far a job has come in this run.
 type Estimate struct {
 	Begun    time.Time
 	From, To float64 // the fraction done at the beginning, and now
 }
 
 // remaining estimates how long the job will still take: as long for the rest as it
-// took for the part done in this run. A job that does not say how far it is
-// should take as long as jobs usually do. One that has taken longer, or of which
-// nothing is known, may take any time.
-func (c Estimate) remaining(now time.Time, usual time.Duration) (left time.Duration, known bool) {
-	spent := now.Sub(c.Begun)
-	done := c.To - c.From
+// took for the part done in this run. A job that reports no fraction should take as
+// long as jobs do in the mean. One that has taken longer, or of which nothing is
+// known, may take any time.
+func (e Estimate) remaining(now time.Time, meanJob time.Duration) (left time.Duration, known bool) {
+	spent := now.Sub(e.Begun)
+	done := e.To - e.From
 	switch {
 	case done > 0:
 		const most = 1 << 62
-		rest := float64(spent) * max(1-c.To, 0) / done
+		rest := float64(spent) * max(1-e.To, 0) / done
 		return time.Duration(min(rest, most)), true
-	case usual > spent:
-		return usual - spent, true
+	case meanJob > spent:
+		return meanJob - spent, true
 	default:
 		return 0, false
 	}

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,41 +11,39 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// OneJobGrace is how long a handler may take to return when its job alone was
-// stopped: its message or its record went to another worker.
-const OneJobGrace = 5 * time.Second
+const (
+	// OneJobGrace is how long a handler may take to return when its job alone was
+	// stopped.
+	OneJobGrace = 5 * time.Second
 
-// OneJobStates is how long the last state of such a job may be sent, as long as
-// not all work is stopped.
-const OneJobStates = time.Minute
+	// OneJobStates is how long the last state of such a job may be sent, as long as
+	// the worker does not stop.
+	OneJobStates = time.Minute
+)
 
-// Drain is the cause with which all work is stopped: why, and the times to keep
-// to. The clock starts when the notice is seen.
-//
-//	seen ──── handlers stop ────▶ states are sent ────▶ records only ────▶ end
-//	           ½ of the budget            ¾                                 1
-//
-// A more urgent notice brings these times nearer while the drain goes on; nothing
-// puts them off.
+// Drain says why work stops and by when. It is the cause with which the context of
+// the work is cancelled, and implements error for that.
 type Drain struct {
-	Reason    job.Reason
+	Reason job.Reason
+	Seen   time.Time // when the notice was seen
+	OneJob bool      // one job is stopped for a reason of its own; the worker continues
+
 	err       error
-	Seen      time.Time
 	notBefore time.Time // see [job.Stop]
-	OneJob    bool      // one job is stopped for a reason of its own, and no VM goes
 
 	mu       sync.Mutex
 	schedule Schedule
-	changed  chan struct{} // closed when the times are not these any more
+	changed  chan struct{} // closed when the schedule is shortened
 }
 
-// Schedule are those of a drain.
+// Schedule holds the deadlines of a drain.
 type Schedule struct {
-	Handlers time.Time // the end of the handlers' time
-	States   time.Time // until then states are sent; after it, metadata alone
+	Handlers time.Time // handlers return
+	States   time.Time // states are sent; after it records are written without them
 	End      time.Time // everything is released
 }
 
+// New returns a drain of the whole worker that began at seen and may take budget.
 func New(reason job.Reason, err error, seen time.Time, budget time.Duration) *Drain {
 	return &Drain{
 		Reason: reason, err: err, Seen: seen, changed: make(chan struct{}),
@@ -52,15 +51,15 @@ func New(reason job.Reason, err error, seen time.Time, budget time.Duration) *Dr
 	}
 }
 
-// ForNotice is the drain that a notice calls for.
+// ForNotice returns the drain that a notice calls for.
 func ForNotice(n preempt.Notice) *Drain {
 	d := New(job.Evicted, &preempt.Error{Notice: n}, n.SeenAt, n.Deadline.Sub(n.SeenAt))
 	d.notBefore = n.NotBefore
 	return d
 }
 
-// ForJob is the drain of one job that is stopped for a reason of its own. A drain
-// of the worker shortens its times.
+// ForJob returns the drain of one job that is stopped at now for a reason of its
+// own.
 func ForJob(reason job.Reason, err error, now time.Time) *Drain {
 	return &Drain{
 		Reason: reason, err: err, Seen: now, OneJob: true, changed: make(chan struct{}),
@@ -68,38 +67,39 @@ func ForJob(reason job.Reason, err error, now time.Time) *Drain {
 	}
 }
 
-// Schedule returns the times to keep to, and a channel that is closed when they
-// come nearer.
+// Schedule returns the deadlines as they are now, and a channel that is closed
+// when they are shortened.
 func (d *Drain) Schedule() (Schedule, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.schedule, d.changed
 }
 
+// End returns the deadline of everything.
 func (d *Drain) End() time.Time {
-	t, _ := d.Schedule()
-	return t.End
+	s, _ := d.Schedule()
+	return s.End
 }
 
-// shorten brings the times nearer where those of limit are, and reports whether
+// shorten applies those deadlines of limit that are earlier, and reports whether
 // any was.
 func (d *Drain) shorten(limit Schedule) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	nearer := d.schedule.earliest(limit)
-	if nearer == d.schedule {
+	shortened := d.schedule.earliest(limit)
+	if shortened == d.schedule {
 		return false
 	}
-	d.schedule = nearer
+	d.schedule = shortened
 	close(d.changed)
 	d.changed = make(chan struct{})
 	return true
 }
 
-// earliest returns the earlier of each of the times.
-func (t Schedule) earliest(limit Schedule) Schedule {
+// earliest returns the earlier of each deadline.
+func (s Schedule) earliest(limit Schedule) Schedule {
 	return Schedule{
-		Handlers: earlier(t.Handlers, limit.Handlers), States: earlier(t.States, limit.States), End: earlier(t.End, limit.End),
+		Handlers: earlier(s.Handlers, limit.Handlers), States: earlier(s.States, limit.States), End: earlier(s.End, limit.End),
 	}
 }
 
@@ -110,10 +110,10 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Stop is what the handlers are told, as of now.
+// Stop returns the drain as handlers see it, with the deadline as it is now.
 func (d *Drain) Stop() *job.Stop {
-	t, _ := d.Schedule()
-	return &job.Stop{Reason: d.Reason, Deadline: t.Handlers, NotBefore: d.notBefore, Err: d.err}
+	s, _ := d.Schedule()
+	return &job.Stop{Reason: d.Reason, Deadline: s.Handlers, NotBefore: d.notBefore, Err: d.err}
 }
 
 func (d *Drain) Error() string { return d.Stop().Error() }
@@ -129,8 +129,8 @@ func Of(ctx context.Context) *Drain {
 	return nil
 }
 
-// StopOf returns why ctx was stopped. A context that ended without a cause of
-// ours counts as a shutdown without time.
+// StopOf returns why ctx was stopped. A context that ended without a drain counts
+// as a shutdown whose deadline is now.
 func StopOf(ctx context.Context) *job.Stop {
 	if stop := job.StopOf(ctx); stop != nil {
 		return stop
@@ -138,85 +138,63 @@ func StopOf(ctx context.Context) *job.Stop {
 	return &job.Stop{Reason: job.Shutdown, Deadline: time.Now(), Err: context.Cause(ctx)}
 }
 
-// Outlive returns a context that goes on after ctx was stopped, until the time
-// that until gives for the cause and the moment of the stop. A drain that is
-// shortened meanwhile counts. Its values are those of ctx. Cancel frees it.
-func Outlive(ctx context.Context, until func(cause error, stopped time.Time) time.Time) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		cause, stopped := context.Cause(ctx), time.Now()
-		awaitEnd(out, cause, func() time.Time { return until(cause, stopped) })
-		cancel(cause)
-	})
-	return out, func() { stop(); cancel(nil) }
+// Set holds all active drains: the worker's own, and those of single jobs. The
+// earliest deadlines of the worker's drains apply to all of them. The zero value
+// is empty.
+type Set struct {
+	mu     sync.Mutex
+	drains []*Drain
+	limit  *Schedule // of the worker's own drains together; nil before the first
 }
 
-// awaitEnd returns at the time that end gives, which comes nearer when the drain
-// that is the cause does, or when ctx ends.
-func awaitEnd(ctx context.Context, cause error, end func() time.Time) {
-	for {
-		changed := changedOf(cause)
-		timer := time.NewTimer(time.Until(end()))
-		select {
-		case <-timer.C:
-			return
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-changed:
-			timer.Stop()
+// Add adds the drain of a single job, and shortens it to the schedule of a drain
+// of the worker that began before.
+func (s *Set) Add(d *Drain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit != nil {
+		d.shorten(*s.limit)
+	}
+	s.drains = append(s.drains, d)
+}
+
+// Remove removes the drain of a single job.
+func (s *Set) Remove(d *Drain) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drains = slices.DeleteFunc(s.drains, func(other *Drain) bool { return other == d })
+}
+
+// Impose adds a drain of the worker and shortens all others to its schedule. It
+// reports whether one was shortened.
+func (s *Set) Impose(d *Drain) (shortened bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit, _ := d.Schedule()
+	if s.limit != nil {
+		limit = limit.earliest(*s.limit)
+	}
+	s.limit = &limit
+	for _, other := range s.drains {
+		if other.shorten(limit) {
+			shortened = true
 		}
 	}
+	d.shorten(limit)
+	s.drains = append(s.drains, d)
+	return shortened
 }
 
-// changedOf returns a channel that is closed when the times of the drain that is
-// the cause come nearer. Those of any other cause never do.
-func changedOf(cause error) <-chan struct{} {
-	if d, ok := errors.AsType[*Drain](cause); ok {
-		_, changed := d.Schedule()
-		return changed
-	}
-	return nil
+// Reset removes all drains. The worker calls it when it takes up work.
+func (s *Set) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drains, s.limit = nil, nil
 }
 
-// UntilEnd is the time up to which last writes may go on.
-func UntilEnd(cause error, stopped time.Time) time.Time {
-	if d, ok := errors.AsType[*Drain](cause); ok {
-		return d.End()
-	}
-	return stopped
-}
-
-// UntilAfter returns an outlive time: that long after the stop.
-func UntilAfter(grace time.Duration) func(error, time.Time) time.Time {
-	return func(_ error, stopped time.Time) time.Time { return stopped.Add(grace) }
-}
-
-// UntilHandlers is the time up to which the handler, and a save that is under
-// way for it, may go on.
-func UntilHandlers(cause error, stopped time.Time) time.Time {
-	if stop, ok := errors.AsType[*job.Stop](cause); ok {
-		return stop.Deadline
-	}
-	return stopped
-}
-
-// UntilStates is the time up to which the state of a job that was stopped may be
-// sent. Of one that ended by itself it may be sent as long as nothing stops it.
-func UntilStates(cause error, stopped time.Time) time.Time {
-	if drain, ok := errors.AsType[*Drain](cause); ok {
-		t, _ := drain.Schedule()
-		return t.States
-	}
-	return stopped.Add(OneJobStates)
-}
-
-// UntilMoves is the time up to which jobs are moved in a drain: after the states,
-// with as much left for a release. Otherwise moveTimeout alone counts.
-func UntilMoves(cause error, stopped time.Time) time.Time {
-	if d, ok := errors.AsType[*Drain](cause); ok {
-		t, _ := d.Schedule()
-		return t.States.Add(t.End.Sub(t.States) / 2)
-	}
-	return stopped.Add(time.Minute)
+// Len returns how many drains are active.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.drains)
 }

@@ -13,16 +13,15 @@ const Parallel = 64
 const (
 	// smallWrite is the largest write, in bytes, whose time is latency rather
 	// than bandwidth, and smallWriteHolds how long it keeps its place. Where
-	// storage is slow to answer, more writes run at once: up to drainParallel
-	// more in each such time.
+	// storage is slow, more writes run at once: up to Parallel more in each such
+	// time.
 	smallWrite      = 64 << 10
 	smallWriteHolds = 200 * time.Millisecond
 )
 
-// Gate lets a bounded number of last writes run at once, the smallest first:
-// when time or bandwidth is short, most jobs are then saved. A small write that
-// takes long gives its place to another, since waiting for an answer uses nothing
-// that the others need.
+// Gate admits a bounded number of writes at once, the smallest first, so that most
+// jobs are saved when time or bandwidth is short. A small write that takes long
+// passes its place on, since waiting for an answer uses no bandwidth.
 type Gate struct {
 	mu      sync.Mutex
 	free    int
@@ -36,10 +35,11 @@ type ticket struct {
 	admitted chan struct{}
 }
 
+// NewGate returns a gate for that many writes at once.
 func NewGate(parallel int) *Gate { return &Gate{free: parallel} }
 
-// Enter waits for a place and returns what leaves it again. It returns an error
-// when ctx ends first.
+// Enter waits for a place. The caller must call leave. The error is the cause of
+// ctx if that ends first.
 func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	g.mu.Lock()
 	if g.free > 0 {
@@ -66,8 +66,8 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	return nil, context.Cause(ctx)
 }
 
-// hold returns what leaves a place that was entered, unless its time was over
-// before.
+// hold returns the function that leaves a place. A small write's place is passed on
+// after smallWriteHolds at the latest.
 func (g *Gate) hold(size int) (leave func()) {
 	once := sync.OnceFunc(g.leave)
 	if size > smallWrite {
@@ -83,7 +83,7 @@ func (g *Gate) leave() {
 	g.pass()
 }
 
-// pass gives a place to the smallest waiting write. The caller holds mu.
+// pass passes a place on to the smallest waiting write. The caller holds mu.
 func (g *Gate) pass() {
 	if len(g.waiting) == 0 {
 		g.free++

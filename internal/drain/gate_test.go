@@ -42,9 +42,9 @@ func TestGateSmallestFirst(t *testing.T) {
 	})
 }
 
-// TestPlaceAtTheGateIsPassedOn: a place is not lost when the write that it was
+// TestGatePassesAPlaceOn: a place is not lost when the write that it was
 // given to gives up at the same moment.
-func TestPlaceAtTheGateIsPassedOn(t *testing.T) {
+func TestGatePassesAPlaceOn(t *testing.T) {
 	const large = smallWrite + 1 // which keeps its place
 	for range 1000 {
 		g := NewGate(1)

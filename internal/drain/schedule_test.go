@@ -61,8 +61,8 @@ func TestDrainsOfSingleJobs(t *testing.T) {
 		if own.Stop().Reason != job.Silent {
 			t.Errorf("%s: reason = %s, want its own", name, own.Stop().Reason)
 		}
-		if s.Remove(own); len(s.all) != 1 {
-			t.Errorf("%s: drains after the job's end = %d, want the worker's alone", name, len(s.all))
+		if s.Remove(own); s.Len() != 1 {
+			t.Errorf("%s: drains after the job's end = %d, want the worker's alone", name, s.Len())
 		}
 	}
 }

@@ -148,7 +148,7 @@ var mutations = []mutation{
 		// Work would go on on a VM that is taken away.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
-		old:  "\td := drainForNotice(n)\n\tw.interrupt(", replacement: "\td := drainForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
+		old:  "\td := drain.ForNotice(n)\n\tw.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
 		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
 	},
 	{
@@ -203,7 +203,7 @@ var mutations = []mutation{
 		// Jobs would be hidden for 30 s although a worker has just given them up.
 		name: "a stop cuts a claim off",
 		file: "internal/worker/claim.go",
-		old:  "outlive(ctx, briefly(claimGrace))", replacement: "outlive(ctx, briefly(0))",
+		old:  "drain.Outlive(ctx, drain.UntilAfter(claimGrace))", replacement: "drain.Outlive(ctx, drain.UntilAfter(0))",
 		run: "^TestStopDuringAClaim$", sign: `after the stop 4 of 4 messages are hidden`,
 	},
 	{
