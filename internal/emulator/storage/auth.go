@@ -4,7 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -110,4 +113,142 @@ func checkDate(r *request, now time.Time) error {
 		return errNotAuthenticated.because("x-ms-date is %s from the service's clock, at most %s are allowed", skew, maxClockSkew)
 	}
 	return nil
+}
+
+// headerOrder compares two lower-case header names.
+type headerOrder func(a, b string) int
+
+// headerOrders are the orders in which clients canonicalize x-ms- headers.
+// Most sort by bytes. The blob SDK sorts as the service collates: hyphens
+// count for nothing, and an underscore comes before digits and letters.
+var headerOrders = []headerOrder{strings.Compare, collate}
+
+var collation = strings.NewReplacer("-", "", "_", "!")
+
+func collate(a, b string) int {
+	if c := strings.Compare(collation.Replace(a), collation.Replace(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+// stringToSign is the text that a client signs with the shared key, in the
+// form of service versions from 2015-02-21 on: method, eleven standard
+// headers, the x-ms- headers, the resource.
+func stringToSign(r *request, account string, order headerOrder) string {
+	length := ""
+	if r.ContentLength > 0 {
+		length = strconv.FormatInt(r.ContentLength, 10)
+	}
+	date := r.Header.Get("Date")
+	if r.Header.Get(headerDate) != "" {
+		date = ""
+	}
+	return strings.Join([]string{
+		r.Method,
+		r.Header.Get("Content-Encoding"),
+		r.Header.Get("Content-Language"),
+		length,
+		r.Header.Get("Content-MD5"),
+		r.Header.Get("Content-Type"),
+		date,
+		r.Header.Get("If-Modified-Since"),
+		r.Header.Get("If-Match"),
+		r.Header.Get("If-None-Match"),
+		r.Header.Get("If-Unmodified-Since"),
+		r.Header.Get("Range"),
+		canonicalHeaders(r, order),
+		canonicalResource(r, account),
+	}, "\n")
+}
+
+// canonicalHeaders lists the x-ms- headers, a line each.
+func canonicalHeaders(r *request, order headerOrder) string {
+	var names []string
+	values := make(map[string]string)
+	for key, v := range r.Header {
+		name := strings.ToLower(key)
+		if strings.HasPrefix(name, "x-ms-") {
+			names = append(names, name)
+			values[name] = strings.Join(v, ",")
+		}
+	}
+	slices.SortFunc(names, order)
+	lines := make([]string, len(names))
+	for i, name := range names {
+		lines[i] = name + ":" + values[name]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// canonicalResource is the account, the path as it was sent (which, path
+// style, begins with the account once more), and the query parameters.
+func canonicalResource(r *request, account string) string {
+	var b strings.Builder
+	b.WriteString("/" + account + r.URL.EscapedPath())
+	names := make([]string, 0, len(r.query))
+	for name := range r.query {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		values := slices.Sorted(slices.Values(r.query[name]))
+		b.WriteString("\n" + strings.ToLower(name) + ":" + strings.Join(values, ","))
+	}
+	return b.String()
+}
+
+const bearerScheme = "Bearer"
+
+// minBearerVersion is the oldest protocol version that knows bearer tokens
+// ("Authorize with Microsoft Entra ID" in the REST documentation). Versions are
+// dates, and compare as text.
+const minBearerVersion = "2017-11-09"
+
+// storageResource is the audience that is good for any account.
+const storageResource = "https://storage.azure.com"
+
+// bearer verifies "Bearer <token>": an issuer's token for Azure Storage, or
+// for this service of this account.
+//
+// Azure answers 401 InvalidAuthenticationInfo with a challenge to a token of a
+// wrong audience, as an issue report shows (Azure/AzureStor#119); that it does
+// the same for other tokens which it cannot accept is taken from that reply's
+// code. A token over plain http is 403 AuthenticationFailed
+// (azure-sdk-for-net#8810), and so is one under an old protocol version.
+type bearer struct {
+	account string
+	issuer  *token.Issuer
+}
+
+func (b bearer) verify(r *request, credentials string) error {
+	if !r.secure() {
+		return errNotAuthenticated.because("a bearer token must not be sent over http")
+	}
+	if version := r.Header.Get(headerVersion); version < minBearerVersion {
+		return errNotAuthenticated.because("version %q does not know bearer tokens; %s is the first that does", version, minBearerVersion)
+	}
+	claims, err := b.issuer.Verify(credentials, time.Now())
+	if err != nil {
+		return b.challenge(errBadToken.because("%v", err))
+	}
+	if !b.accepts(claims.Audience, r.service) {
+		return b.challenge(errBadToken.because("the audience is %q", claims.Audience))
+	}
+	r.principal = claims.ObjectID
+	return nil
+}
+
+// accepts reports whether an audience is Azure Storage as a whole or the
+// service of this account, with or without a slash at the end.
+func (b bearer) accepts(audience string, service Service) bool {
+	audience = strings.TrimSuffix(audience, "/")
+	return audience == storageResource || audience == fmt.Sprintf("https://%s.%s.core.windows.net", b.account, service)
+}
+
+// challenge adds the header that tells a client where to get a token and for
+// what. Azure writes the values without quotes.
+func (b bearer) challenge(e *Error) *Error {
+	return e.withHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize resource_id=%s",
+		b.issuer.Tenant(), storageResource))
 }

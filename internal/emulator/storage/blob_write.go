@@ -1,6 +1,10 @@
 package storage
 
 import (
+	"crypto/md5" //nolint:gosec // the protocol's checksum, not a protection
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc64"
 	"net/http"
 )
 
@@ -132,4 +136,44 @@ func requestProperties(h http.Header) properties {
 		cacheControl:       h.Get("x-ms-blob-cache-control"),
 		contentMD5:         h.Get("x-ms-blob-content-md5"),
 	}
+}
+
+// crcTable is for the CRC-64 that the service uses.
+var crcTable = crc64.MakeTable(0x9A6C9329AC4BC9B5)
+
+// verifyBody compares the body with the hashes that the request states: the
+// first MD5 header of those named, and x-ms-content-crc64. It returns the
+// body's MD5 in base64.
+func verifyBody(r *request, md5Headers ...string) (string, error) {
+	if want := r.Header.Get("x-ms-content-crc64"); want != "" && want != crc64Of(r.body) {
+		return "", errCRC64Mismatch
+	}
+	got := md5Of(r.body)
+	for _, name := range md5Headers {
+		want := r.Header.Get(name)
+		if want == "" {
+			continue
+		}
+		if raw, err := base64.StdEncoding.DecodeString(want); err != nil || len(raw) != md5.Size {
+			return "", errInvalidMD5.because("%s %q", name, want)
+		}
+		if want != got {
+			return "", errMD5Mismatch
+		}
+		break
+	}
+	return got, nil
+}
+
+// md5Of returns the MD5 as headers carry it.
+func md5Of(data []byte) string {
+	sum := md5.Sum(data) //nolint:gosec // see the import
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// crc64Of returns the CRC-64 as headers carry it: little endian.
+func crc64Of(data []byte) string {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], crc64.Checksum(data, crcTable))
+	return base64.StdEncoding.EncodeToString(b[:])
 }

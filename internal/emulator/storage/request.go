@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -164,4 +166,78 @@ func (r *request) endpoint() string {
 		host = r.URL.Host
 	}
 	return fmt.Sprintf("%s://%s/%s/", scheme, host, r.account)
+}
+
+const (
+	metadataPrefix   = "x-ms-meta-"
+	maxMetadataBytes = 8 << 10 // names and values together
+)
+
+// parseMetadata reads the metadata headers of a request, with names in lower
+// case. It refuses what Azure refuses: names that are no C# identifiers,
+// values that are empty or hold anything but printable ASCII, and more than
+// 8 KiB. It returns nil when there are none.
+func parseMetadata(h http.Header) (map[string]string, error) {
+	var m map[string]string
+	size := 0
+	for key, values := range h {
+		name, found := strings.CutPrefix(strings.ToLower(key), metadataPrefix)
+		if !found {
+			continue
+		}
+		value := strings.Join(values, ",")
+		if err := checkMetadata(name, value); err != nil {
+			return nil, err
+		}
+		if m == nil {
+			m = make(map[string]string)
+		}
+		m[name] = value
+		size += len(name) + len(value)
+	}
+	if size > maxMetadataBytes {
+		return nil, errMetadataTooLarge.because("%d bytes", size)
+	}
+	return m, nil
+}
+
+func checkMetadata(name, value string) error {
+	if name == "" {
+		return errEmptyMetadataKey
+	}
+	if !isIdentifier(name) {
+		return errInvalidMetadata.because("name %q is not a C# identifier", name)
+	}
+	if value == "" {
+		return errInvalidMetadata.because("the value of %q is empty", name)
+	}
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c > '~' {
+			return errInvalidMetadata.because("the value of %q has the byte %#02x, which is not printable ASCII", name, c)
+		}
+	}
+	return nil
+}
+
+// isIdentifier reports whether name is a C# identifier, as far as a header's
+// name can be one.
+func isIdentifier(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		letter := c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+		digit := c >= '0' && c <= '9'
+		if !letter && (!digit || i == 0) {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// writeMetadata writes metadata into a listing, in the order of names.
+func writeMetadata(doc *xmlDoc, m map[string]string) {
+	doc.open("Metadata")
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		doc.text(name, m[name])
+	}
+	doc.close("Metadata")
 }
