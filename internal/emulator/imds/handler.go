@@ -2,9 +2,13 @@ package imds
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -134,4 +138,172 @@ func wait(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 		panic(http.ErrAbortHandler)
 	}
+}
+
+const (
+	contentJSON = "application/json; charset=utf-8"
+	contentText = "text/plain; charset=utf-8"
+)
+
+// reply is an answer before it is sent.
+type reply struct {
+	status      int
+	contentType string
+	body        []byte
+	allow       string   // the Allow header of a 405
+	location    string   // where a redirect leads
+	shows       []Event  // the events in the body
+	approves    []string // ids of the events that a StartRequests let go ahead
+	problem     string   // of a refusal, as in its body
+	faulty      bool     // a fault stands in place of the real answer
+}
+
+// write sends the reply with made as its Date.
+func (r reply) write(w http.ResponseWriter, made time.Time) {
+	header := w.Header()
+	header.Set("Date", made.UTC().Format(http.TimeFormat))
+	header.Set("Content-Length", strconv.Itoa(len(r.body)))
+	if len(r.body) > 0 {
+		header.Set("Content-Type", r.contentType)
+	}
+	if r.allow != "" {
+		header.Set("Allow", r.allow)
+	}
+	if r.location != "" {
+		header.Set("Location", r.location)
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // the client may have gone
+}
+
+// jsonReply answers with v as the service writes JSON: on one line, with no
+// character escaped that need not be.
+func jsonReply(status int, v any) reply {
+	var body strings.Builder
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic(fmt.Sprintf("imds: encode an answer: %v", err)) // only our own types get here
+	}
+	return reply{status: status, contentType: contentJSON, body: []byte(strings.TrimSuffix(body.String(), "\n"))}
+}
+
+// errorJSON is the form of the service's error bodies.
+type errorJSON struct {
+	Error          string   `json:"error"`
+	NewestVersions []string `json:"newest-versions,omitempty"`
+}
+
+func refuse(status int, format string, args ...any) *reply {
+	problem := fmt.Sprintf(format, args...)
+	r := jsonReply(status, errorJSON{Error: problem})
+	r.problem = problem
+	return &r
+}
+
+func methodNotAllowed(allow string) *reply {
+	r := refuse(http.StatusMethodNotAllowed, "the method is not one of %s", allow)
+	r.allow = allow
+	return r
+}
+
+// Answer is what became of a request, for whoever watches.
+type Answer struct {
+	Request
+
+	// Sent is when the answer left.
+	Sent time.Time
+
+	// Status is the HTTP status, and Problem the error text of a refusal.
+	Status  int
+	Problem string
+
+	// Faulty says that a [Fault] stands in place of the service's own answer.
+	Faulty bool
+
+	// Shown holds the events of the document that was served, as they stood.
+	Shown []Event
+
+	// Approved holds the ids of the events that the request let go ahead.
+	Approved []string
+}
+
+// tell notes what is shown to the VM, and tells whoever watches.
+func (g *Guest) tell(r Request, answer reply) {
+	now := time.Now()
+	g.server.mu.Lock()
+	g.noteServed(answer.shows, now)
+	onAnswer := g.server.onAnswer
+	g.server.mu.Unlock()
+	if onAnswer == nil {
+		return
+	}
+	onAnswer(Answer{
+		Request: r, Sent: now, Status: answer.status, Problem: answer.problem, Faulty: answer.faulty,
+		Shown: slices.Clone(answer.shows), Approved: slices.Clone(answer.approves),
+	})
+}
+
+// checkOrigin refuses what may have been redirected to the service unknowingly:
+// a request without Metadata: true, or one that a proxy forwarded.
+func (c call) checkOrigin() *reply {
+	switch {
+	case !c.hasMetadataHeader():
+		return refuse(http.StatusBadRequest, "the header Metadata: true is missing")
+	case len(c.header.Values("X-Forwarded-For")) > 0:
+		return refuse(http.StatusBadRequest, "X-Forwarded-For is not allowed: do not use a proxy")
+	}
+	for name, values := range c.query {
+		if len(values) > 1 {
+			return refuse(http.StatusBadRequest, "the parameter %s is given more than once", name)
+		}
+	}
+	return nil
+}
+
+func (c call) hasMetadataHeader() bool { return strings.EqualFold(c.header.Get("Metadata"), "true") }
+
+// checkVersion wants one of the supported api-versions. A missing or malformed
+// one is a bad request whose answer lists the newest; one that merely is not
+// served is not found, which clients take as a reason to ask for an older one.
+func (c call) checkVersion(supported []string) *reply {
+	if slices.Contains(supported, c.Version) {
+		return nil
+	}
+	if _, err := time.Parse(time.DateOnly, c.Version); err == nil {
+		return refuse(http.StatusNotFound, "there is no api-version %s here", c.Version)
+	}
+	const problem = "api-version is missing or is none"
+	r := jsonReply(http.StatusBadRequest, errorJSON{Error: problem, NewestVersions: newest(instanceVersions, 3)})
+	r.problem = problem
+	return &r
+}
+
+// unknownPath is the answer to a path that no endpoint has. The version is
+// looked at first, as it is on Azure.
+func (c call) unknownPath() reply {
+	if bad := c.checkVersion(allVersions()); bad != nil {
+		return *bad
+	}
+	return *refuse(http.StatusNotFound, "there is nothing at this path")
+}
+
+// versions answers /metadata/versions, the one endpoint without a version.
+func (c call) versions() reply {
+	if c.Method != http.MethodGet {
+		return *methodNotAllowed(http.MethodGet)
+	}
+	return jsonReply(http.StatusOK, map[string][]string{"apiVersions": allVersions()})
+}
+
+// allVersions returns those of all endpoints, oldest first, each once.
+func allVersions() []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(eventsVersions, instanceVersions, tokenVersions))))
+}
+
+// newest returns the last n of versions, newest first.
+func newest(versions []string, n int) []string {
+	latest := slices.Clone(versions[len(versions)-n:])
+	slices.Reverse(latest)
+	return latest
 }

@@ -1,8 +1,11 @@
 package imds
 
 import (
+	"crypto/subtle"
 	"errors"
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,4 +120,141 @@ func isResource(text string) bool {
 	}
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "")
+}
+
+// tokenPath is that of the metadata service's identity endpoint ("How to use
+// managed identities on an Azure VM to acquire an access token").
+const tokenPath = "/metadata/identity/oauth2/token"
+
+var tokenVersions = []string{"2018-02-01"}
+
+// tokenJSON is the answer of the identity endpoint: every value is a string,
+// times are in seconds since 1970.
+type tokenJSON struct {
+	AccessToken  string `json:"access_token"`
+	ClientID     string `json:"client_id"`
+	ExpiresIn    string `json:"expires_in"`
+	ExpiresOn    string `json:"expires_on"`
+	ExtExpiresIn string `json:"ext_expires_in"`
+	NotBefore    string `json:"not_before"`
+	Resource     string `json:"resource"`
+	TokenType    string `json:"token_type"`
+}
+
+// tokenErrorJSON is the form of its errors. Clients look at the status; the
+// codes are the documented ones, the descriptions ours.
+type tokenErrorJSON struct {
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+func refuseToken(code, description string) reply {
+	r := jsonReply(http.StatusBadRequest, tokenErrorJSON{Error: code, Description: description})
+	r.problem = description
+	return r
+}
+
+// token answers the identity endpoint of the metadata service.
+func (g *Guest) token(c call) reply {
+	switch {
+	case c.Method != http.MethodGet:
+		return *methodNotAllowed(http.MethodGet)
+	case !c.hasMetadataHeader():
+		return refuseToken("bad_request_102", "the header Metadata: true is missing")
+	}
+	if bad := c.checkOrigin(); bad != nil {
+		return *bad
+	}
+	if bad := c.checkVersion(tokenVersions); bad != nil {
+		return *bad
+	}
+	resource := c.query.Get("resource")
+	switch {
+	case resource == "":
+		return refuseToken("invalid_request", "the parameter resource is missing")
+	case !isResource(resource):
+		return refuseToken("invalid_resource", "the resource is neither a URI nor a GUID")
+	}
+	identity, err := chooseIdentity(g.identities(), c.query)
+	if err != nil {
+		return refuseToken("invalid_request", err.Error())
+	}
+	now := time.Now()
+	claims, signed := g.issue(identity, resource, now)
+	left := seconds(claims.Expires.Unix() - now.Unix())
+	return jsonReply(http.StatusOK, tokenJSON{
+		AccessToken: signed, ClientID: identity.ClientID,
+		ExpiresIn: left, ExtExpiresIn: left,
+		ExpiresOn: seconds(claims.Expires.Unix()), NotBefore: seconds(claims.NotBefore.Unix()),
+		Resource: resource, TokenType: "Bearer",
+	})
+}
+
+// identities returns the VM's.
+func (g *Guest) identities() []Identity {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	return g.vm.Identities
+}
+
+func seconds(n int64) string { return strconv.FormatInt(n, 10) }
+
+// appServicePath is that of the App Service form of the identity endpoint,
+// below the VM's base path ("How to use managed identities for App Service").
+const appServicePath = "/msi/token"
+
+const appServiceVersion = "2019-08-01"
+
+// appServiceJSON is its answer: like tokenJSON, with fewer fields.
+type appServiceJSON struct {
+	AccessToken string `json:"access_token"`
+	ClientID    string `json:"client_id"`
+	ExpiresOn   string `json:"expires_on"`
+	Resource    string `json:"resource"`
+	TokenType   string `json:"token_type"`
+}
+
+// appServiceErrorJSON is the form of its errors. The texts are ours.
+type appServiceErrorJSON struct {
+	StatusCode int    `json:"statusCode"`
+	Message    string `json:"message"`
+}
+
+func refuseAppService(status int, message string) reply {
+	return jsonReply(status, appServiceErrorJSON{StatusCode: status, Message: message})
+}
+
+// IdentityEnvironment returns the environment variables that make the Azure
+// SDKs ask this VM's App Service endpoint for tokens in place of the metadata
+// service's fixed address. No VM has that endpoint; it is here because it is
+// the way to a local endpoint that unmodified SDKs take. The base is the
+// address under which the VM is served, such as http://127.0.0.1:8080/vms/web_0.
+func (g *Guest) IdentityEnvironment(base string) []string {
+	return []string{"IDENTITY_ENDPOINT=" + base + appServicePath, "IDENTITY_HEADER=" + g.secret}
+}
+
+// appServiceToken answers the App Service form of the identity endpoint. The
+// header proves that the caller was given the environment. Which status a wrong
+// one has on Azure is not documented; any but 200 is a failure to clients.
+func (g *Guest) appServiceToken(c call) reply {
+	resource := c.query.Get("resource")
+	switch {
+	case c.Method != http.MethodGet:
+		return *methodNotAllowed(http.MethodGet)
+	case subtle.ConstantTimeCompare([]byte(c.header.Get("X-IDENTITY-HEADER")), []byte(g.secret)) == 0:
+		return refuseAppService(http.StatusUnauthorized, "the header X-IDENTITY-HEADER does not have the value of IDENTITY_HEADER")
+	case c.Version != appServiceVersion:
+		return refuseAppService(http.StatusBadRequest, "api-version must be "+appServiceVersion)
+	case !isResource(resource):
+		return refuseAppService(http.StatusBadRequest, "the resource is neither a URI nor a GUID")
+	}
+	identity, err := chooseIdentity(g.identities(), c.query)
+	if err != nil {
+		return refuseAppService(http.StatusBadRequest, err.Error())
+	}
+	claims, signed := g.issue(identity, resource, time.Now())
+	return jsonReply(http.StatusOK, appServiceJSON{
+		AccessToken: signed, ClientID: identity.ClientID,
+		ExpiresOn: seconds(claims.Expires.Unix()), Resource: resource, TokenType: "Bearer",
+	})
 }

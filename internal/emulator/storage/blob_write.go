@@ -87,12 +87,9 @@ func (s *blobService) setMetadata(r *request) (*reply, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.committed(r.rest, r.now)
-	if err := conds.checkWrite(old); err != nil {
+	old, err := c.existing(r, conds)
+	if err != nil {
 		return nil, err
-	}
-	if old == nil {
-		return nil, errBlobNotFound
 	}
 	if err := checkLease(old, r.now); err != nil {
 		return nil, err
@@ -101,6 +98,19 @@ func (s *blobService) setMetadata(r *request) (*reply, error) {
 	v.etag, v.modified, v.metadata = s.newETag(), r.now, metadata
 	c.change(r.rest).current = &v
 	return written(http.StatusOK, &v), nil
+}
+
+// existing returns the committed version of a blob that a request changes, if it
+// meets the conditions. The container must be locked for writing.
+func (c *container) existing(r *request, conds conditions) (*version, error) {
+	v := c.committed(r.rest, r.now)
+	if err := conds.checkWrite(v); err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return nil, errBlobNotFound
+	}
+	return v, nil
 }
 
 // deleteBlob removes a committed blob and whatever is staged for it. Blocks
@@ -112,12 +122,9 @@ func (s *blobService) deleteBlob(r *request) (*reply, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.committed(r.rest, r.now)
-	if err := conds.checkWrite(v); err != nil {
+	v, err := c.existing(r, conds)
+	if err != nil {
 		return nil, err
-	}
-	if v == nil {
-		return nil, errBlobNotFound
 	}
 	if err := checkLease(v, r.now); err != nil {
 		return nil, err

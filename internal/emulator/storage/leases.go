@@ -64,12 +64,9 @@ func (s *blobService) leaseBlob(r *request) (*reply, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.committed(r.rest, r.now)
-	if err := conds.checkWrite(old); err != nil {
+	old, err := c.existing(r, conds)
+	if err != nil {
 		return nil, err
-	}
-	if old == nil {
-		return nil, errBlobNotFound
 	}
 	next, status, err := old.lease.after(r)
 	if err != nil {
