@@ -9,7 +9,7 @@
 //
 // [Parse] is strict: a field that nobody knows, and a step that Azure could not
 // take, are refused with file, line, column and what is wrong. To find the
-// latter it rehearses the steps on a model of the VMs and events (rehearsal.go).
+// latter it validates the steps on a model of the VMs and events (validate.go).
 // docs/lab.md describes the format; [Ready] holds scenarios that can be used as
 // they are.
 //
