@@ -48,8 +48,8 @@ func (f Fault) strike(ctx context.Context) {
 	}
 }
 
-// distort returns the answer of the fault, or else that of the service.
-func (f Fault) distort(answer func() reply) reply {
+// apply returns the answer of the fault, or else that of the service.
+func (f Fault) apply(answer func() reply) reply {
 	switch {
 	case f.Body != nil:
 		status := f.Status

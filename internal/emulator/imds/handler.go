@@ -51,17 +51,17 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 
 	refusal, fault := g.admit(&c)
 	if refusal != nil {
-		g.tell(c.Request, *refusal)
+		g.report(c.Request, *refusal)
 		refusal.write(w, c.At)
 		return
 	}
 	defer g.leave(c.Request)
 	fault.strike(ctx)
-	answer := fault.distort(func() reply { return g.answer(ctx, c) })
+	answer := fault.apply(func() reply { return g.answer(ctx, c) })
 	made := time.Now()
 	wait(ctx, fault.Hold)
 
-	g.tell(c.Request, answer)
+	g.report(c.Request, answer)
 	answer.write(w, made)
 }
 
@@ -70,7 +70,7 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 func (g *Guest) admit(c *call) (refusal *reply, fault Fault) {
 	g.server.mu.Lock()
 	request, allowed := g.arrive(c.Request)
-	present, onRequest := g.present, g.server.onRequest
+	present, onRequest := g.exists, g.server.onRequest
 	g.server.mu.Unlock()
 
 	c.Request = request
@@ -228,8 +228,8 @@ type Answer struct {
 	Approved []string
 }
 
-// tell notes what is shown to the VM, and tells whoever watches.
-func (g *Guest) tell(r Request, answer reply) {
+// report notes what is shown to the VM, and tells whoever watches.
+func (g *Guest) report(r Request, answer reply) {
 	now := time.Now()
 	g.server.mu.Lock()
 	g.noteServed(answer.shows, now)

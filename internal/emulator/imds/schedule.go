@@ -25,7 +25,7 @@ func (s *Server) SimulateEviction(vm string) (id string, err error) {
 	defer s.mu.Unlock()
 	g := s.guest(vm)
 	switch {
-	case !g.present:
+	case !g.exists:
 		return "", fmt.Errorf("simulate eviction: there is no VM %q", vm)
 	case !g.vm.Evictable():
 		return "", fmt.Errorf("simulate eviction: VM %q has priority %s, only Spot VMs are evicted", vm, g.vm.Priority)

@@ -104,7 +104,7 @@ func (s *Server) AddVM(vm VM) *Guest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.guest(vm.Name)
-	g.name, g.vm, g.group, g.present = vm.Name, vm, s.group(groupOf(vm)), true
+	g.name, g.vm, g.group, g.exists = vm.Name, vm, s.group(groupOf(vm)), true
 	for _, e := range slices.SortedFunc(maps.Values(s.events), byScheduledAt) {
 		if e.names(vm.Name) {
 			e.listIn(g.group)
@@ -118,7 +118,7 @@ func (s *Server) AddVM(vm VM) *Guest {
 func (s *Server) RemoveVM(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.guest(name).present = false
+	s.guest(name).exists = false
 }
 
 // VMs returns the descriptions of the VMs that there are, defaults included, in
@@ -128,7 +128,7 @@ func (s *Server) VMs() []VM {
 	defer s.mu.Unlock()
 	var vms []VM
 	for _, name := range slices.Sorted(maps.Keys(s.guests)) {
-		if g := s.guests[name]; g.present {
+		if g := s.guests[name]; g.exists {
 			vms = append(vms, g.vm)
 		}
 	}

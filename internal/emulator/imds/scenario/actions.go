@@ -12,12 +12,12 @@ import (
 
 // action is what a step does.
 type action interface {
-	// rehearse says what is wrong with the action at that time, and does to the
+	// validate says what is wrong with the action at that time, and does to the
 	// model what it would do to the service.
-	rehearse(m *model, at int, now time.Duration) error
+	validate(m *model, at int, now time.Duration) error
 
-	// perform does it and returns a line for people.
-	perform(p *Player) string
+	// apply does it and returns a line for people.
+	apply(p *Player) string
 }
 
 // verbs are the things that a step can be, in the order of the documentation.
@@ -135,7 +135,7 @@ func optionalName(f *fields) place {
 	return f.placeOf("event")
 }
 
-func (a announce) perform(p *Player) string {
+func (a announce) apply(p *Player) string {
 	e := a.event
 	for _, vm := range a.vms {
 		e.Resources = append(e.Resources, vm.text)
@@ -155,7 +155,7 @@ func readEviction(n jsonpos.Value) (action, error) {
 	return e, f.done()
 }
 
-func (e eviction) perform(p *Player) string {
+func (e eviction) apply(p *Player) string {
 	id, err := p.server.SimulateEviction(e.vm.text)
 	if err != nil {
 		return err.Error() // not after a rehearsal
@@ -166,7 +166,7 @@ func (e eviction) perform(p *Player) string {
 // start starts an event before its NotBefore.
 type start struct{ event place }
 
-func (a start) perform(p *Player) string {
+func (a start) apply(p *Player) string {
 	e, listed := p.server.Event(p.id(a.event))
 	if !listed || e.Status == "Started" {
 		return a.event.text + " cannot be started: a client acknowledged it before"
@@ -190,7 +190,7 @@ func readMove(n jsonpos.Value) (action, error) {
 	return m, f.done()
 }
 
-func (a move) perform(p *Player) string {
+func (a move) apply(p *Player) string {
 	notBefore := time.Now().Add(a.notice)
 	if !p.server.Move(p.id(a.event), notBefore) {
 		return a.event.text + " cannot be moved: it has started, as a client acknowledged it"
@@ -201,7 +201,7 @@ func (a move) perform(p *Player) string {
 // withdraw removes an event that has not started.
 type withdraw struct{ event place }
 
-func (a withdraw) perform(p *Player) string {
+func (a withdraw) apply(p *Player) string {
 	if !p.server.Withdraw(p.id(a.event)) {
 		return a.event.text + " cannot be withdrawn: it has started, as a client acknowledged it"
 	}
@@ -211,7 +211,7 @@ func (a withdraw) perform(p *Player) string {
 // complete removes an event that is over.
 type complete struct{ event place }
 
-func (a complete) perform(p *Player) string {
+func (a complete) apply(p *Player) string {
 	p.server.Complete(p.id(a.event))
 	return a.event.text + " is over: it is not listed any more"
 }
@@ -224,7 +224,7 @@ func readAddVM(n jsonpos.Value) (action, error) {
 	return addVM{vm}, err
 }
 
-func (a addVM) perform(p *Player) string {
+func (a addVM) apply(p *Player) string {
 	p.server.AddVM(a.vm)
 	return fmt.Sprintf("VM %s is added", a.vm.Name)
 }
@@ -237,7 +237,7 @@ func readRemoveVM(n jsonpos.Value) (action, error) {
 	return removeVM{vm}, err
 }
 
-func (a removeVM) perform(p *Player) string {
+func (a removeVM) apply(p *Player) string {
 	p.server.RemoveVM(a.vm.text)
 	return fmt.Sprintf("VM %s is taken away: its requests get %d from now on", a.vm.text, http.StatusNotFound)
 }
@@ -250,4 +250,4 @@ func readNote(n jsonpos.Value) (action, error) {
 	return note{text}, err
 }
 
-func (a note) perform(*Player) string { return a.text.text }
+func (a note) apply(*Player) string { return a.text.text }

@@ -84,8 +84,8 @@ func (a fault) failures() (n int) {
 	return n
 }
 
-func (a fault) perform(p *Player) string {
-	p.trouble(&trouble{fault: a})
+func (a fault) apply(p *Player) string {
+	p.beginFault(&activeFault{fault: a})
 	return fmt.Sprintf("for %s %s", a.lasts, a)
 }
 
@@ -135,27 +135,27 @@ func join(places []place) string {
 	return strings.Join(names, ", ")
 }
 
-// trouble is a fault that has begun. It is guarded by Player.mu.
-type trouble struct {
+// activeFault is a fault that has begun. It is guarded by Player.mu.
+type activeFault struct {
 	fault
 	suspends bool // requests wait for the end
 	ends     time.Time
 	matched  map[string]int // requests by VM
 }
 
-// trouble begins what is to go wrong.
-func (p *Player) trouble(t *trouble) {
+// activeFault begins what is to go wrong.
+func (p *Player) beginFault(t *activeFault) {
 	t.ends, t.matched = time.Now().Add(t.lasts), map[string]int{}
 	p.mu.Lock()
-	p.troubles = append(p.troubles, t)
+	p.activeFaults = append(p.activeFaults, t)
 	p.mu.Unlock()
 	if t.limit > 0 {
 		p.server.LimitRequests(t.limit)
 	}
 }
 
-// strikes reports whether the fault is for this request, which it counts.
-func (t *trouble) strikes(r imds.Request) bool {
+// matches reports whether the fault is for this request, which it counts.
+func (t *activeFault) matches(r imds.Request) bool {
 	switch {
 	case t.limit > 0:
 		return false
@@ -185,7 +185,7 @@ func readImpact(n jsonpos.Value) (action, error) {
 	return a, f.done()
 }
 
-func (a impact) perform(p *Player) string {
+func (a impact) apply(p *Player) string {
 	e, listed := p.server.Event(p.id(a.event))
 	if !listed {
 		return a.event.text + " has no impact: it is not listed any more"
@@ -194,7 +194,7 @@ func (a impact) perform(p *Player) string {
 	for _, vm := range e.Resources {
 		suspended.vms = append(suspended.vms, place{text: vm})
 	}
-	p.trouble(&trouble{fault: suspended, suspends: true})
+	p.beginFault(&activeFault{fault: suspended, suspends: true})
 	return fmt.Sprintf("%s has an impact of %s: requests of %s wait for its end", a.event.text, a.lasts, strings.Join(e.Resources, ", "))
 }
 
@@ -207,8 +207,8 @@ func (p *Player) onRequest(r imds.Request) imds.Fault {
 		p.calledOnce.Do(func() { close(p.called) })
 	}
 	now := time.Now()
-	for _, t := range p.troubles {
-		if !now.Before(t.ends) || !t.strikes(r) {
+	for _, t := range p.activeFaults {
+		if !now.Before(t.ends) || !t.matches(r) {
 			continue
 		}
 		if t.suspends {
@@ -219,12 +219,12 @@ func (p *Player) onRequest(r imds.Request) imds.Fault {
 	return imds.Fault{}
 }
 
-// endTroubles forgets the faults that are over at now, and says so of each.
-func (p *Player) endTroubles(now time.Time) {
-	var over []*trouble
+// endFaults forgets the faults that are over at now, and says so of each.
+func (p *Player) endFaults(now time.Time) {
+	var over []*activeFault
 	limit := p.scenario.Service.RequestsPerSecond
 	p.mu.Lock()
-	p.troubles = slices.DeleteFunc(p.troubles, func(t *trouble) bool {
+	p.activeFaults = slices.DeleteFunc(p.activeFaults, func(t *activeFault) bool {
 		if now.Before(t.ends) {
 			limit = cmp.Or(t.limit, limit)
 			return false
@@ -238,9 +238,9 @@ func (p *Player) endTroubles(now time.Time) {
 	}
 	for _, t := range over {
 		if t.suspends {
-			p.tell(fmt.Sprintf("the impact on %s is over", join(t.vms)))
+			p.print(fmt.Sprintf("the impact on %s is over", join(t.vms)))
 		} else {
-			p.tell("it is over that " + t.String())
+			p.print("it is over that " + t.String())
 		}
 	}
 }

@@ -40,10 +40,10 @@ func (n *narrator) newRound() {
 	n.seen, n.shown = map[string]bool{}, map[string]time.Time{}
 }
 
-// hear is told of every answer.
-func (n *narrator) hear(a imds.Answer) {
+// observe is told of every answer.
+func (n *narrator) observe(a imds.Answer) {
 	for _, line := range n.lines(a) {
-		n.player.tell(line)
+		n.player.print(line)
 	}
 	if len(a.Approved) > 0 {
 		select {

@@ -14,7 +14,7 @@ import (
 type Player struct {
 	scenario Scenario
 	server   *imds.Server
-	tell     func(line string)
+	print     func(line string)
 	narrator *narrator
 
 	called     chan struct{} // closed at the first request for events
@@ -22,13 +22,13 @@ type Player struct {
 	changed    chan struct{} // holds one: a client acknowledged something
 
 	mu       sync.Mutex
-	troubles []*trouble        // in the order of their steps
+	activeFaults []*activeFault        // in the order of their steps
 	ids      map[string]string // of this round's events, by the name in the scenario
-	events   []*played         // of this round
+	events   []*playedEvent         // of this round
 }
 
-// played is an event that the scenario announced. Its fields belong to the loop.
-type played struct {
+// playedEvent is an event that the scenario announced. Its fields belong to the loop.
+type playedEvent struct {
 	id, name string
 	lasts    time.Duration // from its start until it is over; negative if a step says so
 	started  bool          // as far as was told
@@ -38,12 +38,12 @@ type played struct {
 // every line, from several goroutines, and must not call back.
 func New(s Scenario, tell func(line string)) *Player {
 	p := &Player{
-		scenario: s, server: imds.New(s.Service), tell: tell,
+		scenario: s, server: imds.New(s.Service), print: tell,
 		called: make(chan struct{}), changed: make(chan struct{}, 1), ids: map[string]string{},
 	}
 	p.narrator = newNarrator(p)
 	p.server.OnRequest(p.onRequest)
-	p.server.OnAnswer(p.narrator.hear)
+	p.server.OnAnswer(p.narrator.observe)
 	p.addVMs()
 	return p
 }
@@ -56,7 +56,7 @@ func (p *Player) Run(ctx context.Context) {
 	if p.scenario.FromFirstCall {
 		select {
 		case <-p.called:
-			p.tell("the first request for scheduled events has come: the scenario begins")
+			p.print("the first request for scheduled events has come: the scenario begins")
 		case <-ctx.Done():
 			return
 		}
@@ -64,15 +64,15 @@ func (p *Player) Run(ctx context.Context) {
 	for round := 1; p.round(ctx); round++ {
 		switch p.scenario.Then {
 		case End:
-			p.tell("the scenario ends")
+			p.print("the scenario ends")
 			return
 		case Stay:
-			p.tell("the scenario is over; what is announced is served until the end")
+			p.print("the scenario is over; what is announced is served until the end")
 			p.until(ctx, time.Time{})
 			return
 		case Repeat:
 			p.reset()
-			p.tell(fmt.Sprintf("the scenario begins anew: round %d", round+1))
+			p.print(fmt.Sprintf("the scenario begins anew: round %d", round+1))
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (p *Player) round(ctx context.Context) bool {
 		if !p.until(ctx, begin.Add(step.in)) {
 			return false
 		}
-		p.tell(step.perform(p))
+		p.print(step.apply(p))
 	}
 	return p.until(ctx, begin.Add(p.scenario.Length))
 }
@@ -95,7 +95,7 @@ func (p *Player) round(ctx context.Context) bool {
 func (p *Player) until(ctx context.Context, end time.Time) bool {
 	for ctx.Err() == nil {
 		now := time.Now()
-		p.endTroubles(now)
+		p.endFaults(now)
 		p.followEvents(now)
 		if !end.IsZero() && !now.Before(end) {
 			return true
@@ -126,7 +126,7 @@ func (p *Player) next(now, end time.Time) time.Time {
 		sooner(end)
 	}
 	p.mu.Lock()
-	for _, t := range p.troubles {
+	for _, t := range p.activeFaults {
 		sooner(t.ends)
 	}
 	p.mu.Unlock()
@@ -151,12 +151,12 @@ func (p *Player) followEvents(now time.Time) {
 			continue
 		}
 		if !played.started && e.StartedAt.Equal(e.NotBefore) {
-			p.tell(fmt.Sprintf("%s is Started, as its NotBefore has come", played.name))
+			p.print(fmt.Sprintf("%s is Started, as its NotBefore has come", played.name))
 		}
 		played.started = true
 		if played.lasts >= 0 && !now.Before(e.StartedAt.Add(played.lasts)) {
 			p.server.Complete(e.ID)
-			p.tell(fmt.Sprintf("%s is over, %s after its start: it is not listed any more", played.name, played.lasts))
+			p.print(fmt.Sprintf("%s is over, %s after its start: it is not listed any more", played.name, played.lasts))
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (p *Player) announced(name, id string, lasts time.Duration) string {
 	p.mu.Lock()
 	p.ids[name] = id
 	p.mu.Unlock()
-	p.events = append(p.events, &played{id: id, name: name, lasts: lasts, started: e.Status != "Scheduled"})
+	p.events = append(p.events, &playedEvent{id: id, name: name, lasts: lasts, started: e.Status != "Scheduled"})
 
 	line := fmt.Sprintf("%s is announced: %s of %s, %s", name, e.Type, strings.Join(e.Resources, ", "), e.Status)
 	if e.Status == "Scheduled" {
@@ -209,7 +209,7 @@ func (p *Player) reset() {
 		p.server.Complete(played.id)
 	}
 	p.mu.Lock()
-	p.troubles, p.ids = nil, map[string]string{}
+	p.activeFaults, p.ids = nil, map[string]string{}
 	p.mu.Unlock()
 	p.events = nil
 	p.narrator.newRound()

@@ -65,7 +65,7 @@ const (
 func Parse(file string, text []byte) (Scenario, error) {
 	s, err := parse(text)
 	if err == nil {
-		err = s.rehearse()
+		err = s.validate()
 	}
 	if err != nil {
 		return Scenario{}, jsonpos.Locate(file, text, err)

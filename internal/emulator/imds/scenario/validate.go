@@ -28,32 +28,32 @@ var leastNotice = map[string]time.Duration{
 type model struct {
 	preview bool
 	vms     map[string]imds.VM // that are there, by lower-case name
-	events  map[string]*rehearsed
+	events  map[string]*modelEvent
 }
 
-// rehearsed is an event in a rehearsal.
-type rehearsed struct {
+// modelEvent is an event in a rehearsal.
+type modelEvent struct {
 	listed   bool
 	advice   bool
 	startsAt time.Duration // unless it is an advice
 	lasts    time.Duration // from its start until it is over; negative if a step says so
 }
 
-func (e *rehearsed) startedBy(now time.Duration) bool { return !e.advice && now >= e.startsAt }
+func (e *modelEvent) startedBy(now time.Duration) bool { return !e.advice && now >= e.startsAt }
 
-func (e *rehearsed) listedAt(now time.Duration) bool {
+func (e *modelEvent) listedAt(now time.Duration) bool {
 	return e.listed && (e.lasts < 0 || !e.startedBy(now) || now < e.startsAt+e.lasts)
 }
 
-// rehearse takes the steps on a model and says which is the first that cannot
+// validate takes the steps on a model and says which is the first that cannot
 // be taken.
-func (s Scenario) rehearse() error {
-	m := &model{preview: s.Service.PreviewEvents, vms: map[string]imds.VM{}, events: map[string]*rehearsed{}}
+func (s Scenario) validate() error {
+	m := &model{preview: s.Service.PreviewEvents, vms: map[string]imds.VM{}, events: map[string]*modelEvent{}}
 	for _, vm := range s.VMs {
 		m.vms[strings.ToLower(vm.Name)] = vm
 	}
 	for _, step := range s.steps {
-		if err := step.rehearse(m, step.at, step.in); err != nil {
+		if err := step.validate(m, step.at, step.in); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (m *model) vm(name place) (imds.VM, error) {
 }
 
 // event returns an event that is listed.
-func (m *model) event(name place, now time.Duration) (*rehearsed, error) {
+func (m *model) event(name place, now time.Duration) (*modelEvent, error) {
 	e := m.events[name.text]
 	switch {
 	case e == nil:
@@ -84,7 +84,7 @@ func (m *model) event(name place, now time.Duration) (*rehearsed, error) {
 
 // waiting returns an event that has not started, for a step that does something
 // to it.
-func (m *model) waiting(name place, now time.Duration, what string) (*rehearsed, error) {
+func (m *model) waiting(name place, now time.Duration, what string) (*modelEvent, error) {
 	e, err := m.event(name, now)
 	switch {
 	case err != nil:
@@ -96,7 +96,7 @@ func (m *model) waiting(name place, now time.Duration, what string) (*rehearsed,
 }
 
 // list adds an event under a name, which may be empty.
-func (m *model) list(name place, e *rehearsed) error {
+func (m *model) list(name place, e *modelEvent) error {
 	if name.text == "" {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (m *model) list(name place, e *rehearsed) error {
 	return nil
 }
 
-func (a announce) rehearse(m *model, at int, now time.Duration) error {
+func (a announce) validate(m *model, at int, now time.Duration) error {
 	for _, name := range a.vms {
 		vm, err := m.vm(name)
 		if err != nil {
@@ -124,7 +124,7 @@ func (a announce) rehearse(m *model, at int, now time.Duration) error {
 	if a.event.Status == advised && !m.preview {
 		return jsonpos.Errorf(at, `an advice is shown in the preview version only: set "preview": true in "service"`)
 	}
-	e := &rehearsed{advice: a.event.Status == advised, startsAt: now + a.notice, lasts: a.lasts}
+	e := &modelEvent{advice: a.event.Status == advised, startsAt: now + a.notice, lasts: a.lasts}
 	switch {
 	case a.event.Status == "Started":
 		e.startsAt = now
@@ -134,7 +134,7 @@ func (a announce) rehearse(m *model, at int, now time.Duration) error {
 	return m.list(a.name, e)
 }
 
-func (e eviction) rehearse(m *model, _ int, now time.Duration) error {
+func (e eviction) validate(m *model, _ int, now time.Duration) error {
 	vm, err := m.vm(e.vm)
 	if err != nil {
 		return err
@@ -142,10 +142,10 @@ func (e eviction) rehearse(m *model, _ int, now time.Duration) error {
 	if vm.Priority == "Regular" {
 		return jsonpos.Errorf(e.vm.at, "VM %s has priority Regular, only Spot VMs are evicted", vm.Name)
 	}
-	return m.list(e.name, &rehearsed{startsAt: now + leastNotice["Preempt"], lasts: -1})
+	return m.list(e.name, &modelEvent{startsAt: now + leastNotice["Preempt"], lasts: -1})
 }
 
-func (a start) rehearse(m *model, _ int, now time.Duration) error {
+func (a start) validate(m *model, _ int, now time.Duration) error {
 	e, err := m.waiting(a.event, now, "started")
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (a start) rehearse(m *model, _ int, now time.Duration) error {
 	return nil
 }
 
-func (a move) rehearse(m *model, _ int, now time.Duration) error {
+func (a move) validate(m *model, _ int, now time.Duration) error {
 	e, err := m.waiting(a.event, now, "moved")
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (a move) rehearse(m *model, _ int, now time.Duration) error {
 	return nil
 }
 
-func (a withdraw) rehearse(m *model, _ int, now time.Duration) error {
+func (a withdraw) validate(m *model, _ int, now time.Duration) error {
 	e, err := m.waiting(a.event, now, "withdrawn")
 	if err == nil {
 		e.listed = false
@@ -177,7 +177,7 @@ func (a withdraw) rehearse(m *model, _ int, now time.Duration) error {
 	return err
 }
 
-func (a complete) rehearse(m *model, _ int, now time.Duration) error {
+func (a complete) validate(m *model, _ int, now time.Duration) error {
 	e, err := m.event(a.event, now)
 	switch {
 	case err != nil:
@@ -189,7 +189,7 @@ func (a complete) rehearse(m *model, _ int, now time.Duration) error {
 	return nil
 }
 
-func (a impact) rehearse(m *model, _ int, now time.Duration) error {
+func (a impact) validate(m *model, _ int, now time.Duration) error {
 	e, err := m.event(a.event, now)
 	switch {
 	case err != nil:
@@ -200,7 +200,7 @@ func (a impact) rehearse(m *model, _ int, now time.Duration) error {
 	return nil
 }
 
-func (a fault) rehearse(m *model, _ int, _ time.Duration) error {
+func (a fault) validate(m *model, _ int, _ time.Duration) error {
 	for _, name := range a.vms {
 		if _, err := m.vm(name); err != nil {
 			return err
@@ -209,7 +209,7 @@ func (a fault) rehearse(m *model, _ int, _ time.Duration) error {
 	return nil
 }
 
-func (a addVM) rehearse(m *model, at int, _ time.Duration) error {
+func (a addVM) validate(m *model, at int, _ time.Duration) error {
 	name := strings.ToLower(a.vm.Name)
 	if _, there := m.vms[name]; there {
 		return jsonpos.Errorf(at, "VM %s is there already at that time", a.vm.Name)
@@ -218,13 +218,13 @@ func (a addVM) rehearse(m *model, at int, _ time.Duration) error {
 	return nil
 }
 
-func (a removeVM) rehearse(m *model, _ int, _ time.Duration) error {
+func (a removeVM) validate(m *model, _ int, _ time.Duration) error {
 	_, err := m.vm(a.vm)
 	delete(m.vms, strings.ToLower(a.vm.text))
 	return err
 }
 
-func (note) rehearse(*model, int, time.Duration) error { return nil }
+func (note) validate(*model, int, time.Duration) error { return nil }
 
 // clock writes a time of day as NotBefore does, for people.
 func clock(t time.Time) string { return fmt.Sprintf("%s GMT", t.UTC().Format(time.TimeOnly)) }
