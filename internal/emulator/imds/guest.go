@@ -16,7 +16,7 @@ type Guest struct {
 	name     string
 	vm       VM
 	group    *group // nil until the VM was added
-	exists  bool
+	exists   bool
 	metadata traffic // everything but tokens
 	tokens   traffic
 	recent   []Request

@@ -14,17 +14,17 @@ import (
 type Player struct {
 	scenario Scenario
 	server   *imds.Server
-	print     func(line string)
+	print    func(line string)
 	narrator *narrator
 
 	called     chan struct{} // closed at the first request for events
 	calledOnce sync.Once
 	changed    chan struct{} // holds one: a client acknowledged something
 
-	mu       sync.Mutex
-	activeFaults []*activeFault        // in the order of their steps
-	ids      map[string]string // of this round's events, by the name in the scenario
-	events   []*playedEvent         // of this round
+	mu           sync.Mutex
+	activeFaults []*activeFault    // in the order of their steps
+	ids          map[string]string // of this round's events, by the name in the scenario
+	events       []*playedEvent    // of this round
 }
 
 // playedEvent is an event that the scenario announced. Its fields belong to the loop.
