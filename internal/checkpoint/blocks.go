@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// content is what a write does to the record's body. The zero value leaves the
-// body as it is.
+// content is the new body of a write. The zero value leaves the body as it is.
 type content struct {
 	data   []byte   // if not nil, the body in one piece
 	blocks []string // if not nil, the body as these blocks, which must be there
@@ -28,23 +27,23 @@ type content struct {
 // keeps reports whether the body stays as it is.
 func (c content) keeps() bool { return c.data == nil && c.blocks == nil }
 
-// blockSet is what a claim knows of the blocks behind its record, so that it
-// sends only those that are not there. Blocks are named after their content.
+// blockSet tracks the blocks that the service has for a record, so that a claim
+// sends only missing ones. Blocks are named after their content.
 type blockSet struct {
-	known     bool            // whether committed is right
+	known     bool            // whether committed is complete
 	committed map[string]bool // blocks of the body
 	staged    map[string]bool // blocks sent since, which the next commit may name
 }
 
-// noBlocks is the knowledge about a body in one piece, or about none: Put Blob
-// empties the committed list and discards what was staged.
+// noBlocks is the set of a body that was written by Put Blob, which empties the
+// committed list and discards staged blocks; also of a record that does not exist.
 func noBlocks() blockSet { return blockSet{known: true} }
 
 // has reports whether a block need not be sent.
 func (b *blockSet) has(id string) bool { return b.committed[id] || b.staged[id] }
 
-// update takes note of a write that took effect. A commit discards the staged
-// blocks that it does not name.
+// update applies a write that took effect. A commit discards the staged blocks that
+// it does not name.
 func (b *blockSet) update(c content) {
 	switch {
 	case c.keeps():
@@ -55,7 +54,7 @@ func (b *blockSet) update(c content) {
 	}
 }
 
-// forget says that the body may be another than the one that was known.
+// forget marks the set as unknown, because the body may have changed.
 func (b *blockSet) forget() { *b = blockSet{} }
 
 func (b *blockSet) addStaged(id string) {
@@ -75,41 +74,42 @@ func setOf(ids []string) map[string]bool {
 
 // Sizes of a large state.
 const (
-	// chunkSize is the length of a block, in bytes. A change anywhere in a
-	// chunk sends that chunk again; a blob has at most 50,000 blocks.
+	// chunkSize is the length of a block, in bytes. A change within a chunk sends
+	// that chunk again. A blob has at most 50,000 blocks.
 	chunkSize = 1 << 20
 
-	// stageParallel is how many blocks of one state are sent at once, and with
-	// chunkSize how much memory a save takes.
+	// stageParallel is how many blocks of one state are sent at once. A save takes
+	// stageParallel × chunkSize bytes of memory.
 	stageParallel = 8
 
 	// MaxStream is the largest state, in bytes.
 	MaxStream = 32 << 30
 )
 
-// ErrTooLarge says that a state is larger than can be kept, ErrUnreadable that
-// the handler's stream gave an error instead of it. Nothing of such a state is
-// recorded.
+// Why a state cannot be saved. Nothing of it is recorded.
 var (
-	ErrTooLarge   = errors.New("state is too large")
+	// ErrTooLarge: the state is larger than [MaxStream].
+	ErrTooLarge = errors.New("state is too large")
+
+	// ErrUnreadable: the handler's stream returned an error or panicked.
 	ErrUnreadable = errors.New("state cannot be read")
 )
 
-// manifest names a large state: its blocks in order, and what they amount to.
+// manifest describes a large state: its blocks in order, its hash and size.
 type manifest struct {
 	blocks []string
 	hash   string // see chunkHash
 	size   int64  // bytes
 }
 
-// chunkHash is the hash of a state that is kept in blocks: the SHA-256 of its
-// chunks' SHA-256, so that no byte is hashed twice.
+// chunkHash hashes a state that is kept in blocks: the SHA-256 of its chunks'
+// SHA-256 hashes, so that no byte is hashed twice.
 type chunkHash struct{ sum hash.Hash }
 
 func newChunkHash() chunkHash { return chunkHash{sha256.New()} }
 
 // add hashes one chunk and returns the id of its block: the chunk's hash in
-// base64. All ids of a blob have one length, as the service asks for.
+// base64. All ids of a blob have the same length, as the service requires.
 func (h chunkHash) add(chunk []byte) (id string) {
 	sum := sha256.Sum256(chunk)
 	_, _ = h.sum.Write(sum[:]) // a hash never returns an error
@@ -118,10 +118,10 @@ func (h chunkHash) add(chunk []byte) (id string) {
 
 func (h chunkHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
 
-// stager sends the blocks of one state.
+// stager uploads the blocks of one state.
 type stager struct {
 	client  *blockblob.Client
-	known   *blockSet // what need not be sent; grows by what was
+	known   *blockSet // blocks that need not be sent
 	chunk   int       // bytes
 	limit   int64     // bytes
 	buffers chan []byte
@@ -130,14 +130,14 @@ type stager struct {
 	sent []string   // blocks that arrived
 }
 
-// stage cuts a state into chunks and sends the blocks that the record lacks.
-// Nothing of it counts before the blocks are committed. The record must exist:
-// a block staged where there is no blob would make its creation fail. What
-// arrived before an error need not be sent again.
+// stage cuts a state into chunks and uploads the blocks that the record lacks. They
+// take effect when they are committed. The record must exist: a staged block
+// without a blob would make the blob's creation fail. Blocks that arrived before
+// an error need not be sent again.
 func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
 	st := &stager{client: s.blob(id), known: known, chunk: s.chunk, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
 	for range stageParallel {
-		st.buffers <- nil // made when first used: small states need few
+		st.buffers <- nil // allocated on first use: small states need few
 	}
 	m, err := st.run(ctx, state)
 	for _, id := range st.sent {
@@ -153,7 +153,7 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 	sending, ctx := errgroup.WithContext(ctx)
 	m, err := s.cut(ctx, sending, state)
 	if sendErr := sending.Wait(); sendErr != nil {
-		return manifest{}, sendErr // the cause of whatever stopped the cutting
+		return manifest{}, sendErr // the cause of what stopped cut
 	}
 	return m, err
 }
@@ -187,7 +187,7 @@ func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Read
 	}
 }
 
-// buffer waits for a chunk's worth of memory.
+// buffer waits for a free buffer of one chunk.
 func (s *stager) buffer(ctx context.Context) ([]byte, error) {
 	select {
 	case buffer := <-s.buffers:
@@ -200,8 +200,8 @@ func (s *stager) buffer(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// send puts one block on its way, if it is not there yet, and gives the buffer
-// back when that is done.
+// send uploads one block in the background, unless the service has it, and then
+// frees the buffer.
 func (s *stager) send(ctx context.Context, sending *errgroup.Group, id string, buffer []byte, n int, seen map[string]bool) {
 	if seen[id] || s.known.has(id) {
 		s.buffers <- buffer
@@ -222,7 +222,7 @@ func (s *stager) send(ctx context.Context, sending *errgroup.Group, id string, b
 	})
 }
 
-// committedBlocks reads which blocks a record's body consists of.
+// committedBlocks returns the blocks of a record's body.
 func (s *Store) committedBlocks(ctx context.Context, id string) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()

@@ -8,30 +8,30 @@ import (
 	"github.com/google/uuid"
 )
 
-// Claim is one delivery's right to write one record. It lasts until the record
-// is claimed by another; from then on every write returns a [*ConflictError].
-// Its methods may be called from several goroutines; the writes go one after
-// another.
+// Claim is one delivery's right to write one record. It lasts until another
+// delivery acquires the record; from then on every write returns a
+// [*ConflictError]. Its methods may be called from several goroutines; the writes
+// are sent one after another.
 type Claim struct {
 	store    *Store
 	delivery Delivery
 	owner    string
 	token    string
 
-	// writing holds one value while a write is under way. What follows up to mu
-	// belongs to whoever put it there.
+	// writing is a lock that can be waited for with a context: it holds one value
+	// while a write is in flight, and guards the fields up to mu.
 	writing chan struct{}
 	number  int // of the last write attempted
 	doubt   *doubt
 	lost    error
 	blocks  blockSet
 
-	// uncommittedBlocks says that a create was refused because blocks were staged
-	// where there is no record.
+	// uncommittedBlocks says that the service refused a create because the blob has
+	// staged blocks but no record.
 	uncommittedBlocks bool
 
-	// opening is the change that takes the record over. It goes along with
-	// every write until one took effect; nil then, and where there was no record.
+	// opening is the change that acquires the record. It is part of every write
+	// until one takes effect; nil from then on, and where there was no record.
 	opening func(*Record)
 
 	runTimeBefore time.Duration // for the job before this claim
@@ -39,14 +39,14 @@ type Claim struct {
 	mu          sync.Mutex            // guards what follows; never held during a call
 	handlerTime func() time.Duration  // by this claim's handler so far; nil before it is called
 	charge      func() bool           // see ChargeExits; nil before the handler is called
-	record      Record                // as it stands, as far as is known; no ETag while there is none
+	record      Record                // as last known; without an ETag while there is no record
 	begun       string                // the state's hash when the claim began
-	readers     map[*stateReader]bool // of the recorded state, that are open
-	machine     string                // that a failure happens on
-	repeat      bool                  // a failure counts as one with the last
+	readers     map[*stateReader]bool // open readers of the recorded state
+	machine     string                // where a failure of this claim happens
+	repeat      bool                  // whether a failure counts as one with the last
 }
 
-// lock waits for this claim's turn to write, and returns what ends it.
+// lock waits until no other write of this claim is in flight.
 func (c *Claim) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case c.writing <- struct{}{}:
@@ -56,7 +56,7 @@ func (c *Claim) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// refresh takes over the record as it was read: it is still this claim's.
+// refresh replaces the known record with the one just read, still owned by this claim.
 func (c *Claim) refresh(found Record) {
 	if found.StateHash != c.record.StateHash {
 		c.blocks.forget() // an older write of ours arrived late
@@ -64,16 +64,16 @@ func (c *Claim) refresh(found Record) {
 	c.set(found)
 }
 
-// set replaces what is known of the record. Only whoever has the turn does that,
-// and may read the record without mu.
+// set replaces the known record. The caller holds the lock of writes, under which
+// the record may be read without mu.
 func (c *Claim) set(r Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.record = r
 }
 
-// Fresh returns the claim of a first delivery. It reads and writes nothing: the
-// first write is a create, and finds out whether somebody was before it.
+// Fresh returns the claim of a first delivery. It makes no call: the first write
+// is a create, and fails if another delivery has created the record.
 func (s *Store) Fresh(d Delivery, owner string) *Claim {
 	now := time.Now()
 	return s.newClaim(d, owner, Record{
@@ -88,10 +88,10 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 	return c, c.Touch(ctx, Snapshot{})
 }
 
-// Acquire claims a record that the delivery may claim ([Acquire]): one write of the
-// metadata gives it a new ETag and with that fences every earlier owner, and
-// leaves the state alone. If the outcome of that write is not known, the claim's
-// next write settles it.
+// Acquire makes the delivery the owner of a record that it may own ([Acquire]). One
+// write of the metadata gives the record a new ETag, which fences every earlier
+// owner, and leaves the state as it is. If the outcome of that write is unknown,
+// the claim's next write settles it.
 func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
 	c := s.newClaim(d, owner, found)
 	c.opening = func(r *Record) {
@@ -119,10 +119,10 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	return c
 }
 
-// UncleanExits returns the unclean exits in a row, charged to the job and early
-// ones, of a job whose record a delivery found: one more than recorded if the
-// claim that is recorded as running was the delivery's own message's, and made no
-// progress. Whether it is charged was decided by that claim with its last write.
+// UncleanExits returns the unclean exits in a row, charged and early, of a job
+// whose record a delivery found. It is one more than recorded if the claim that is
+// recorded as running belongs to the delivery's own message and made no progress.
+// That claim's last write decided whether the exit is charged to the job.
 func UncleanExits(found Record, d Delivery) (charged, early int) {
 	charged, early = found.ChargedExits, found.EarlyExits
 	switch {
@@ -135,32 +135,32 @@ func UncleanExits(found Record, d Delivery) (charged, early int) {
 	return charged, early
 }
 
-// Record returns the record as it stands, as far as this claim knows.
+// Record returns the record as last known to this claim.
 func (c *Claim) Record() Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.record
 }
 
-// CountTime makes every write from now on record the time that spent returns,
-// that of this claim's handler so far, on top of what the job was paid before.
+// CountTime makes every later write record the run time of this claim's handler,
+// which spent returns, in addition to the job's run time before this claim.
 func (c *Claim) CountTime(spent func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlerTime = spent
 }
 
-// ChargeExits makes every write from now on ask charge whether an unclean exit
-// after it, without another write, is the job's own. Before, it is where the
-// worker is steady ([Delivery]). Nothing can be written in the moment of the
-// exit itself, so each write decides for the time that follows it.
+// ChargeExits makes every later write record whether an unclean exit that follows
+// it is charged to the job, which charge decides. Until ChargeExits is called, exits
+// of steady workers ([Delivery]) are charged. A crashing worker cannot write, so
+// each write decides in advance for the time until the next one.
 func (c *Claim) ChargeExits(charge func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.charge = charge
 }
 
-// charged is what the next write says about an unclean exit after it.
+// charged reports what the next write records about an unclean exit after it.
 func (c *Claim) charged() bool {
 	c.mu.Lock()
 	charge := c.charge
@@ -171,8 +171,8 @@ func (c *Claim) charged() bool {
 	return charge()
 }
 
-// RunTime returns the time that handlers took for the job up to now, over all
-// deliveries, as far as it was recorded.
+// RunTime returns how long handlers have run for the job, over all deliveries, as
+// far as it was recorded.
 func (c *Claim) RunTime() time.Duration {
 	c.mu.Lock()
 	spent := c.handlerTime
@@ -183,9 +183,9 @@ func (c *Claim) RunTime() time.Duration {
 	return c.runTimeBefore + spent()
 }
 
-// FailsOn says on which machine a failure of this claim happens. A repeat is one
-// that the last failure happened on too, and of which it is not known whether it is
-// the machine or the job that is at fault: the two then count as one.
+// FailsOn sets the machine on which a failure of this claim would happen. With
+// repeat, that is also the machine of the last failure, and it is unknown whether
+// machine or job is at fault: the two failures then count as one.
 func (c *Claim) FailsOn(machine string, repeat bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,31 +1,32 @@
-// Package checkpoint keeps what is known about a job: one blob per job, which
-// says how far the job is, who may write it, and in the end what came of it.
+// Package checkpoint stores one record per job: a blob that holds the job's
+// progress, owner and final outcome.
 //
 // A [Record] is the blob's metadata; its body is the state that the handler
 // reported last, or the result once the job is done. A [Store] reads and lists
 // records. A [Claim] is one delivery's right to write one record:
 //
-//	Look ──▶ Claim ──▶ Restore ──▶ Save, Touch … ──▶ Commit
-//	 │                                         └───▶ Release, Fail, Poison
+//	Lookup ──▶ Acquire ──▶ Restore ──▶ Save, Touch … ──▶ Commit
+//	 │                                          └───▶ Release, Fail, Poison
 //	 └──▶ nothing to do, or not ours
 //
 // # Fencing
 //
 // There are no blob leases. Every write is conditional on the record's ETag:
-// a create on If-None-Match, every later one on If-Match. Claiming a record
-// changes its ETag, so whoever held it before can write nothing more, however
-// long it was frozen. That is the whole of the protection: message leases only
-// make it rare that two workers have the same job in hand.
+// a create on If-None-Match, every later write on If-Match. Acquiring a record
+// changes its ETag, so an earlier owner can write nothing more, however long it
+// was frozen. This alone protects the record; message leases only make it rare
+// that two workers run the same job.
 //
 // # Conflict and doubt
 //
-// A refused condition, or a reply that never came, does not tell whether the
-// write took effect: the SDK repeats requests, and a request may arrive late.
-// Every write therefore carries the claim's token and a number that never
-// repeats within the claim, and one read decides ([OnConflict]). The writes of a
-// claim go strictly one after another, and an open doubt is settled before the
-// next. What a delivery may do with the record that it finds is [OnDelivery].
+// When a condition is refused, or no reply arrives, the caller does not know
+// whether the write took effect: the SDK repeats requests, and a request may
+// arrive late. Every write therefore carries the claim's token (a fencing token)
+// and a sequence number that never repeats within the claim, and one read decides
+// ([OnConflict]). A claim sends its writes strictly one after another, and settles
+// a write in doubt before the next one. [OnDelivery] decides what a delivery may
+// do with the record that it finds.
 //
-// These rules are docs/DESIGN.md's section on recovery, as code. They were
+// These rules implement the section on recovery of docs/DESIGN.md. They were
 // model-checked; change them only together with the model.
 package checkpoint

@@ -19,17 +19,17 @@ const (
 	maxOwner  = 256
 )
 
-// maxNumber is the largest number that a record may have. No record of ours comes
-// near it, and what is counted from there on cannot overflow. A larger one is
-// nobody's, and is written as this one.
+// maxNumber is the largest number in a record. Real counters stay far below it, and
+// counting up from it cannot overflow. A larger number is written as this one, and
+// refused when read.
 const maxNumber = 1 << 53
 
-// maxRunTime is the longest time that a record may have, in milliseconds, for the
-// same reason: half of what a duration holds, some 146 years.
+// maxRunTime is the longest run time in a record, in milliseconds, for the same
+// reason: half of what a duration holds, some 146 years.
 const maxRunTime = math.MaxInt64 / 2 / int64(time.Millisecond)
 
-// field is one key of the metadata and how it is read and written. Writing
-// nothing ("") leaves the key out: the service refuses empty values.
+// field reads and writes one key of the metadata. A key whose value is "" is left
+// out: the service refuses empty values.
 type field struct {
 	key   string
 	write func(r *Record) string
@@ -70,8 +70,8 @@ var fields = []field{
 	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
 }
 
-// metadata returns the record as blob metadata. Keys that this version does
-// not know go along unchanged.
+// metadata returns the record as blob metadata, including unchanged the keys that
+// this version does not know.
 func (r *Record) metadata() map[string]*string {
 	out := make(map[string]*string, len(fields)+1+len(r.unknown))
 	for key, value := range r.unknown {
@@ -87,12 +87,12 @@ func (r *Record) metadata() map[string]*string {
 	return out
 }
 
-// errUnreadable says that a blob is not a record that this version can read.
+// errUnreadable: the blob is not a record that this version can read.
 var errUnreadable = errors.New("record cannot be read by this version")
 
-// parse reads a record from blob metadata. A newer or broken record gives an
-// error that wraps errUnreadable, and a record of version 0 with what could be
-// read. A status that this version does not know is for the rulings to judge.
+// parse reads a record from blob metadata. For a newer or broken record it returns
+// an error that wraps errUnreadable, and a record of version 0 with the fields that
+// could be read. The rulings handle a status that this version does not know.
 func parse(id string, metadata map[string]*string) (Record, error) {
 	values := make(map[string]string, len(metadata))
 	for key, value := range metadata {
@@ -150,7 +150,7 @@ func number[T int | int64](key string, at func(*Record) *T) field {
 		}}
 }
 
-// milliseconds is a duration as a whole number of them, rounded down.
+// milliseconds is a duration in whole milliseconds, rounded down.
 func milliseconds(key string, at func(*Record) *time.Duration) field {
 	return field{key,
 		func(r *Record) string {
@@ -195,8 +195,7 @@ func fraction(key string, at func(*Record) *float64) field {
 		}}
 }
 
-// bounded returns the fraction that f stands for: 0 to 1, and 0 for NaN, whose
-// only honest reading is that nothing is known.
+// bounded returns f limited to 0…1, and 0 for NaN.
 func bounded(f float64) float64 {
 	if !(f > 0) {
 		return 0
@@ -223,9 +222,9 @@ func timestamp(key string, at func(*Record) *time.Time) field {
 		}}
 }
 
-// escape makes free text fit for an HTTP header: percent-encoded UTF-8, cut to
-// limit bytes on a character's border. A newline or an accent left as it is
-// would make the service refuse every later write of the record.
+// escape encodes free text for an HTTP header: percent-encoded UTF-8, cut to limit
+// bytes between two characters. The service would refuse every later write of a
+// record whose metadata has a raw newline or accent.
 func escape(s string, limit int) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if escaped := url.PathEscape(s); len(escaped) <= limit {

@@ -9,34 +9,33 @@ import (
 	"github.com/google/uuid"
 )
 
-// Why a record is not opened.
+// Why an operation of somebody other than the owner is refused.
 var (
-	// ErrOtherWork says that a job's id was used for another kind or payload.
+	// ErrOtherWork: the job's id was used for another kind or payload.
 	ErrOtherWork = errors.New("the id was used for other work")
 
-	// ErrReclaimed says that a worker claimed the job while it was being
-	// opened: whoever was thought to be dead is not, or has a successor.
-	ErrReclaimed = errors.New("the job was claimed meanwhile")
+	// ErrReclaimed: a worker acquired the record while it was being reopened. The
+	// owner that was believed dead is alive, or has a successor.
+	ErrReclaimed = errors.New("a worker has claimed the job in the meantime")
 
-	// ErrUnknownFormat says that a newer version wrote the record, or somebody else.
+	// ErrUnknownFormat: the record was written by a newer version, or by another program.
 	ErrUnknownFormat = errUnreadable
 
-	// errNoChange says that there is nothing to write.
+	// errNoChange: there is nothing to write.
 	errNoChange = errors.New("nothing to write")
 )
 
 // Reopen ends the claim on a job that is recorded as running, so that any message
-// of the job may claim it at once. It is for an owner that is known to be dead;
-// one that is not is fenced, and what it did since its last save is done again.
-// State and counts stay as they are.
+// of the job may acquire it at once. It is for an owner that is known to be dead:
+// an owner that is alive is fenced, and its work since the last save is repeated.
+// State and counters stay as they are.
 //
-// Open returns the record as it was: [Running] means that it was opened now,
-// any other status that nothing was written, because the job is open already or
-// has ended. by goes into the record as its last writer. d needs no message id.
-// The error wraps [ErrNotFound], [ErrOtherWork], [ErrUnknownFormat] or
-// [ErrReclaimed] when there is nothing to open. An owner that lives and saves
-// makes Open repeat its write; after some seconds of that it gives up. Opening
-// again is harmless.
+// Reopen returns the record as it was. [Running] means that it was reopened now;
+// with any other status nothing was written, because the job is open already or
+// has ended. by is recorded as the last writer. d needs no message id. The error
+// wraps [ErrNotFound], [ErrOtherWork], [ErrUnknownFormat] or [ErrReclaimed] when
+// the record cannot be reopened. An owner that is alive and saves makes Reopen
+// repeat its write, for some seconds at most. Reopening again is harmless.
 func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, error) {
 	var owner *string // the token of the claim to end
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
@@ -54,8 +53,8 @@ func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, erro
 	})
 }
 
-// CheckReopen returns the record that [Store.Reopen] would find, and its errors, and
-// writes nothing.
+// CheckReopen returns the record that [Store.Reopen] would find, and its errors,
+// without writing.
 func (s *Store) CheckReopen(ctx context.Context, d Delivery) (Record, error) {
 	found, err := s.findForEdit(ctx, d)
 	if err == nil && found.Version == 0 {
@@ -64,23 +63,22 @@ func (s *Store) CheckReopen(ctx context.Context, d Delivery) (Record, error) {
 	return found, err
 }
 
-// GivenUp reports whether the job waits for a person: it is poison, or was
+// GivenUp reports whether the job waits for an operator: it is poison, or it was
 // replayed and is not claimed yet. A replay keeps EndedAt, which the next claim
-// clears; so a replay that was cut short is told from a job that is at work again.
+// clears; this distinguishes an unfinished replay from a job that runs again.
 func (r Record) GivenUp() bool {
 	return r.Status == Poison || r.Status == Open && !r.EndedAt.IsZero()
 }
 
-// Replay opens the record of a job that was given up: failures, silent ends and
-// paid time are 0 again, and with fromScratch its state is gone. A message of the
-// job that says resume may then claim it; put one next. endedAt is when the job
-// was given up, in case its record is gone: then Replay creates it.
+// Replay opens the record of a job that was given up. It resets failures, unclean
+// exits and run time to 0, and with fromScratch removes the state. The caller then
+// puts a message with resume, which may claim the job. If the record is gone,
+// Replay creates it, with endedAt as the time at which the job was given up.
 //
 // Replay returns the record as it was. If that is neither the zero value nor
-// [Record.GivenUp], nothing was written: nothing is replayed over a job that has
-// ended otherwise, or is at work again. The error wraps [ErrOtherWork] or
-// [ErrUnknownFormat] where the record is not one to act on. Replaying again
-// before the next claim is harmless.
+// [Record.GivenUp], nothing was written: the job has ended otherwise, or runs
+// again. The error wraps [ErrOtherWork] or [ErrUnknownFormat] when the record must
+// not be changed. Replaying again before the next claim is harmless.
 func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.Time, fromScratch bool) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (body content, err error) {
 		scratch := fromScratch && r.HasState()
@@ -107,10 +105,10 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 	})
 }
 
-// Cancel ends a job that was given up as [Cancelled], for a reason: no message
-// brings it back from now on. Its state goes. It returns as [Store.Replay] does,
-// and creates a record that is gone, so that an old message which turns up later
-// does not begin the job anew.
+// Cancel ends a job that was given up as [Cancelled], with a reason, and removes its
+// state. No message can start the job from now on. Cancel returns what
+// [Store.Replay] does. If the record is gone Cancel creates it, so that an old
+// message that appears later does not start the job again.
 func (s *Store) Cancel(ctx context.Context, d Delivery, by, reason string) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
@@ -133,18 +131,18 @@ func (s *Store) ResultOf(ctx context.Context, r Record) ([]byte, error) {
 	return s.body(ctx, r)
 }
 
-// edit is one write to a record by somebody who is not its owner. The rule is
-// that whoever does that writes a fresh token: an owner's next write is then
-// refused, its read shows a token that is not its own, and so it stops.
+// edit writes a record on behalf of somebody who is not its owner. It always writes
+// a fresh token: the owner's next write is then refused, its read finds a foreign
+// token, and it stops.
 //
-// apply makes of the record as it was found what is to be written, and says what
-// becomes of the body; with no record it is given one that only has its id. It
-// returns [errNoChange] where nothing is to be written, and is called again
-// for each repeat. edit returns the record as it was before its write, or where
-// it wrote nothing as it is; the zero value stands for none.
+// apply turns the record that was found into the one to write, and returns the new
+// body; if there is no record, it gets one with nothing but an id. It returns
+// [errNoChange] when nothing needs to be written, and is called again for each
+// repeat. edit returns the record as it was before the write; the zero value means
+// that there was none.
 //
-// After a refusal or an unknown outcome one read decides. Edits of a record that
-// changes all the time give up after some seconds.
+// After a refusal or an unknown outcome one read decides. If the record keeps
+// changing, edit gives up after some seconds.
 func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Record) (content, error)) (was Record, err error) {
 	token := uuid.NewString()
 	var lasting error // a refusal that a repeat does not change
@@ -171,7 +169,7 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 			return Record{}, err
 		}
 		if found.ETag == "" {
-			body = content{blocks: []string{}} // which, unlike Put Blob, gets past staged blocks
+			body = content{blocks: []string{}} // unlike Put Blob, the service accepts this although blocks are staged
 		}
 		was = found
 		next.Version, next.Token, next.Write, next.Owner = Version, token, repeat+1, by
@@ -189,8 +187,8 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 }
 
 // findForEdit reads a record for somebody who is not its owner; the zero value
-// stands for none. The error wraps [ErrOtherWork] or [ErrUnknownFormat] where
-// the record is not one to act on.
+// means that there is none. The error wraps [ErrOtherWork] or [ErrUnknownFormat]
+// when the record must not be changed.
 func (s *Store) findForEdit(ctx context.Context, d Delivery) (Record, error) {
 	found, ruling, err := s.Lookup(ctx, d)
 	switch {

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Policy says when a running job's record is worth a write. A field that is not
-// positive has its default. docs/jobs.md has the reasons.
+// Policy decides when a running job's record is written. A field that is not
+// positive has its default. docs/jobs.md gives the reasons.
 type Policy struct {
 	// Interval is how long after a write the next changed state is saved.
-	// Default: what Young and Daly say, see [Policy.IntervalFor].
+	// Default: by Young and Daly's formula, see [Policy.IntervalFor].
 	Interval time.Duration
 
 	// Shortest and Longest bound that choice. Default 5 s and 10 min; TouchEvery
 	// is an upper bound as well.
 	Shortest, Longest time.Duration
 
-	// EvictionRate is how many evictions an hour of a VM is expected to see
-	// before anything was observed. Default 0.05.
+	// EvictionRate is the expected number of evictions per hour of a VM, before
+	// any were observed. Default 0.05.
 	EvictionRate float64
 
-	// FirstAfter is how long a job may run before it gets a record although it
-	// reported nothing, so that operators see it. Default 10 s.
+	// FirstAfter is how long a job may run before it gets a record even without a
+	// report, so that operators see it. Default 10 s.
 	FirstAfter time.Duration
 
 	// TouchEvery is the longest time between two writes of a running job's
-	// record. It must stay well under the hour after which a duplicate takes
-	// the record over. Default 10 min.
+	// record. It must stay well under the hour after which a duplicate acquires
+	// the record. Default 10 min.
 	TouchEvery time.Duration
 }
 
@@ -54,10 +54,10 @@ func (p Policy) orDefaults() Policy {
 	return p
 }
 
-// minInterval keeps a worker from doing nothing but saving.
+// minInterval keeps a worker from spending all its time on saves.
 const minInterval = 100 * time.Millisecond
 
-// Validate says what must be changed, or returns nil.
+// Validate returns an error that states what to change, or nil.
 func (p Policy) Validate() error {
 	given := p
 	p = p.orDefaults()
@@ -78,13 +78,13 @@ func (p Policy) Validate() error {
 type Situation struct {
 	Since     time.Time // when the claim began
 	Written   bool      // whether there is a record
-	WrittenAt time.Time // when the last write, or the last try, ended; zero for never
-	Failed    bool      // whether that was a try only
-	Changed   bool      // whether a state was reported that is not recorded
+	WrittenAt time.Time // when the last write or attempt ended; zero for never
+	Failed    bool      // whether that attempt failed
+	Changed   bool      // whether a reported state is not recorded yet
 
-	Cost     time.Duration // what a save takes; 0 if not known
+	Cost     time.Duration // how long a save takes; 0 if not known
 	Losses   Losses        // what was observed of VMs like this one
-	Unwarned bool          // whether notices cannot be relied on now
+	Unwarned bool          // whether notices may not arrive at present
 	Unproven bool          // whether earlier claims ended uncleanly, and nothing was stored since
 }
 
@@ -98,8 +98,8 @@ const (
 	DueSave
 )
 
-// Next says what the record needs now and, if it needs nothing, after which
-// time to ask again at the latest.
+// Next returns what the record needs now and, if it needs nothing, how long to wait
+// at most before calling Next again.
 func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	p = p.orDefaults()
 	last := job.Since
@@ -117,11 +117,11 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	saveAt := last.Add(interval)
 	switch {
 	case job.Changed && !(now.Before(saveAt) && now.Before(touchAt)):
-		return DueSave, 0 // also where only a touch is due: it costs a write as well
+		return DueSave, 0 // also when only a touch is due: it costs a write as well
 	case !now.Before(touchAt):
 		return DueTouch, 0
 	}
-	// A state may be reported at any moment; look again when it could be saved.
+	// A state may be reported at any moment; check again when it could be saved.
 	wait := touchAt.Sub(now)
 	if until := saveAt.Sub(now); until > 0 {
 		return Nothing, min(wait, until)
@@ -129,22 +129,22 @@ func (p Policy) Next(job Situation, now time.Time) (Due, time.Duration) {
 	return Nothing, min(wait, max(interval, minInterval))
 }
 
-// usableNotice is how much of a notice there is to send states in: of the 10 s
-// of a Preempt three quarters at most, less the poll and the handlers' return.
-// A state that takes longer is not saved by a notice.
+// usableNotice is the part of a notice in which states can be sent: at most three
+// quarters of the 10 s of a Preempt, less the poll and the handlers' return. A
+// state that takes longer to send cannot be saved after a notice.
 const usableNotice = 5 * time.Second
 
-// Losses are how VMs like this one were lost, over all the time that they were
-// watched. The zero value is: nothing was observed yet.
+// Losses counts how VMs like this one were lost while they were observed. The zero
+// value means that none were observed.
 type Losses struct {
 	Watched time.Duration // of all VMs together
 	Warned  int           // lost after a notice that the worker could act on
-	Sudden  int           // lost without a word: no usable notice, a crash, a kill
+	Sudden  int           // lost without a usable notice: also by a crash or a kill
 }
 
-// mean returns the expected time between two of that many events, by a Gamma
-// prior on their rate with the weight of one event: before anything was observed
-// it is 1/rate, as if one event had been seen in that time.
+// mean returns the expected time between two events, given how many were observed.
+// It uses a Gamma prior on their rate with the weight of one event: without
+// observations the mean is 1/rate, as if one event had occurred in that time.
 //
 // The posterior of Gamma(1, 1/rate) after n events in time t is
 // Gamma(1+n, 1/rate+t), whose mean rate is the quotient.
@@ -153,9 +153,9 @@ func (l Losses) mean(events int, rate float64) time.Duration {
 	return time.Duration(min((prior+float64(l.Watched))/float64(1+events), math.MaxInt64/2))
 }
 
-// MeanBetween returns the mean time between two losses that would cost the job
-// what it did since its last save. A state that can be sent within a notice is
-// lost by sudden ends alone; one that cannot, by every eviction.
+// MeanBetween returns the mean time between two losses that would cost the job its
+// work since the last save. Work whose state can be sent within a notice is lost
+// only by sudden losses; other work by every eviction.
 func (p Policy) MeanBetween(job Situation) time.Duration {
 	p = p.orDefaults()
 	events := job.Losses.Sudden
@@ -166,11 +166,11 @@ func (p Policy) MeanBetween(job Situation) time.Duration {
 }
 
 // IntervalFor returns how long after its last write a job's changed state is
-// saved: what was given, or else what costs the least on average, within
-// Shortest and Longest. Where notices cannot be relied on it is Shortest. After
-// a try that failed it is as short as progress allows.
+// saved: Interval if it is set, or else the interval with the least average cost,
+// within Shortest and Longest. If notices may not arrive, or the last attempt
+// failed, the interval is Shortest.
 //
-// It is never shorter than a save takes, so that no more than half of the time
+// The interval is never shorter than a save takes, so that at most half of the time
 // is spent on saving, and never longer than TouchEvery.
 func (p Policy) IntervalFor(job Situation) time.Duration {
 	p = p.orDefaults()
@@ -185,30 +185,29 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 	return min(interval, p.TouchEvery)
 }
 
-// youngDaly returns the time of work between two saves that costs the least on
-// average, where a save takes cost and losses are a Poisson process with that
-// mean time between them: the first-order solution of J. T. Daly, "A higher order
-// estimate of the optimum checkpoint interval for restart dumps" (2006), after
-// J. W. Young (1974). Beyond half the mean it is no better than the mean itself
-// as an order of magnitude; it stays where it is there, so that it never falls
-// when a save takes longer.
+// youngDaly returns the time between two saves with the least average cost, if a
+// save takes cost and losses are a Poisson process with that mean time between
+// them: the first-order solution of J. T. Daly, "A higher order estimate of the
+// optimum checkpoint interval for restart dumps" (2006), after J. W. Young (1974).
+// The formula does not hold for a cost beyond half the mean. The cost is capped
+// there, so that the interval never falls when a save takes longer.
 func youngDaly(cost, mean time.Duration) time.Duration {
 	c, m := float64(min(cost, mean/2)), float64(mean)
 	return time.Duration(math.Sqrt(2*c*m) - c)
 }
 
-// Cost is a moving average of what the saves of one job take. The zero value
-// knows nothing.
+// Cost is a moving average of how long the saves of one job take. The zero value is
+// ready to use.
 //
-// The first two count by the smaller of them, and later ones for at most four
-// times the average: one save that met an outage must not make those after it
-// rare. A state that grows for good is followed within a few saves.
+// The average starts with the smaller of the first two saves, and each later save
+// counts for at most four times the average: one save during an outage must not
+// make later saves rare. The average follows a growing state within a few saves.
 type Cost struct {
 	saves int
 	mean  time.Duration
 }
 
-// Add takes note of a save that took effect.
+// Add records how long a save took that took effect.
 func (c *Cost) Add(took time.Duration) {
 	took = max(took, time.Microsecond)
 	switch c.saves++; c.saves {

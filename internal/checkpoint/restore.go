@@ -15,13 +15,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// ErrDamaged says that the state in a record is not the one that was saved.
+// ErrDamaged: the state in a record is not the one that was saved.
 var ErrDamaged = errors.New("recorded state is damaged")
 
-// Restore returns the recorded state, or nil when there is none. A state that is
-// kept in blocks comes as a stream that is read under ctx, see [Claim.OpenState]. The
-// error wraps [ErrDamaged] when the state is not what was saved, and is a
-// [*ConflictError] when the record was claimed anew.
+// Restore returns the recorded state, or nil if there is none. A state that is kept
+// in blocks is returned as a stream that is read under ctx, see [Claim.OpenState].
+// The error wraps [ErrDamaged] if the state is not what was saved, and is a
+// [*ConflictError] if another delivery has acquired the record.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -58,10 +58,10 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	return &Snapshot{State: state, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 }
 
-// refreshForRead decides by one read what a refused read of the state means. It
-// returns nil when the record is still this claim's, under another ETag. A record
-// that was removed is created again, without the state that went with it: the
-// job starts afresh.
+// refreshForRead reads the record once to find out why a read of the state was
+// refused. It returns nil if this claim still owns the record, under another ETag.
+// If the record was removed it is created again, without its state: the job starts
+// from the beginning.
 func (c *Claim) refreshForRead(ctx context.Context) error {
 	found, err := c.store.find(ctx, c.delivery.ID)
 	switch {
@@ -85,41 +85,41 @@ func (c *Claim) startAfresh() {
 	c.begun = ""
 }
 
-// readChunks is how much of a large state one call reads, in chunks.
+// readChunks is how many chunks of a large state one call reads.
 const readChunks = 4
 
-// ErrReading says that a state cannot be saved yet, because the one before it is
-// still being read. It becomes possible when the reader is at its end or closed.
+// ErrReading: a state cannot be saved yet, because the recorded one is still being
+// read. Saving becomes possible when the reader is at its end or closed.
 var ErrReading = errors.New("the recorded state is still being read")
 
-// ErrReplaced says that a state cannot be read any more: the run that it was
-// restored for has saved a later one, or the record was removed and made anew.
+// ErrReplaced: a state cannot be read any more. The run that it was restored for has
+// saved a later one, or the record was removed and created again.
 var ErrReplaced = errors.New("the recorded state was replaced")
 
-// stateReader reads a large state, range by range. It survives touches of the
-// record, which change the ETag but not the body; whoever claims the record ends
-// it. Close may be called while another goroutine reads.
+// stateReader reads a large state, range by range. It continues across touches of
+// the record, which change the ETag but not the body, and fails once another
+// delivery acquires the record. Close may be called while another goroutine reads.
 type stateReader struct {
 	claim *Claim
 	ctx   context.Context
 	end   context.CancelFunc
 
-	hash   string // what the state must amount to
+	hash   string // that the whole state must have
 	size   int64
 	offset int64 // of the next range
 	sum    chunkHash
-	buffer []byte // what was read and not handed out yet
-	err    error  // what ended the reading, and what every later read returns
+	buffer []byte // read but not returned yet
+	err    error  // that ended the reading; every later read returns it
 }
 
-// Reopen returns the recorded state as a stream, or nil when there is none. Until
-// all of it was read or it is closed, saves return [ErrReading]; touches do not.
+// OpenState returns the recorded state as a stream, or nil if there is none. Until
+// the stream is at its end or closed, saves return [ErrReading]; touches do not.
 //
-// A state that is not what was saved is never handed out whole: its last part
-// gives way to an error that wraps [ErrDamaged]. A read returns a
-// [*ConflictError] once the record was claimed anew, and [ErrReplaced] when the
-// state went otherwise. Storage that gives no answer, or lets this worker in no more,
-// is asked again until ctx ends.
+// Corruption is always reported: the final Read returns an error that wraps
+// [ErrDamaged] instead of the last bytes. Read returns a [*ConflictError] once
+// another delivery has acquired the record, and [ErrReplaced] if the state was
+// replaced otherwise. While storage is unavailable or denies access, Read retries
+// until ctx ends.
 func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
 	s, err := c.Restore(ctx)
 	switch {
@@ -183,8 +183,8 @@ func (r *stateReader) close() {
 	delete(r.claim.readers, r)
 }
 
-// fill reads the next range. Before it gives out the last one it checks them
-// all: a decoder may never ask for what comes after.
+// fill reads the next range. It verifies the hash before it returns the last one: a
+// decoder may never read beyond its own end.
 func (r *stateReader) fill() error {
 	if r.offset == r.size {
 		return io.EOF
@@ -201,14 +201,15 @@ func (r *stateReader) fill() error {
 		if r.sum.String() != r.hash {
 			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.size)
 		}
-		r.close() // all of it is here
+		r.close() // the whole state is in memory
 	}
 	r.buffer = data
 	return nil
 }
 
-// readRange reads a part of the body under the record's present ETag. When that
-// has changed one read of the record decides: ours, go on under the new one.
+// readRange reads a part of the body under the record's current ETag. If that has
+// changed, one read of the record decides: if the record is still this claim's,
+// reading continues under the new ETag.
 func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64) ([]byte, error) {
 	for repeat := 0; ; repeat++ {
 		if err := pause(ctx, repeat); err != nil {
@@ -236,16 +237,16 @@ func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64)
 	}
 }
 
-// isForbidden reports whether the service knows or lets in nobody of this name
-// now. A role that is assigned again, or a token that is right again, mends that.
+// isForbidden reports whether the service denies this identity access. That may
+// pass: a role can be assigned again, and a token renewed.
 func isForbidden(err error) bool {
 	var response *azcore.ResponseError
 	return errors.As(err, &response) &&
 		(response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 }
 
-// relocate finds out under which ETag the state can be read on. A touch of this
-// very claim explains a refusal by itself; otherwise the record is asked.
+// relocate finds the ETag under which the state can be read further. With ask it
+// reads the record; otherwise a touch by this claim explains the refusal.
 func (c *Claim) relocate(ctx context.Context, ask bool) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -264,12 +265,12 @@ func (c *Claim) relocate(ctx context.Context, ask bool) error {
 	case found.Token != c.token:
 		return c.conflict(OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number}), *found)
 	}
-	c.refresh(*found) // the refusal may also have been about an older one
+	c.refresh(*found) // the refusal may concern an older one
 	return nil
 }
 
 // isReading reports whether the recorded state is being read. A reader whose
-// context has ended reads no more, whether or not it is closed.
+// context has ended does not count, closed or not.
 func (c *Claim) isReading() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,8 +282,7 @@ func (c *Claim) isReading() bool {
 	return false
 }
 
-// CloseReaders ends all reading of the recorded state: whoever read it is done,
-// or given up.
+// CloseReaders closes all readers of the recorded state: the handler has returned.
 func (c *Claim) CloseReaders() {
 	c.mu.Lock()
 	readers := slices.Collect(maps.Keys(c.readers))

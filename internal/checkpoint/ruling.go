@@ -6,46 +6,46 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
-// StaleAfter is how long a running record that another message owns must not
-// have been written before a duplicate takes it over. A running job touches its
+// StaleAfter is the age at which a duplicate may acquire a running record that
+// another message owns: the time since its last write. A running job touches its
 // record far more often ([Policy]).
 const StaleAfter = time.Hour
 
-// Delivery is one message in hand, as far as the rules of its record need it.
+// Delivery describes one claimed message, as far as the rules of its record need it.
 type Delivery struct {
 	ID          string // the job's id
 	Kind        string
 	PayloadHash string // SHA-256 of the payload, in hex
 	MessageID   string // the service's id of the message
 
-	// Steady says that the worker which has the message has run for a while, so
-	// that its end soon after a claim would be charged to the job.
+	// Steady says that the worker which holds the message has run for a while, so
+	// that an unclean exit soon after a claim is charged to the job.
 	Steady bool
 }
 
-// Ruling says what a delivery may do, given the record it found.
+// Ruling is what a delivery may do, given the record that it found.
 type Ruling int
 
-// The rulings. OnDelivery gives those up to Unreadable, OnConflict all but Take.
+// The rulings. OnDelivery returns those up to Unreadable, OnConflict all but Acquire.
 const (
 	// Create: there is no record. Create it before working, so that an earlier
-	// holder that is only frozen is fenced.
+	// owner that is only frozen is fenced.
 	Create Ruling = iota + 1
 
-	// Take: the record is this message's to claim.
+	// Acquire: the delivery may acquire the record.
 	Acquire
 
-	// Finish: the job is over. Do what is left to do and delete the message.
+	// Finish: the job has ended. Do what is left to do and delete the message.
 	Finish
 
-	// PutBack: the job is in another message's hands. Put this one back.
+	// PutBack: another message owns the job. Put this one back.
 	PutBack
 
 	// Mismatch: the id was used for other work. This message is poison; the
 	// record stays untouched.
 	Mismatch
 
-	// Unreadable: a newer version's record, or no record of ours. Touch
+	// Unreadable: the record is of a newer version or another program. Change
 	// nothing, put the message back.
 	Unreadable
 
@@ -56,12 +56,13 @@ const (
 	// on the record as it was read.
 	Repeat
 
-	// Fenced: this message's record was claimed anew. Stop and touch nothing.
+	// Fenced: a later delivery of this message has acquired the record. Stop, and
+	// change nothing.
 	Fenced
 )
 
-// OnDelivery rules on a record that a delivery found before it did any work.
-// found is nil when there is none; now is the service's own clock.
+// OnDelivery rules on the record that a delivery found before it did any work.
+// found is nil if there is none; now is by the service's clock.
 func OnDelivery(found *Record, d Delivery, now time.Time) Ruling {
 	switch {
 	case found == nil:
@@ -85,20 +86,20 @@ func OnDelivery(found *Record, d Delivery, now time.Time) Ruling {
 	}
 }
 
-// Attempt is a write whose effect is in question.
+// Attempt identifies a write whose outcome is unknown.
 type Attempt struct {
 	Token string
 	Write int
 	Under azcore.ETag // the ETag it was conditional on; empty for a create
 }
 
-// OnConflict rules on the one read after a refused condition or an unknown
-// outcome. found is nil when there is no record.
+// OnConflict rules on the record that one read found after a refused condition or
+// an unknown outcome. found is nil if there is none.
 //
 // The same token alone proves nothing: a commit that never arrived would look
-// like one that did. Hence the number. An older write of the same claim that
-// left the job running is the record this claim still holds; one that ended the
-// claim is not.
+// like one that did. Hence the sequence number. After an older write of the same
+// claim that left the job running, the claim still owns the record; after one
+// that ended the claim, it does not.
 func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
 	switch {
 	case found == nil:
@@ -112,8 +113,8 @@ func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
 	case found.Token == a.Token && found.Write < a.Write && found.Status == Running:
 		return Repeat
 	case a.Under != "" && found.ETag == a.Under:
-		// Nothing at all was written since the record was read: the attempt to
-		// claim it may be made again, under the same condition.
+		// Nothing was written since the record was read: the attempt to acquire it
+		// may be repeated, under the same condition.
 		return Repeat
 	case found.Status.Final():
 		return Finish
@@ -128,7 +129,7 @@ func OnConflict(found *Record, d Delivery, a Attempt) Ruling {
 
 // String returns the ruling's name.
 func (r Ruling) String() string {
-	names := [...]string{"none", "create", "take", "finish", "put back", "mismatch", "unreadable", "effective", "repeat", "fenced"}
+	names := [...]string{"none", "create", "acquire", "finish", "put back", "mismatch", "unreadable", "effective", "repeat", "fenced"}
 	if r < 0 || int(r) >= len(names) {
 		return "unknown"
 	}

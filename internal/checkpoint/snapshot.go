@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// Snapshot is what a handler reported, as it goes into a record.
+// Snapshot is what a handler reported, to be recorded.
 type Snapshot struct {
-	// State is the state in one piece; nil leaves the recorded one as it is.
+	// State is the state in one piece; nil keeps the recorded one.
 	State []byte
 
-	// Stream opens a state that is too large for that, from its start, as
-	// often as a save needs it. It comes in place of State.
+	// Stream opens a state that is too large for State, from its start, as often as
+	// a save needs it. It replaces State.
 	Stream func() (io.ReadCloser, error)
 
 	Version  int // the handler's number for the state's format
@@ -24,23 +24,21 @@ type Snapshot struct {
 // HasState reports whether the snapshot holds a state.
 func (s Snapshot) HasState() bool { return s.State != nil || s.Stream != nil }
 
-// WithoutState returns the snapshot without its state, which leaves the recorded
-// one as it is.
+// WithoutState returns the snapshot without its state: the recorded one is kept.
 func (s Snapshot) WithoutState() Snapshot {
 	s.State, s.Stream = nil, nil
 	return s
 }
 
-// prepared is a state that is ready to be written: what is left to do is one
-// conditional write.
+// prepared is a state that needs only one conditional write to be recorded.
 type prepared struct {
 	hash    string // empty for no state
 	size    int64
 	content content
 }
 
-// prepare makes a snapshot's state ready: of a large one it sends the blocks
-// that the record lacks.
+// prepare makes a snapshot's state ready to be recorded: of a large state it uploads
+// the blocks that the record lacks.
 func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	if !s.HasState() {
 		return prepared{}, nil
@@ -78,9 +76,9 @@ func (s Snapshot) open() (stream io.ReadCloser, err error) {
 	return stream, nil
 }
 
-// readChunk fills the buffer, unless the state ends before. A state that breaks
-// off is no shorter state: only io.EOF itself is its end, while io.ReadFull
-// could not tell it from the io.ErrUnexpectedEOF of a stream that was cut off.
+// readChunk fills the buffer, unless the state ends first. Only io.EOF itself is the
+// end of a state. io.ReadFull could not tell it from the io.ErrUnexpectedEOF of a
+// stream that was cut off.
 func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
 	defer recoverPanic(&err)
 	for n < len(buffer) {
@@ -98,12 +96,12 @@ func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
 
 func closeStream(stream io.Closer) {
 	var panicked error
-	defer recoverPanic(&panicked) // what was read is whole all the same
+	defer recoverPanic(&panicked) // the state was read completely all the same
 	_ = stream.Close()
 }
 
-// recoverPanic makes an error of a panic in the handler's code, which runs here
-// beside all the worker's other jobs.
+// recoverPanic turns a panic of the handler's code into an error, since the worker
+// runs other jobs too.
 func recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: it panicked: %v", ErrUnreadable, p)
@@ -114,8 +112,8 @@ func inOnePiece(state []byte) prepared {
 	return prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
 }
 
-// inBlocks sends what the record lacks of a state, which needs a record to be
-// there, and knowledge of its blocks.
+// inBlocks uploads the blocks of a state that the record lacks. First it creates the
+// record if there is none, and lists its blocks if they are unknown.
 func (c *Claim) inBlocks(ctx context.Context, state io.Reader) (prepared, error) {
 	if c.record.ETag == "" {
 		if err := c.write(ctx, unchanged); err != nil {

@@ -21,34 +21,34 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// Time-outs of one call, the SDK's retries included. A caller with less time
-// gives a context that ends sooner.
+// Timeouts of one call, including the SDK's retries. A caller with less time passes
+// a context that ends sooner.
 const (
 	callTimeout     = 20 * time.Second
 	transferTimeout = time.Minute // for calls with a body
 )
 
-// maxBody is the largest body that is read in one piece, in bytes: that of a state
-// which was reported in one piece. A worker keeps it in memory.
+// maxBody is the largest body that is read into memory in one piece, in bytes: that
+// of a state which was reported in one piece.
 const maxBody = 8 << 20
 
-// ErrNotFound says that there is no record of that job.
+// ErrNotFound: the job has no record.
 var ErrNotFound = errors.New("there is no record of this job")
 
-// Store holds the records of jobs, one blob each, named <hhh>/<job id>.
+// Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
 	chunk     int   // chunkSize, but for tests
 	maxStream int64 // MaxStream, but for tests
 }
 
-// NewStore returns the records in that container.
+// NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
 	return &Store{container: c, chunk: chunkSize, maxStream: MaxStream}
 }
 
-// WithChunks cuts large states into chunks of size bytes, for tests of other
-// packages: what happens to states of several chunks is then seen in small ones.
+// WithChunks sets the chunk size of large states, in bytes. Tests of other packages
+// use it to get states of several chunks that are small.
 func (s *Store) WithChunks(size int) *Store {
 	s.chunk = size
 	return s
@@ -64,8 +64,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// Lookup reads the record of a delivery's job and rules what the delivery may do.
-// The record is the zero value when there is none.
+// Lookup reads the record of a delivery's job and returns what the delivery may do.
+// The record is the zero value if there is none.
 func (s *Store) Lookup(ctx context.Context, d Delivery) (Record, Ruling, error) {
 	found, err := s.find(ctx, d.ID)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Read(ctx context.Context, id string) (Record, error) {
 	return *found, nil
 }
 
-// Result returns the result of a job that is done.
+// Result returns the result of a job that is [Done].
 func (s *Store) Result(ctx context.Context, id string) ([]byte, error) {
 	r, err := s.Read(ctx, id)
 	if err != nil {
@@ -131,8 +131,8 @@ func (s *Store) nextPage(ctx context.Context, next func(context.Context) (contai
 	return next(ctx)
 }
 
-// recordOf reads a record from a listing. One that cannot be read keeps its id
-// and has version 0.
+// recordOf returns the record of a listed blob. One that cannot be read has its id
+// and version 0.
 func recordOf(item *container.BlobItem) Record {
 	_, id, _ := strings.Cut(*item.Name, "/")
 	r, _ := parse(id, item.Metadata)
@@ -144,7 +144,7 @@ func recordOf(item *container.BlobItem) Record {
 	return r
 }
 
-// find reads a record; nil without an error when there is none.
+// find reads a record. It returns nil without an error if there is none.
 func (s *Store) find(ctx context.Context, id string) (*Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -166,8 +166,8 @@ func (s *Store) find(ctx context.Context, id string) (*Record, error) {
 	return &r, nil
 }
 
-// body reads the record's body as it was when the record was read. The error
-// wraps [ErrDamaged] when it is larger than any that is written in one piece.
+// body reads the record's body, under the record's ETag. The error wraps
+// [ErrDamaged] if the body is larger than any that is written in one piece.
 func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
@@ -187,8 +187,8 @@ func (s *Store) body(ctx context.Context, r Record) ([]byte, error) {
 	return data, nil
 }
 
-// put writes a record under the ETag of the one that it replaces; an empty
-// ETag creates it.
+// put writes a record on condition that the blob has that ETag; with an empty ETag it
+// creates the record.
 func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body content) (azcore.ETag, error) {
 	if body.keeps() && etag != "" {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -214,8 +214,8 @@ func (s *Store) blob(id string) *blockblob.Client {
 	return s.container.NewBlockBlobClient(jobid.Path(id))
 }
 
-// under is the condition that the blob still has that ETag, or with an empty
-// one that there is no blob.
+// under returns the condition that the blob has that ETag, or with an empty ETag that
+// there is no blob.
 func under(etag azcore.ETag) *blob.AccessConditions {
 	conditions := blob.ModifiedAccessConditions{IfMatch: &etag}
 	if etag == "" {

@@ -12,19 +12,19 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// Save records the snapshot: state, fraction and text in one write.
+// Save records the snapshot: state, fraction and text, in one write.
 func (c *Claim) Save(ctx context.Context, s Snapshot) error {
 	return c.update(ctx, s, func(r *Record) { r.Status = Running })
 }
 
-// Touch records that the job is being worked on, with fraction and text but
-// without the state.
+// Touch records that the job is running, with fraction and text but without the
+// state.
 func (c *Claim) Touch(ctx context.Context, s Snapshot) error {
 	return c.update(ctx, s.WithoutState(), func(r *Record) { r.Status = Running })
 }
 
-// Commit ends the job with its result. From then on no other outcome is
-// possible; the message is to be deleted next.
+// Commit ends the job with its result. From then on no other outcome is possible;
+// the caller deletes the message next.
 func (c *Claim) Commit(ctx context.Context, result []byte) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -46,8 +46,9 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 	})
 }
 
-// Release opens the job to other workers after an interruption, with the last
-// snapshot. A job that left no record and has no state to keep needs none.
+// Release makes the job available to other workers after an interruption, with its
+// last snapshot. If the job has no record and the snapshot no state, it writes
+// nothing.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	if !s.HasState() && !c.mayHaveRecord(ctx) {
 		return nil
@@ -59,9 +60,9 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	})
 }
 
-// Break opens the job to other workers after a break that its handler took, with
-// the last snapshot. Unlike Release it always leaves a record, so that breaks are
-// counted.
+// Break makes the job available to other workers after its handler took a break,
+// with its last snapshot. Unlike Release it always writes a record, so that breaks
+// are counted.
 func (c *Claim) Break(ctx context.Context, s Snapshot) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status = Open
@@ -71,9 +72,9 @@ func (c *Claim) Break(ctx context.Context, s Snapshot) error {
 	})
 }
 
-// breaksAfter returns the breaks in a row without progress of the fraction after
-// one more at that fraction, and the highest fraction at a break. Fractions count
-// to the four digits that a record keeps: finer ones would be new each time.
+// breaksAfter returns the breaks in a row without progress after one more break at
+// that fraction, and the highest fraction at a break. Fractions are rounded to the
+// four digits that a record keeps, so that smaller differences are not progress.
 func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 	if at := math.Round(bounded(fraction)*1e4) / 1e4; at > r.Peak {
 		return 0, at
@@ -81,7 +82,8 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 	return r.Breaks + 1, r.Peak
 }
 
-// Fail opens the job to another attempt after a failure, with the last snapshot.
+// Fail makes the job available for another attempt after a failure, with its last
+// snapshot.
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 	machine, repeat := c.failureMachine()
 	return c.update(ctx, s, func(r *Record) {
@@ -100,14 +102,14 @@ func countFailure(before int, repeat bool) int {
 	return before + 1
 }
 
-// Poison ends the job as one that cannot be done, with the last snapshot.
+// Poison ends the job as [Poison], with a reason and its last snapshot.
 func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
 	})
 }
 
-// update writes a snapshot and what apply makes of the rest.
+// update writes a snapshot and the changes that apply makes to the record.
 func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -116,8 +118,8 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 	defer unlock()
 	err = c.updateOnce(ctx, s, apply)
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
-		// What was known of the blocks was wrong: the record was removed, or
-		// the service forgot staged ones. Find out, and send what is missing.
+		// The known blocks are wrong: the record was removed, or the service has
+		// discarded staged blocks. List them again, and send what is missing.
 		c.blocks.forget()
 		err = c.updateOnce(ctx, s, apply)
 	}
@@ -129,7 +131,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 		return err
 	}
 	if over, err := c.hasEnded(func(r *Record) content { apply(r); return content{} }); over {
-		return err // before a state is sent for nothing
+		return err // before the state is uploaded in vain
 	}
 	state, err := c.prepare(ctx, s)
 	if err != nil {
@@ -165,9 +167,8 @@ func (c *Claim) mayHaveRecord(ctx context.Context) bool {
 	return c.record.ETag != "" || c.doubt != nil
 }
 
-// FailuresAfter returns what the count of failures in a row would be if the
-// job failed now with this snapshot. A streamed state counts as progress only
-// once it is saved.
+// FailuresAfter returns the failures in a row if the job failed now with this
+// snapshot. A streamed state counts as progress only once it is saved.
 func (c *Claim) FailuresAfter(s Snapshot) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,23 +178,23 @@ func (c *Claim) FailuresAfter(s Snapshot) int {
 	return countFailure(c.record.Failures, c.repeat)
 }
 
-// Attempts are counts of a job that bound how often it is tried.
+// Attempts counts the attempts of a job that are limited.
 type Attempts struct {
 	Failures      int // in a row without progress
 	FailuresTotal int
 	Breaks        int // in a row without progress of the fraction
 }
 
-// After returns what the counts would be if the job failed, or took a break, now
-// with this snapshot.
+// After returns the counts if the job failed, or took a break, now with this
+// snapshot.
 func (c *Claim) After(s Snapshot) Attempts {
 	r := c.Record()
 	breaks, _ := breaksAfter(r, s.Fraction)
 	return Attempts{Failures: c.FailuresAfter(s), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
 }
 
-// progressed reports whether a state of that hash is progress: one that differs
-// from the state the claim began with.
+// progressed reports whether a state with that hash is progress: whether it differs
+// from the state with which the claim began.
 func (c *Claim) progressed(hash string) bool { return hash != "" && hash != c.begun }
 
 func hashOf(data []byte) string {

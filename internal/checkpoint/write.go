@@ -22,39 +22,37 @@ const (
 	longestRepeat = 5 * time.Second
 )
 
-// ConflictError says that a record was not this claim's to write, and what it
-// shows instead. Ruling is Finish, PutBack, Mismatch, Unreadable or Fenced.
-// After it the claim writes nothing more.
+// ConflictError says that this claim does not own the record, and contains the
+// record as found. Ruling is Finish, PutBack, Mismatch, Unreadable or Fenced. The
+// claim writes nothing more.
 type ConflictError struct {
 	Ruling Ruling
 	Record Record
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("record of job %s is not this delivery's to write (%s): it is %s, generation %d, owner %q",
+	return fmt.Sprintf("this delivery does not own the record of job %s (%s): it is %s, generation %d, owner %q",
 		e.Record.ID, e.Ruling, e.Record.Status, e.Record.Generation, e.Record.Owner)
 }
 
-// change is one write in the making. It turns the record as it stands into the
-// one to be written and says what becomes of the body. It may be applied more
-// than once, each time to the record as it then stands.
+// change turns the current record into the one to write, and returns the new body.
+// It may be applied more than once, each time to the record as it is then.
 type change func(*Record) content
 
-// unchanged is the change of a write that only claims or creates.
+// unchanged is the change of a write that only acquires or creates the record.
 func unchanged(*Record) content { return content{} }
 
-// doubt is a write of which it is not known whether it took effect.
+// doubt is a write whose outcome is unknown.
 type doubt struct {
 	attempt Attempt
 	next    Record
 	content content
 }
 
-// write makes one change to the record, whatever it takes: it settles an open
-// doubt first, and after a conflict or an unknown outcome lets one read decide.
-// It returns nil once the change has taken effect, a [*ConflictError] when the
-// record is not this claim's, and any other error when nothing can be known now;
-// the next write then settles it.
+// write makes one change to the record. It first settles a write in doubt, and after
+// a conflict or an unknown outcome lets one read decide. It returns nil once the
+// change has taken effect, a [*ConflictError] if this claim does not own the record,
+// and any other error if the outcome is unknown; the next write then settles it.
 func (c *Claim) write(ctx context.Context, ch change) error {
 	if _, err := c.settle(ctx); err != nil {
 		return err
@@ -85,10 +83,10 @@ func (c *Claim) write(ctx context.Context, ch change) error {
 	return fmt.Errorf("write record of job %s: gave up after %d repeats, the last: %w", c.delivery.ID, maxRepeats, err)
 }
 
-// hasEnded reports whether an earlier write ended the claim. The same ending again
-// comes from a caller that did not learn that it took effect, and needs nothing
-// more: written twice, it would count a failure or an interruption twice.
-// Anything else is not this claim's to write any more.
+// hasEnded reports whether an earlier write ended the claim. A caller that did not
+// learn of its success may repeat the same ending: it returns no error, and nothing
+// is written, since that would count a failure or an interruption twice. Any other
+// change is a conflict.
 func (c *Claim) hasEnded(ch change) (over bool, err error) {
 	if c.record.Status == Running || c.opening != nil {
 		return false, nil
@@ -105,7 +103,8 @@ func (c *Claim) hasEnded(ch change) (over bool, err error) {
 	}
 }
 
-// attempt sends the change once. It opens a doubt unless the outcome is certain.
+// attempt sends the change once. Unless the outcome is certain it leaves the write in
+// doubt.
 func (c *Claim) attempt(ctx context.Context, ch change) error {
 	c.number++
 	next := c.record
@@ -131,10 +130,9 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	return err
 }
 
-// asBlockList returns the content in a form that gets past staged blocks. Where
-// blocks were staged and there is no record, as after its removal, a Put Blob
-// that creates it is refused until the service forgets them a week later; a Put
-// Block List is not.
+// asBlockList returns the content as a block list if the blob has staged blocks but
+// no record, as after the record's removal. The service then refuses a Put Blob
+// until it discards the blocks a week later, but accepts a Put Block List.
 func (c *Claim) asBlockList(ctx context.Context, body content) (content, error) {
 	if !c.uncommittedBlocks || c.record.ETag != "" || body.blocks != nil {
 		return body, nil
@@ -146,7 +144,7 @@ func (c *Claim) asBlockList(ctx context.Context, body content) (content, error) 
 	return content{blocks: m.blocks}, err
 }
 
-// adopt takes over a write that took effect.
+// adopt makes a write that took effect the known record.
 func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
 	c.set(written)
@@ -154,8 +152,8 @@ func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	c.doubt, c.opening = nil, nil
 }
 
-// settle ends an open doubt by one read. It reports whether the write in
-// question took effect; a read that fails leaves the doubt open.
+// settle finds out by one read whether the write in doubt took effect. If the read
+// fails, the write stays in doubt.
 func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	if c.lost != nil {
 		return false, c.lost
@@ -183,14 +181,14 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	}
 }
 
-// conflict ends the claim: it writes nothing more.
+// conflict ends the claim, which writes nothing more.
 func (c *Claim) conflict(ruling Ruling, found Record) error {
 	c.lost = &ConflictError{Ruling: ruling, Record: found}
 	return c.lost
 }
 
-// recreate makes the next write a create, of a record that is not there (any
-// more): its body, and with it the state, is gone.
+// recreate makes the next write a create, since there is no record, or it was removed
+// together with its state.
 func (c *Claim) recreate() {
 	r := c.record
 	r.ETag, r.Size = "", 0
@@ -200,8 +198,8 @@ func (c *Claim) recreate() {
 }
 
 // refused reports whether the service certainly did not make the write, for a
-// reason that no read and no repeat can mend: not a conflict, not a fault of
-// the service or of the way to it.
+// reason that no read and no retry can change: not a conflict, and not a fault of
+// the service or the network.
 func refused(err error) bool {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) {
@@ -224,18 +222,17 @@ func pause(ctx context.Context, repeat int) error {
 	return retry.Sleep(ctx, retry.Backoff{First: firstRepeat, Max: longestRepeat}.Delay(repeat))
 }
 
-// permanentRefusals are the answers by which the blob service refuses one blob until
-// somebody changes something about that blob: no read decides them, and no repeat
-// within minutes changes them. They say nothing about other blobs, unlike a
-// missing role or a container that is gone.
+// permanentRefusals are the errors by which the blob service refuses calls to one
+// blob until somebody changes that blob. Retries within minutes do not help. Unlike
+// a missing role or container, they do not concern other blobs.
 var permanentRefusals = []bloberror.Code{
 	bloberror.LeaseIDMissing,           // somebody holds a lease on it
 	bloberror.BlobArchived,             // it is in the archive tier
-	bloberror.BlobBeingRehydrated,      // and on its way back, for hours
+	bloberror.BlobBeingRehydrated,      // it is being restored from there, for hours
 	bloberror.BlobImmutableDueToPolicy, // a retention policy or a legal hold
-	bloberror.InvalidBlobType,          // it is a page or append blob of somebody's
+	bloberror.InvalidBlobType,          // it is a page or append blob
 	bloberror.SnapshotsPresent,         // it cannot be deleted before its snapshots
-	bloberror.PendingCopyOperation,     // somebody copies something onto it
+	bloberror.PendingCopyOperation,     // it is the target of a copy
 	bloberror.BlobUsesCustomerSpecifiedEncryption,
 }
 
@@ -247,8 +244,8 @@ func PermanentRefusals() (codes []string) {
 	return codes
 }
 
-// PermanentRefusal returns the service's error code if err is its refusal of one blob
-// that lasts, and "" otherwise.
+// PermanentRefusal returns the service's error code if err is a permanent refusal of
+// one blob, and "" otherwise.
 func PermanentRefusal(err error) string {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
