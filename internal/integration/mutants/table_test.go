@@ -1,5 +1,3 @@
-//go:build integration
-
 package mutants
 
 // some is how many histories are enough where histories are to notice.

@@ -1,3 +1,3 @@
-// Package parts finds what integration tests need beside Go. Everything but this
-// comment is built with the tag integration; see make integration.
+// Package parts finds what integration tests need beside Go; see make
+// integration-tools.
 package parts
