@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/demo"
 	"github.com/spotworker/spotworker/internal/lab/screen"
 )
 
@@ -30,15 +30,15 @@ func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
 	}
 	if out, ok := stdout.(*os.File); ok && !d.Plain && screen.Fits(os.Stdin, out) {
 		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, stage *screen.Stage) error {
-			config.Stage = stage
-			return lab.Demo(ctx, config, stage)
+			config.Display = stage
+			return demo.Run(ctx, config, stage)
 		})
 	}
-	return lab.Demo(ctx, config, stdout)
+	return demo.Run(ctx, config, stdout)
 }
 
-func (d *demoCommand) config() lab.Config {
-	c := lab.DefaultConfig()
+func (d *demoCommand) config() demo.Config {
+	c := demo.DefaultConfig()
 	c.Workers, c.JobsAtOnce, c.Files = d.Workers, d.JobsAtOnce, d.Files
 	c.JobTime, c.CheckpointInterval, c.TimeLimit = d.JobTime, d.CheckpointInterval, d.TimeLimit
 	c.Binaries, c.Keep = d.Bin, d.Keep

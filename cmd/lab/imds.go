@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/imds"
 )
 
 // imdsCommand are the flags of lab imds.
@@ -19,31 +20,26 @@ type imdsCommand struct {
 }
 
 func (c *imdsCommand) run(ctx context.Context, stdout io.Writer) error {
-	config := c.config()
 	switch {
-	case config.MetadataPort < 0 || config.MetadataPort > 65535:
-		return configError(fmt.Errorf("--metadata-port %d is no port", config.MetadataPort))
+	case c.MetadataPort < 0 || c.MetadataPort > 65535:
+		return configError(fmt.Errorf("--metadata-port %d is not a port", c.MetadataPort))
 	case c.List:
-		return lab.WriteScenarios(stdout)
+		return imds.WriteScenarios(stdout)
 	}
-	s, err := lab.LoadScenario(config.Scenario)
+	s, err := imds.LoadScenario(c.Scenario)
 	if err != nil {
 		return configError(fmt.Errorf("--scenario: %w", err))
 	}
-	if text, ok := scenario.ReadyText(config.Scenario); ok && c.Show {
+	if text, ok := scenario.ReadyText(c.Scenario); ok && c.Show {
 		_, err := stdout.Write(text)
 		return err
 	}
 	if c.Show {
 		return configError(errors.New("--show is for the scenarios of --list"))
 	}
-	err = lab.IMDS(ctx, s, config.MetadataPort, stdout)
+	err = imds.Run(ctx, s, c.MetadataPort, stdout)
 	if _, ok := errors.AsType[*lab.PortTakenError](err); ok {
 		return configError(fmt.Errorf("%w with --metadata-port", err))
 	}
 	return err
-}
-
-func (c *imdsCommand) config() lab.IMDSConfig {
-	return lab.IMDSConfig{Scenario: c.Scenario, MetadataPort: c.MetadataPort}
 }

@@ -7,20 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/emulator/imds/scenario"
-	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
 func TestIMDSFlags(t *testing.T) {
-	if diff := cmp.Diff(lab.DefaultIMDSConfig(), parsed(t, "imds").IMDS.config()); diff != "" {
-		t.Errorf("configuration of lab imds without flags (-want +got):\n%s", diff)
+	if got, want := parsed(t, "imds").IMDS, (imdsCommand{Scenario: "eviction", MetadataPort: up.DefaultMetadataPort}); got != want {
+		t.Errorf("lab imds without flags = %+v, want %+v", got, want)
 	}
-	want := lab.IMDSConfig{Scenario: "x.json", MetadataPort: 7}
-	if diff := cmp.Diff(want, parsed(t, "imds", "--scenario=x.json", "--metadata-port=7").IMDS.config()); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
+	got := parsed(t, "imds", "--scenario=x.json", "--metadata-port=7").IMDS
+	if want := (imdsCommand{Scenario: "x.json", MetadataPort: 7}); got != want {
+		t.Errorf("lab imds with flags = %+v, want %+v", got, want)
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
+	"github.com/spotworker/spotworker/internal/lab/demo"
+	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
 func TestHelpAndVersion(t *testing.T) {
@@ -66,7 +67,7 @@ func parsed(t *testing.T, args ...string) *flags {
 }
 
 func TestFlagsReachTheDemo(t *testing.T) {
-	want := lab.DefaultConfig()
+	want := demo.DefaultConfig()
 	want.Workers, want.JobsAtOnce, want.Files, want.JobTime = 5, 4, 7, 9*time.Second
 	want.CheckpointInterval, want.TimeLimit = 3*time.Second, time.Minute
 	want.Binaries, want.Keep = "b", true
@@ -97,9 +98,9 @@ func TestFlagsReachChaos(t *testing.T) {
 }
 
 func TestFlagsReachUp(t *testing.T) {
-	want := lab.DefaultUpConfig()
-	want.VMs, want.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
-	want.BlobPort, want.QueuePort, want.MetadataPort, want.ManagerPort = 1, 2, 3, 4
+	want := up.DefaultConfig()
+	want.VMs, want.Local.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
+	want.Local.BlobPort, want.Local.QueuePort, want.Local.MetadataPort, want.Local.ManagerPort = 1, 2, 3, 4
 	want.Flexible, want.EvictionDelay = true, 2*time.Second
 	f := parsed(t, "up", "--vms=5", "--flexible", "--identity", "--files=0", "--job-time=1s", "--eviction-delay=2s",
 		"--blob-port=1", "--queue-port=2", "--metadata-port=3", "--arm-port=4")
@@ -109,14 +110,14 @@ func TestFlagsReachUp(t *testing.T) {
 }
 
 func TestFlagDefaultsAreTheDefaultConfiguration(t *testing.T) {
-	if diff := cmp.Diff(lab.DefaultConfig(), parsed(t, "demo").Demo.config()); diff != "" {
+	if diff := cmp.Diff(demo.DefaultConfig(), parsed(t, "demo").Demo.config()); diff != "" {
 		t.Errorf("configuration of lab demo without flags (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(lab.DefaultUpConfig(), parsed(t, "up").Up.config()); diff != "" {
+	if diff := cmp.Diff(up.DefaultConfig(), parsed(t, "up").Up.config()); diff != "" {
 		t.Errorf("configuration of lab up without flags (-want +got):\n%s", diff)
 	}
-	if got := parsed(t, "evict", "spot_1").Evict.MetadataPort; got != lab.DefaultMetadataPort {
-		t.Errorf("lab evict asks port %d, want %d", got, lab.DefaultMetadataPort)
+	if got := parsed(t, "evict", "spot_1").Evict.MetadataPort; got != up.DefaultMetadataPort {
+		t.Errorf("lab evict asks port %d, want %d", got, up.DefaultMetadataPort)
 	}
 }
 

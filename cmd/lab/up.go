@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
 // upCommand are the flags of lab up.
@@ -29,7 +30,7 @@ func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
 	if err := config.Validate(); err != nil {
 		return configError(err)
 	}
-	err := lab.Up(ctx, config, stdout)
+	err := up.Run(ctx, config, stdout)
 	if taken, ok := errors.AsType[*lab.PortTakenError](err); ok {
 		return configError(fmt.Errorf("%w with --%s-port", taken, u.portOf(taken.Port)))
 	}
@@ -50,10 +51,10 @@ func (u *upCommand) portOf(port int) string {
 	}
 }
 
-func (u *upCommand) config() lab.UpConfig {
-	c := lab.DefaultUpConfig()
-	c.VMs, c.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
-	c.BlobPort, c.QueuePort, c.MetadataPort, c.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
+func (u *upCommand) config() up.Config {
+	c := up.DefaultConfig()
+	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
+	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
 	c.Flexible, c.EvictionDelay = u.Flexible, u.EvictionDelay
 	return c
 }
@@ -81,12 +82,12 @@ func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Cont
 type evictCommand struct{ order }
 
 func (c *evictCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, lab.EvictAt)
+	return c.send(ctx, stdout, up.Evict)
 }
 
 // withdrawCommand is lab withdraw.
 type withdrawCommand struct{ order }
 
 func (c *withdrawCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, lab.WithdrawAt)
+	return c.send(ctx, stdout, up.Withdraw)
 }

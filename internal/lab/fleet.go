@@ -11,41 +11,41 @@ import (
 	"time"
 )
 
-// FleetConfig says how the workers of a fleet are started.
+// FleetConfig describes how the workers of a fleet are started.
 type FleetConfig struct {
 	// Worker is the path of the worker binary.
 	Worker string
 
-	// ConnectionString leads to the storage account. It must name loopback
+	// ConnectionString is that of the storage account. It must name loopback
 	// endpoints for blobs and queues.
 	ConnectionString string
 
-	// StorageFor returns the connection string of a VM, in place of
+	// StorageFor returns the connection string of one VM's worker, in place of
 	// ConnectionString. Optional.
 	StorageFor func(vm string) string
 
-	// Endpoint returns the base of a VM's metadata service, on loopback.
+	// Endpoint returns the address of a VM's metadata service, on loopback.
 	Endpoint func(vm string) string
 
-	// Args are the worker's flags beside those that the fleet sets: metadata
-	// endpoint, log, and no port, since its workers share a machine.
+	// Args are the worker's flags beside those that the fleet sets: the metadata
+	// endpoint, the log, and no port for health and metrics.
 	Args []string
 
 	// ArgsFor returns further flags of one VM's worker. Optional.
 	ArgsFor func(vm string) []string
 
-	// Logs is the folder for one file per VM, NAME.log.
+	// Logs is the folder for one log file per VM, NAME.log.
 	Logs string
 
-	// OnLine gets every line that a worker logs, without its end. Lines of one
-	// VM come in order. Optional.
+	// OnLine is called with every line that a worker logs, without its line
+	// break, in order for each VM. Optional.
 	OnLine func(vm string, line []byte)
 
-	// OnEnd is told of a worker that ended without being asked to. Optional.
+	// OnEnd is called when a worker ends that the fleet did not stop. Optional.
 	OnEnd func(vm *VM, err error)
 }
 
-// Fleet is a set of worker processes, each the only one on its pretended VM. It
+// Fleet is a set of worker processes, each the only one on its simulated VM. It
 // ends no process but those that it started.
 type Fleet struct {
 	config FleetConfig
@@ -57,8 +57,8 @@ type Fleet struct {
 // NewFleet returns a fleet without VMs.
 func NewFleet(c FleetConfig) *Fleet { return &Fleet{config: c} }
 
-// Start starts a worker on a VM of that name. The error wraps [ErrNotLocal],
-// and nothing was started, if the worker could reach anything beyond loopback.
+// Start starts a worker on a VM of that name. If the worker could reach anything
+// beyond loopback, it starts nothing and the error wraps [ErrNotLocal].
 func (f *Fleet) Start(name string) (*VM, error) {
 	c := f.config
 	if c.StorageFor != nil {
@@ -76,7 +76,7 @@ func (f *Fleet) Start(name string) (*VM, error) {
 	if c.ArgsFor != nil {
 		args = append(args, c.ArgsFor(name)...)
 	}
-	// The fleet's own flags come last: of a flag given twice the last counts.
+	// The fleet's own flags come last: the last of a repeated flag applies.
 	args = append(args, "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen=none")
 	vm := &VM{Name: name, LogFile: log.Name(), ended: make(chan struct{})}
 	if err := vm.start(c, args, log); err != nil {
@@ -88,11 +88,11 @@ func (f *Fleet) Start(name string) (*VM, error) {
 	return vm, nil
 }
 
-// Running returns the VMs whose workers have not ended, in the order of starting.
+// Running returns the VMs whose workers are running, in the order of starting.
 func (f *Fleet) Running() []*VM {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(f.vms), (*VM).over)
+	return slices.DeleteFunc(slices.Clone(f.vms), (*VM).hasEnded)
 }
 
 // All returns the names of all VMs that were started, in the order of starting.
@@ -106,9 +106,9 @@ func (f *Fleet) All() []string {
 	return names
 }
 
-// Close asks all workers to hand over (SIGTERM), kills those that have not
-// ended when ctx does, and returns when all have ended and all they logged was
-// passed on. The error names workers that did not end well by themselves.
+// Close sends SIGTERM to all workers, kills those that are still running when
+// ctx ends, and returns when all have ended and their logs are read. The error
+// names the workers that were killed or failed.
 func (f *Fleet) Close(ctx context.Context) error {
 	running := f.Running()
 	for _, vm := range running {
@@ -129,15 +129,22 @@ func (f *Fleet) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// HandOver is how long Close may take: the worker's budget and a little more.
+// HandOver is how long Close may take: the worker's drain budget and a little
+// more.
 const HandOver = 12 * time.Second
 
-// environment is all that a child sees of ours. Above all no AZURE_ variable of
-// the user's comes through, which could lead to a real account, and no proxy.
+// environment is the whole environment of a child process. It passes on no
+// AZURE_ variable, which could give access to a real account, and no proxy.
 func environment(connectionString string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + os.Getenv("HOME"),
-		"AZURE_STORAGE_CONNECTION_STRING=" + connectionString,
+		ConnectionStringVariable + "=" + connectionString,
 	}
 }
+
+// ScaleSet is the name of the simulated scale set.
+const ScaleSet = "spot"
+
+// VMName returns the name of the nth VM of the scale set, counted from 1.
+func VMName(n int) string { return fmt.Sprintf("%s_%d", ScaleSet, n) }

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// ErrNotLocal says that a process was not started because it could have reached
-// something that is not on this machine.
+// ErrNotLocal reports that a process was not started because it could have
+// reached something beyond this machine.
 var ErrNotLocal = errors.New("not a loopback address")
 
-// checkMetadata reports why a worker must not be started with that metadata
-// endpoint. On a VM in Azure the default one is the VM's real metadata service:
-// a worker of the lab that asked it could read, and acknowledge, real events.
-// "none" is refused too, since the lab's workers are to get notices.
+// checkMetadata returns an error unless a metadata endpoint is on loopback. A
+// worker of the lab that used the default endpoint on a VM in Azure could read
+// and acknowledge the VM's real events. "none" is refused too: the lab's workers
+// must get notices.
 func checkMetadata(endpoint string) error {
 	if err := checkLoopback(endpoint); err != nil {
 		return fmt.Errorf("metadata endpoint %q: %w", endpoint, err)
@@ -23,10 +23,9 @@ func checkMetadata(endpoint string) error {
 	return nil
 }
 
-// CheckStorage reports why a process of the lab must not be given that connection string:
-// it names no endpoint for one of the services, and so means the public cloud,
-// or one that is not on this machine. The error does not repeat the string,
-// which holds a key.
+// CheckStorage returns an error unless a connection string names endpoints on
+// loopback for blobs and queues. A service without an endpoint is the one in the
+// public cloud. The error does not repeat the string, which holds a key.
 func CheckStorage(connectionString string) error {
 	named := map[string]string{}
 	for part := range strings.SplitSeq(connectionString, ";") {
@@ -42,8 +41,8 @@ func CheckStorage(connectionString string) error {
 	return nil
 }
 
-// checkLoopback accepts IP literals only: a name, localhost too, would first be
-// sent to a resolver.
+// checkLoopback accepts IP literals only: any name, even localhost, would first
+// go to a resolver.
 func checkLoopback(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" || u.User != nil {

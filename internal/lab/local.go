@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/arm"
@@ -18,53 +21,55 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
-// LocalConfig says how a local Azure is reached. The zero value is one that
-// other processes are told about: on ports that the system chooses, with a key.
+// LocalConfig describes a local Azure. The zero value uses free ports and an
+// account key.
 type LocalConfig struct {
-	// BlobPort, QueuePort and MetadataPort are ports of 127.0.0.1.
+	// BlobPort, QueuePort and MetadataPort are ports of 127.0.0.1; 0 is a free one.
 	BlobPort, QueuePort, MetadataPort int
 
-	// Identity lets workers in with tokens of their VM's managed identity,
-	// over TLS, as in production.
+	// Identity makes storage accept tokens of the VMs' managed identity over
+	// TLS, as in production, instead of an account key.
 	Identity bool
 
 	// Control, if set, is served under /lab/ beside the metadata service.
 	Control http.Handler
 
-	// Manager, if set, is a resource manager for the VMs. Its Metadata and
-	// Tokens are set by [StartLocal]. ManagerPort is its port of 127.0.0.1.
+	// Manager, if set, adds a resource manager for the VMs on ManagerPort.
+	// [StartLocal] sets its Metadata and Tokens.
 	Manager     *arm.Options
 	ManagerPort int
 }
 
-// Local is an Azure in this process, reachable by other processes of this
-// machine and by nobody else.
+// Local is an Azure on loopback: a storage account, a metadata service and
+// perhaps a resource manager.
 type Local struct {
 	Storage  *storage.Server
 	Metadata *imds.Server
 
-	// ConnectionString leads a process to Storage.
+	// ConnectionString gives access to Storage with a key; empty with a managed
+	// identity.
 	ConnectionString string
 
-	// Identity is how a process with a managed identity gets there; nil unless
-	// that was asked for.
-	Identity *Identity
-
-	// ManagerURL is the base of the resource manager; empty unless one was asked
-	// for.
+	// ManagerURL is the resource manager's address; empty without one.
 	ManagerURL string
 
 	config    LocalConfig
-	authority *tlsca.Authority // of everything that speaks TLS
+	identity  *identity        // nil with a key
+	authority *tlsca.Authority // signs the certificates of all TLS servers
 	manager   *arm.Server
-	doors     []*http.Server
-	base      string // of the metadata service
+	servers   []*http.Server
+	metadata  string // the metadata service's address
 	serving   sync.WaitGroup
 }
 
-// StartLocal opens a storage account, a metadata service and, if it is asked for,
-// a resource manager on 127.0.0.1. Close ends them. The error wraps a
-// [*PortTakenError] if something else listens on a port that was asked for.
+// identity is the managed identity that all VMs share, as in a scale set.
+type identity struct {
+	granted   imds.Identity
+	endpoints storage.Endpoints // accept its tokens, over TLS
+}
+
+// StartLocal starts the services on 127.0.0.1; Close stops them. The error wraps
+// a [*PortTakenError] if a requested port is in use.
 func StartLocal(c LocalConfig) (*Local, error) {
 	tokens := token.NewIssuer()
 	authority, err := tlsca.New()
@@ -76,37 +81,45 @@ func StartLocal(c LocalConfig) (*Local, error) {
 		Storage:  storage.New(storage.Options{Tokens: tokens}),
 		Metadata: imds.New(imds.Options{Tokens: tokens}),
 	}
-	if err := l.openStorage(); err != nil {
+	if err := l.startStorage(); err != nil {
 		return nil, fmt.Errorf("start the storage emulator: %w", portTaken(err))
 	}
-	if err := l.openMetadata(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the metadata emulator: %w", portTaken(err)), l.Close())
+	if err := l.startMetadata(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the metadata emulator: %w", err), l.Close())
 	}
 	if c.Manager == nil {
 		return l, nil
 	}
-	if err := l.openManager(tokens); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the resource manager's emulator: %w", portTaken(err)), l.Close())
+	if err := l.startManager(tokens); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the resource manager's emulator: %w", err), l.Close())
 	}
 	return l, nil
 }
 
-func (l *Local) openStorage() (err error) {
-	at := storage.Addresses{Blob: loopback(l.config.BlobPort), Queue: loopback(l.config.QueuePort)}
-	if l.config.Identity {
-		l.Identity, err = newIdentity(l.Storage, at, l.authority)
+func (l *Local) startStorage() (err error) {
+	addresses := storage.Addresses{Blob: loopback(l.config.BlobPort), Queue: loopback(l.config.QueuePort)}
+	if !l.config.Identity {
+		l.ConnectionString, err = l.Storage.Listen(addresses)
 		return err
 	}
-	l.ConnectionString, err = l.Storage.Listen(at)
-	return err
-}
-
-func (l *Local) openMetadata() error {
-	listener, err := net.Listen("tcp", loopback(l.config.MetadataPort)) //nolint:noctx // listening on loopback does not wait
+	config, err := l.authority.ServerConfig()
 	if err != nil {
 		return err
 	}
-	l.base = "http://" + listener.Addr().String()
+	l.identity = &identity{granted: imds.Identity{
+		ClientID: uuid.NewString(), ObjectID: uuid.NewString(),
+		ResourceID: fmt.Sprintf("/subscriptions/%s/resourceGroups/rg/providers/Microsoft.ManagedIdentity/userAssignedIdentities/spotworker", uuid.Nil),
+	}}
+	l.identity.endpoints, err = l.Storage.ListenTLS(addresses, config)
+	return err
+}
+
+func (l *Local) startMetadata() error {
+	listener, err := Listen(l.config.MetadataPort)
+	if err != nil {
+		return err
+	}
+	l.metadata = "http://" + listener.Addr().String()
 	mux := http.NewServeMux()
 	mux.Handle("/", l.Metadata.Handler())
 	if l.config.Control != nil {
@@ -116,13 +129,13 @@ func (l *Local) openMetadata() error {
 	return nil
 }
 
-// openManager opens the resource manager, whose clients insist on TLS.
-func (l *Local) openManager(tokens *token.Issuer) error {
+// startManager starts the resource manager, whose clients require TLS.
+func (l *Local) startManager(tokens *token.Issuer) error {
 	config, err := l.authority.ServerConfig()
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", loopback(l.config.ManagerPort)) //nolint:noctx // listening on loopback does not wait
+	listener, err := Listen(l.config.ManagerPort)
 	if err != nil {
 		return err
 	}
@@ -137,21 +150,27 @@ func (l *Local) openManager(tokens *token.Issuer) error {
 
 // serve serves h until Close.
 func (l *Local) serve(listener net.Listener, h http.Handler) {
-	door := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	l.doors = append(l.doors, door)
-	l.serving.Go(func() { _ = door.Serve(listener) }) // returns when Close closes the door
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	l.servers = append(l.servers, server)
+	l.serving.Go(func() { _ = server.Serve(listener) }) // returns when Close closes the server
 }
 
-// AddVM adds a VM, with the identity if there is one.
+// AddVM adds a VM, with the managed identity if there is one.
 func (l *Local) AddVM(vm imds.VM) {
-	if l.Identity != nil {
-		vm.Identities = []imds.Identity{l.Identity.granted}
+	if l.identity != nil {
+		vm.Identities = []imds.Identity{l.identity.granted}
 	}
 	l.Metadata.AddVM(vm)
 }
 
-// Endpoint is the base of the metadata service as the named VM sees it.
-func (l *Local) Endpoint(vm string) string { return l.base + "/vms/" + vm }
+// Endpoint returns the address of the metadata service of the named VM.
+func (l *Local) Endpoint(vm string) string { return l.metadata + "/vms/" + vm }
+
+// MetadataPort returns the port of the metadata service.
+func (l *Local) MetadataPort() string {
+	_, port, _ := net.SplitHostPort(l.metadata[len("http://"):]) // an address has a port
+	return port
+}
 
 // Account returns clients of the storage account that open no sockets.
 func (l *Local) Account() (*azure.Account, error) {
@@ -160,19 +179,48 @@ func (l *Local) Account() (*azure.Account, error) {
 	})
 }
 
-// writeAuthority writes the certificate that clients are to trust into a folder,
-// and returns the file's path.
-func (l *Local) writeAuthority(folder string) (string, error) {
+// StorageEnvironment returns the environment variables with which a process
+// reaches the storage account. authority is the file of [Local.WriteAuthority].
+// With a managed identity a process also needs [Local.TokenEnvironment].
+func (l *Local) StorageEnvironment(authority string) []string {
+	if l.identity == nil {
+		return []string{ConnectionStringVariable + "=" + l.ConnectionString}
+	}
+	return []string{
+		"SSL_CERT_FILE=" + authority,
+		"AZURE_CLIENT_ID=" + l.identity.granted.ClientID,
+		"SPOTWORKER_ACCOUNT=" + storage.DefaultAccount,
+		"SPOTWORKER_BLOB_ENDPOINT=" + l.identity.endpoints.Blob,
+		"SPOTWORKER_QUEUE_ENDPOINT=" + l.identity.endpoints.Queue,
+	}
+}
+
+// ConnectionStringVariable names the environment variable with a connection
+// string. It takes precedence over a managed identity.
+const ConnectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
+
+// TokenEnvironment returns the environment variables that make the SDKs ask a
+// VM's identity endpoint for tokens instead of the fixed address of a VM in
+// Azure; nil without a managed identity.
+func (l *Local) TokenEnvironment(vm string) []string {
+	if l.identity == nil {
+		return nil
+	}
+	return l.Metadata.VM(vm).IdentityEnvironment(l.Endpoint(vm))
+}
+
+// WriteAuthority writes the certificate authority that clients must trust into a
+// folder, and returns the file's path.
+func (l *Local) WriteAuthority(folder string) (string, error) {
 	name := filepath.Join(folder, "ca.pem")
 	return name, l.authority.WriteFile(name)
 }
 
-// Close ends the services and waits for them. What was stored stays readable
-// through Storage.
+// Close stops the services and waits for them. Storage can still be read.
 func (l *Local) Close() error {
 	var errs []error
-	for _, door := range l.doors {
-		errs = append(errs, door.Close())
+	for _, server := range l.servers {
+		errs = append(errs, server.Close())
 	}
 	if l.manager != nil {
 		l.manager.Close()
@@ -180,3 +228,39 @@ func (l *Local) Close() error {
 	l.serving.Wait()
 	return errors.Join(append(errs, l.Storage.Close())...)
 }
+
+// PortTakenError reports that a port is in use.
+type PortTakenError struct {
+	Port int
+	Err  error
+}
+
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("port %d of 127.0.0.1 is in use, perhaps by another lab up or by Azurite: stop it, or choose another port", e.Port)
+}
+
+// Unwrap returns the system's error.
+func (e *PortTakenError) Unwrap() error { return e.Err }
+
+// Listen listens on a port of 127.0.0.1, or on a free one if port is 0. The
+// error wraps a [*PortTakenError] if the port is in use.
+func Listen(port int) (net.Listener, error) {
+	listener, err := net.Listen("tcp", loopback(port)) //nolint:noctx // listening on loopback does not wait
+	return listener, portTaken(err)
+}
+
+// portTaken replaces an error that says that a port is in use by a
+// [*PortTakenError].
+func portTaken(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	port := 0
+	if address, ok := op.Addr.(*net.TCPAddr); ok {
+		port = address.Port
+	}
+	return &PortTakenError{Port: port, Err: err}
+}
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

@@ -3,7 +3,6 @@ package lab
 import (
 	"bufio"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,8 +14,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
 // TestMain lets the test binary play the worker: started as one, it is told by
 // its first argument how to behave.
 func TestMain(m *testing.M) {
@@ -24,10 +21,7 @@ func TestMain(m *testing.M) {
 		pretendWorker(os.Args[1])
 		return
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		removePrograms()
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 // pretendWorker logs its environment and arguments, and ends as role says.

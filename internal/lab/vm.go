@@ -9,26 +9,26 @@ import (
 	"syscall"
 )
 
-// maxLine bounds one line of a worker's log, in bytes.
+// maxLine is the longest log line that is parsed, in bytes.
 const maxLine = 1 << 20
 
-// VM is a pretended VM: one worker process.
+// VM is a simulated VM: one worker process.
 type VM struct {
 	Name    string
 	LogFile string
 
 	process *os.Process
-	asked   atomic.Bool   // to end, by us
-	ended   chan struct{} // closed when the process ended and its log was read
-	err     error         // how; to be read after ended
+	stopped atomic.Bool   // by the fleet
+	ended   chan struct{} // closed when the process has ended and its log is read
+	err     error         // of the process; read it after ended
 }
 
 // start starts the process, and a goroutine that reads its log and waits for it.
 func (vm *VM) start(c FleetConfig, args []string, log io.WriteCloser) error {
-	// No context: how and when a worker ends is the script's to say.
+	// No context: a script decides how and when a worker ends.
 	cmd := exec.Command(c.Worker, args...) //nolint:gosec,noctx // the binary was built by us; see above
 	cmd.Env = environment(c.ConnectionString)
-	cmd.SysProcAttr = apart()
+	Isolate(cmd)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -41,14 +41,14 @@ func (vm *VM) start(c FleetConfig, args []string, log io.WriteCloser) error {
 		defer close(vm.ended)
 		vm.read(stderr, log, c.OnLine)
 		vm.err = cmd.Wait()
-		if !vm.asked.Load() && c.OnEnd != nil {
+		if !vm.stopped.Load() && c.OnEnd != nil {
 			c.OnEnd(vm, vm.err)
 		}
 	}()
 	return nil
 }
 
-// read passes the log on, line by line, until the process has closed it.
+// read passes on the log line by line until the process has closed it.
 func (vm *VM) read(from io.Reader, log io.WriteCloser, onLine func(string, []byte)) {
 	defer log.Close()
 	lines := bufio.NewScanner(from)
@@ -59,35 +59,32 @@ func (vm *VM) read(from io.Reader, log io.WriteCloser, onLine func(string, []byt
 			onLine(vm.Name, lines.Bytes())
 		}
 	}
-	_, _ = io.Copy(log, from) // a line too long to be understood is kept all the same
+	_, _ = io.Copy(log, from) // the file keeps lines that are too long to parse
 }
 
-// Kill ends the worker without a word (SIGKILL), as when a VM vanishes, and
-// returns when it has ended and its log was read.
+// Kill kills the worker (SIGKILL), as when a VM vanishes, and returns when it has
+// ended and its log is read.
 func (vm *VM) Kill() {
-	vm.asked.Store(true)
+	vm.stopped.Store(true)
 	_ = vm.process.Kill() // fails only if the process has ended
 	<-vm.ended
 }
 
-// Freeze stops the worker in the middle of whatever it does (SIGSTOP), as when
-// a host pauses its VM. The error is [errors.ErrUnsupported] where a system
-// cannot do that.
+// Freeze suspends the worker (SIGSTOP), as when a host pauses its VM. It returns
+// [errors.ErrUnsupported] on systems that cannot do this.
 func (vm *VM) Freeze() error { return suspend(vm.process) }
 
-// Thaw lets a frozen worker go on (SIGCONT), as if no time had passed.
-func (vm *VM) Thaw() error { return proceed(vm.process) }
+// Thaw resumes a frozen worker (SIGCONT).
+func (vm *VM) Thaw() error { return resume(vm.process) }
 
-// terminate asks the worker to hand over and end, a frozen one too. It does not
-// wait.
+// terminate asks the worker, frozen or not, to drain and exit. It does not wait.
 func (vm *VM) terminate() {
-	vm.asked.Store(true)
+	vm.stopped.Store(true)
 	_ = vm.process.Signal(syscall.SIGTERM) // fails only if the process has ended
 	_ = vm.Thaw()
 }
 
-// over reports whether the worker has ended.
-func (vm *VM) over() bool {
+func (vm *VM) hasEnded() bool {
 	select {
 	case <-vm.ended:
 		return true

@@ -66,7 +66,7 @@ func uniform(t *testing.T) {
 	up.until(t, `Eviction notice: Preempt of spot_1`)
 	first.until(t, `"msg":"job released".*"job_id":"`+put.ID+`"`)
 	first.until(t, `"msg":"drained"`)
-	up.until(t, `spot_1 asked its metadata service and was told`)
+	up.until(t, `spot_1 got the notice from its metadata service`)
 
 	second := up.start(t, "/vms/spot_2\n")
 	second.until(t, `"msg":"job started".*"job_id":"`+put.ID+`".*"resumed_at":0\.\d`)

@@ -1,0 +1,230 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/text"
+)
+
+// buildLimit is the time limit for building the programs, which includes the
+// whole SDK on a machine that has never built them.
+const buildLimit = 5 * time.Minute
+
+var (
+	// ErrBroken reports that a promise was broken or the time limit exceeded.
+	ErrBroken = errors.New("the demo failed")
+
+	errTimeLimit   = errors.New("the time limit was exceeded")
+	errInterrupted = errors.New("interrupted")
+)
+
+// demo is one run.
+type demo struct {
+	config   Config
+	narrator *text.Narrator
+	folder   string // of binaries and logs
+	local    *lab.Local
+	names    azure.Names
+	recorder *recorder
+	fleet    *lab.Fleet
+	files    []lab.File
+	pace     lab.Pace
+	number   int         // of the last VM
+	fail     func(error) // ends the run
+
+	script script
+}
+
+// Run makes real files into digest jobs, has real worker processes do them, takes
+// VMs away, and measures what happened to the jobs. It prints what happens and
+// then the table of promises, also after a failure. The error wraps [ErrBroken]
+// if a promise was broken or the time limit exceeded; the workers' logs are then
+// kept in a folder whose name is printed.
+//
+// Run ends every process that it started before it returns.
+func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	cancelable, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	d := &demo{
+		config: c, narrator: text.NewNarrator(out), fail: cancel,
+		script: script{pending: slices.Clone(c.Incidents), lost: map[string]lostJob{}},
+	}
+	if d.folder, err = os.MkdirTemp("", "spotworker-lab-"); err != nil {
+		return err
+	}
+	err = d.run(cancelable)
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	return errors.Join(err, d.removeFolder(err))
+}
+
+// removeFolder removes the temporary folder, but keeps the logs of a failed run.
+func (d *demo) removeFolder(err error) error {
+	failed := err != nil && !errors.Is(err, errInterrupted)
+	if d.number == 0 || !failed && !d.config.Keep {
+		return os.RemoveAll(d.folder)
+	}
+	d.narrator.Say("The workers' logs are in %s.", d.folder)
+	return os.RemoveAll(d.programFolder())
+}
+
+func (d *demo) programFolder() string { return filepath.Join(d.folder, "bin") }
+
+func (d *demo) run(ctx context.Context) (err error) {
+	programs, err := d.programs(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d.config.TimeLimit, errTimeLimit)
+	defer cancel()
+	if d.local, err = lab.StartLocal(lab.LocalConfig{}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.local.Close()) }()
+	d.narrator.Say("A local Azure is up on 127.0.0.1: storage and metadata service. Nothing leaves this machine.")
+	if d.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
+		return err
+	}
+	d.recorder = newRecorder(d.local.Storage, d.names)
+	d.fleet = lab.NewFleet(d.fleetConfig(programs.Worker))
+	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.local.ConnectionString}); err != nil {
+		return err
+	}
+	stopDisplay := d.display(ctx)
+	played := d.play(ctx)
+	closed := d.closeFleet(ctx, played)
+	stopDisplay()
+	if errors.Is(played, context.Canceled) {
+		return played
+	}
+	return d.report(cmp.Or(played, closed))
+}
+
+// closeFleet ends the workers. They may drain if the script was played to its end.
+func (d *demo) closeFleet(ctx context.Context, played error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lab.HandOver)
+	defer cancel()
+	if played != nil {
+		cancel()
+	}
+	err := d.fleet.Close(ctx)
+	if played == nil && err == nil {
+		d.narrator.Say("The workers were asked to stop (SIGTERM), and did.")
+	}
+	return err
+}
+
+// programs returns worker and producer, built from this source unless a folder
+// with them is configured.
+func (d *demo) programs(ctx context.Context) (lab.Binaries, error) {
+	if d.config.Binaries != "" {
+		return lab.BinariesIn(d.config.Binaries)
+	}
+	d.narrator.Say("Building worker and producer.")
+	ctx, cancel := context.WithTimeoutCause(ctx, buildLimit, errTimeLimit)
+	defer cancel()
+	if err := os.Mkdir(d.programFolder(), 0o700); err != nil {
+		return lab.Binaries{}, err
+	}
+	return lab.Build(ctx, d.programFolder())
+}
+
+func (d *demo) fleetConfig(worker string) lab.FleetConfig {
+	return lab.FleetConfig{
+		Worker: worker, ConnectionString: d.local.ConnectionString, Endpoint: d.local.Endpoint, Logs: d.folder,
+		Args: []string{
+			"--data-container=" + lab.InputContainer,
+			"--checkpoint-interval=" + d.config.CheckpointInterval.String(),
+			fmt.Sprintf("--concurrency=%d", d.config.JobsAtOnce),
+		},
+		OnLine: d.recorder.onLine,
+		OnEnd: func(vm *lab.VM, err error) {
+			how := "exit status 0"
+			if err != nil {
+				how = err.Error()
+			}
+			d.fail(fmt.Errorf("%w: worker %s exited unexpectedly (%s), see %s", ErrBroken, vm.Name, how, vm.LogFile))
+		},
+	}
+}
+
+// prepare uploads the input and puts the jobs and the other messages.
+func (d *demo) prepare(ctx context.Context, p *lab.Producer) error {
+	roots := d.config.Roots
+	if len(roots) == 0 {
+		roots = lab.Roots(ctx)
+	}
+	var err error
+	if d.files, err = lab.Choose(roots, d.config.Files, d.config.FileSize); err != nil {
+		return err
+	}
+	account, err := d.local.Account()
+	if err != nil {
+		return err
+	}
+	intoBatches(d.files)
+	if err := lab.Upload(ctx, account.Container(lab.InputContainer), d.files); err != nil {
+		return err
+	}
+	d.narrator.Say("%s of real files uploaded, %s in all (%s). Hashing one of them is one job.",
+		text.Plural(len(d.files), "blob"), text.Size(lab.TotalSize(d.files)), lab.Folders(d.files, roots))
+	d.startRecording()
+	return d.enqueue(ctx, p, account)
+}
+
+// startRecording connects the recorder to the storage emulator, and limits the
+// bandwidth of downloads.
+func (d *demo) startRecording() {
+	d.recorder.expect(d.files)
+	d.pace = lab.PaceFor(d.files, d.config.JobTime)
+	d.local.Storage.OnResult(d.recorder.onResult)
+	d.local.Storage.OnCall(func(c storage.Call) storage.Fault {
+		d.recorder.onCall(c)
+		return d.pace.Fault(c)
+	})
+}
+
+// report prints the table, and returns an error if the demo failed.
+func (d *demo) report(played error) error {
+	var f Findings
+	d.recorder.look(func(h *history) { f = audit(h, endOf(d.local.Storage, d.names, h)) })
+	f.Workers = d.number
+	report := NewReport(f, d.settings())
+	fmt.Fprintln(d.narrator)
+	report.Write(d.narrator)
+	switch n := report.Broken(); {
+	case errors.Is(played, ErrBroken):
+		return played
+	case played != nil:
+		return fmt.Errorf("%w: %w", ErrBroken, played)
+	case n > 0:
+		return fmt.Errorf("%w: %s broken", ErrBroken, text.Plural(n, "promise was", "promises were"))
+	}
+	fmt.Fprintf(d.narrator, "every promise was kept, in %.1f s\n", d.narrator.Elapsed().Seconds())
+	return nil
+}
+
+func (d *demo) settings() Settings {
+	c := d.config
+	s := Settings{Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, Interval: c.CheckpointInterval, Bandwidth: d.pace.String()}
+	for _, f := range d.files {
+		s.Files += len(f.Parts)
+	}
+	return s
+}

@@ -1,0 +1,175 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/labtest"
+)
+
+const mib = 1 << 20
+
+func TestMain(m *testing.M) { labtest.Main(m) }
+
+// smallDemo is a demo of three files without a kill, a freeze or a duplicate:
+// their messages take half a minute to return.
+func smallDemo(t *testing.T) Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	_, folder := labtest.Programs(t)
+	root := t.TempDir()
+	for name, size := range map[string]int{"a": 15 * mib, "b": 13*mib + 1, "c": 12*mib - 1} {
+		if err := os.WriteFile(filepath.Join(root, name), content(name, size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", t.TempDir()) // where the demo keeps its logs
+	c := DefaultConfig()
+	c.Binaries, c.Roots, c.Files, c.FileSize, c.Workers = folder, []string{root}, 3, 13*mib, 2
+	c.JobTime, c.TimeLimit, c.CheckpointInterval = 4*time.Second, 30*time.Second, 300*time.Millisecond
+	c.Duplicate, c.Incidents = false, []Incident{Evict}
+	return c
+}
+
+// content is content that differs from block to block, so that a range out of
+// place gives another digest.
+func content(seed string, size int) []byte {
+	var out bytes.Buffer
+	block := sha256.Sum256([]byte(seed))
+	for out.Len() < size {
+		out.Write(bytes.Repeat(block[:], 16))
+		block = sha256.Sum256(block[:])
+	}
+	return out.Bytes()[:size]
+}
+
+func TestRun(t *testing.T) {
+	c := smallDemo(t)
+	var out bytes.Buffer
+	if err := Run(t.Context(), c, &out); err != nil {
+		t.Fatalf("Run = %v\n%s", err, out.String())
+	}
+	for _, want := range []string{
+		`3 jobs, 40\.0 MiB of 3 real files, on 3 VMs; 1 eviction with notice, 0 kills,`,
+		`Eviction notice: spot_\d will be evicted`,
+		`spot_\d resumes \w of spot_\d at `,
+		`spot_\d moved archive.tar to the poison queue`,
+		`jobs committed +3  3 +ok`,
+		`job whose blob is missing +kept  kept +ok`,
+		`envelope of an unknown version +kept  kept +ok`,
+		`plain text, no envelope +kept  kept +ok`,
+		`stale writes that took effect +0  0 +ok`,
+		`hashed twice after a notice +0 B  0 B +ok`,
+		`every promise was kept`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("demo does not say %q:\n%s", want, out.String())
+		}
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("demo left %q behind", left)
+	}
+}
+
+func TestRunOverItsTimeLimit(t *testing.T) {
+	c := smallDemo(t)
+	c.JobTime, c.TimeLimit = time.Hour, 3*time.Second
+	var out bytes.Buffer
+	err := Run(t.Context(), c, &out)
+	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "time limit") {
+		t.Errorf("Run = %v, want ErrBroken for the time limit", err)
+	}
+	for _, want := range []string{`jobs committed +\d  3 +BROKEN`, `not committed: .*/a: `} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("table does not say %q:\n%s", want, out.String())
+		}
+	}
+	logs, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "spotworker-lab-*", "spot_1.log"))
+	if len(logs) != 1 || !strings.Contains(out.String(), filepath.Dir(logs[0])) {
+		t.Errorf("logs kept: %q, want spot_1.log in a folder that is named:\n%s", logs, out.String())
+	}
+}
+
+func TestRunInterrupted(t *testing.T) {
+	c := smallDemo(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &onText{text: "started", then: cancel}
+	if err := Run(ctx, c, out); !errors.Is(err, errInterrupted) {
+		t.Errorf("Run = %v, want errInterrupted\n%s", err, out.String())
+	}
+	if strings.Contains(out.String(), "promise") {
+		t.Errorf("an interrupted demo prints a table:\n%s", out.String())
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("interrupted demo left %q behind", left)
+	}
+}
+
+func TestRunChecksItsConfiguration(t *testing.T) {
+	for want, spoil := range map[string]func(*Config){
+		"--workers":             func(c *Config) { c.Workers = 0 },
+		"--jobs-at-once":        func(c *Config) { c.JobsAtOnce = 0 },
+		"--files":               func(c *Config) { c.Files = lab.MaxFiles + 1 },
+		"--checkpoint-interval": func(c *Config) { c.CheckpointInterval = 0 },
+		"--job-time":            func(c *Config) { c.JobTime = c.CheckpointInterval },
+		"--time-limit":          func(c *Config) { c.TimeLimit = -1 },
+	} {
+		c := DefaultConfig()
+		if err := c.Validate(); err != nil {
+			t.Fatalf("the default configuration is refused: %v", err)
+		}
+		spoil(&c)
+		var out bytes.Buffer
+		if err := Run(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Run = %v, want an error about %s", err, want)
+		}
+	}
+}
+
+func TestRunWithoutPrograms(t *testing.T) {
+	c := DefaultConfig()
+	c.Binaries = t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	if err := Run(t.Context(), c, &out); err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("Run = %v, want an error that says what makes the programs", err)
+	}
+	if left := leftBehind(t); len(left) != 0 {
+		t.Errorf("demo left %q behind", left)
+	}
+}
+
+func leftBehind(t *testing.T) []string {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// onText is an output that acts when a text has been written to it.
+type onText struct {
+	bytes.Buffer
+	text string
+	then func()
+}
+
+func (o *onText) Write(p []byte) (int, error) {
+	n, err := o.Buffer.Write(p)
+	if strings.Contains(o.String(), o.text) {
+		o.then()
+	}
+	return n, err
+}

@@ -1,0 +1,150 @@
+package demo
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/text"
+)
+
+// The input comes in two batches, with the bad messages between them. A worker
+// that takes those has then run real jobs before: one whose first jobs take no
+// time expects more like them, and claims many messages at once.
+const (
+	firstBatch  = "batch-1/"
+	secondBatch = "batch-2/"
+)
+
+// intoBatches puts all but an eighth of the input into the first batch.
+func intoBatches(files []lab.File) {
+	for i := range files {
+		batch := firstBatch
+		if i >= len(files)-len(files)/8 {
+			batch = secondBatch
+		}
+		files[i].Blob = batch + files[i].Blob
+	}
+}
+
+// enqueue puts a job for each input with the producer, and the duplicate and the
+// bad messages if they are configured.
+func (d *demo) enqueue(ctx context.Context, p *lab.Producer, account *azure.Account) error {
+	if d.config.Duplicate {
+		twice := notAPrefix(d.files)
+		if _, err := putDigests(ctx, p, twice.Blob); err != nil {
+			return err
+		}
+		d.narrator.Say("`producer digests` put a job for %s on the queue.", shortName(twice.Blob))
+	}
+	first, err := putDigests(ctx, p, firstBatch)
+	if err != nil {
+		return err
+	}
+	if d.config.BadMessages {
+		d.recorder.expectBad(badMessages())
+		if err := putBadMessages(ctx, p, account, d.names.Queue); err != nil {
+			return err
+		}
+	}
+	second, err := putDigests(ctx, p, secondBatch)
+	if err != nil {
+		return err
+	}
+	jobs := len(first) + len(second)
+	if jobs != len(d.files) {
+		return fmt.Errorf("producer confirmed %s for %s", text.Plural(jobs, "job"), text.Plural(len(d.files), "blob"))
+	}
+	d.narrateQueue(jobs)
+	return nil
+}
+
+// narrateQueue says what is on the queue.
+func (d *demo) narrateQueue(jobs int) {
+	d.narrator.Say("`producer digests` put %s on the queue. Downloads go %s.", text.Plural(jobs, "job"), d.pace)
+	if d.config.Duplicate {
+		d.narrator.Say("One of them is a duplicate: a job with its id is on the queue already.")
+	}
+	if d.config.BadMessages {
+		d.narrator.Say("Among them: a job whose blob does not exist, an envelope of a version that does not exist, and a plain text.")
+	}
+}
+
+// putDigests puts a job for each blob of that name prefix, in the order of their
+// names.
+func putDigests(ctx context.Context, p *lab.Producer, prefix string) ([]string, error) {
+	return p.Run(ctx, "--parallel=1", "digests", "--container="+lab.InputContainer, "--name-prefix="+prefix)
+}
+
+// notAPrefix returns the first input whose name is not the beginning of another's.
+func notAPrefix(files []lab.File) lab.File {
+	sorted := slices.SortedFunc(slices.Values(files), func(a, b lab.File) int { return strings.Compare(a.Blob, b.Blob) })
+	for i, f := range sorted {
+		if i+1 == len(sorted) || !strings.HasPrefix(sorted[i+1].Blob, f.Blob) {
+			return f
+		}
+	}
+	return lab.File{}
+}
+
+// badMessage is a message that no worker can process. It must become a poison
+// message with a reason that says why.
+type badMessage struct {
+	label  string // for the table
+	job    string // the id of its job; empty if it has none
+	text   string // of the message; empty if the producer makes it
+	reason string // part of the reason
+}
+
+var (
+	missingBlob    = badMessage{label: "job whose blob is missing", job: "lab-missing-blob", reason: "does not exist"}
+	unknownVersion = badMessage{
+		label: "envelope of an unknown version", reason: "version 99",
+		text: base64.StdEncoding.EncodeToString([]byte(`{"v":99,"id":"lab-unknown-version","kind":"digest"}`)),
+	}
+	plainText = badMessage{label: "plain text, no envelope", text: "please hash the archive", reason: "neither an envelope"}
+)
+
+func badMessages() []badMessage { return []badMessage{missingBlob, unknownVersion, plainText} }
+
+// putBadMessages puts the job with the producer and the others directly.
+func putBadMessages(ctx context.Context, p *lab.Producer, account *azure.Account, queue string) error {
+	payload, err := json.Marshal(map[string]string{"container": lab.InputContainer, "blob": "no/such/archive.tar"})
+	if err != nil {
+		return err
+	}
+	if _, err := p.Run(ctx, "put", "--kind=digest", "--id="+missingBlob.job, "--payload="+string(payload)); err != nil {
+		return err
+	}
+	for _, b := range []badMessage{unknownVersion, plainText} {
+		options := &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}
+		if _, err := account.Queue(queue).EnqueueMessage(ctx, b.text, options); err != nil {
+			return fmt.Errorf("put a message (%s): %w", b.label, err)
+		}
+	}
+	return nil
+}
+
+// poisonMessage is a message in the poison queue.
+type poisonMessage struct{ ID, Reason, Body string }
+
+func readPoison(message string) (p poisonMessage, ok bool) {
+	raw, err := base64.StdEncoding.DecodeString(message)
+	return p, err == nil && json.Unmarshal(raw, &p) == nil && p.Reason != ""
+}
+
+// became reports whether a poison message is this message, with the right reason.
+func (b badMessage) became(p poisonMessage) bool {
+	same := p.Body == b.text
+	if b.job != "" {
+		same = p.ID == b.job
+	}
+	return same && strings.Contains(p.Reason, b.reason)
+}

@@ -1,0 +1,309 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
+)
+
+const ms = time.Millisecond
+
+// wrote adds a write that follows the last one of the job.
+func (h *history) wrote(job string, w oracle.Write) {
+	w.Generation, w.Number, w.After = 1, 1, fmt.Sprint(len(h.writes(job))+1)
+	if earlier := h.writes(job); len(earlier) > 0 {
+		last := earlier[len(earlier)-1]
+		w.Before, w.Generation = last.After, last.Generation+1
+		if w.Token == last.Token {
+			w.Generation, w.Number = last.Generation, last.Number+1
+		}
+	}
+	h.oracle.AddWrite(job, w)
+}
+
+// saved adds a write with a state up to an offset.
+func (h *history) saved(job, vm, token, status string, offset int64, from, to time.Duration) {
+	h.wrote(job, oracle.Write{VM: vm, Status: status, Token: token, Progress: offset, At: at(to), Took: to - from})
+}
+
+// became adds a write of a status without a state.
+func (h *history) became(job, vm, token, status string, when time.Duration) {
+	h.wrote(job, oracle.Write{VM: vm, Status: status, Token: token, Progress: -1, At: at(when)})
+}
+
+// moved adds a move of a message.
+func (h *history) moved(message string, kind moveKind, when time.Duration) {
+	h.moves = append(h.moves, move{message, kind, at(when)})
+	if kind == deleted {
+		h.oracle.AddDeletion(message, at(when))
+	}
+}
+
+// goodRun is a run of four jobs in which every promise was kept. spot_1 was
+// killed with job a in hand, spot_2 evicted with job b, spot_4 frozen with job
+// c; spot_3 did the rest. Job d was put twice. Job e has no blob.
+func goodRun() (*history, End) {
+	h := newHistory()
+	end := End{Results: map[string][]byte{}, Waiting: map[string]bool{"e": true}}
+	for job, size := range map[string]int64{"a": 12, "b": 8, "c": 12, "d": 4} {
+		h.files["f"+job] = lab.File{Blob: "f" + job, Size: size, SHA256: job + job}
+		end.Results[job] = fmt.Appendf(nil, `{"algorithm":"sha256","digest":"%s","bytes":%d}`, job+job, size)
+	}
+	for _, job := range []string{"a", "b", "c", "d", "e"} {
+		h.addJob(job, "f"+job, at(0))
+		h.oracle.AddMessage("m"+job, job)
+	}
+	h.oracle.AddMessage("md2", "d")
+	h.bad = []badMessage{{label: "no blob", job: "e", reason: "missing"}, {label: "plain text", text: "hello", reason: "no envelope"}}
+	end.Poison = []poisonMessage{{ID: "e", Reason: "blob is missing"}, {Body: "hello", Reason: "no envelope of ours"}}
+
+	h.fates["spot_1"] = fate{kind: killed, at: at(5 * second), gone: true}
+	h.fates["spot_2"] = fate{kind: evicted, at: at(6 * second), served: at(6500 * ms), gone: true}
+	h.fates["spot_4"] = fate{kind: frozen, at: at(5 * second), thawed: at(32 * second)}
+	h.drains["spot_2"] = drain{stopped: at(6510 * ms), ended: at(6600 * ms), sinceNotice: "90ms"}
+
+	for _, message := range []string{"ma", "mb", "mc", "md", "md2", "me"} {
+		h.moved(message, claimed, 1*second)
+	}
+	h.starts = []start{
+		{"a", "ma", "spot_1", 0, at(1100 * ms)}, {"b", "mb", "spot_2", 0, at(1100 * ms)}, {"c", "mc", "spot_4", 0, at(1100 * ms)},
+		{"d", "md", "spot_3", 0, at(1100 * ms)}, {"d", "md2", "spot_5", 0, at(1200 * ms)}, {"e", "me", "spot_3", 0, at(1100 * ms)},
+	}
+	h.ranges = []hashedRange{
+		{"a", "spot_1", 0, 4, at(2 * second)}, {"b", "spot_2", 0, 4, at(2 * second)}, {"c", "spot_4", 0, 4, at(2 * second)},
+		{"d", "spot_3", 0, 4, at(2 * second)}, {"d", "spot_5", 0, 4, at(2 * second)},
+		{"a", "spot_1", 4, 4, at(4 * second)}, {"c", "spot_4", 4, 4, at(4 * second)},
+	}
+	h.saved("a", "spot_1", "a1", oracle.Running, 4, 3*second, 3010*ms)
+	h.saved("c", "spot_4", "c1", oracle.Running, 4, 3*second, 3005*ms)
+	h.became("e", "spot_3", "e1", oracle.Poison, 2*second)
+	h.became("d", "spot_3", "d1", oracle.Done, 2500*ms)
+	h.moved("me", deleted, 2100*ms)
+	h.moved("md", deleted, 2600*ms)
+	h.ends = []deliveryEnd{
+		{job: "e", message: "me", vm: "spot_3", kind: poisoned, at: at(2100 * ms)},
+		{job: "d", message: "md2", vm: "spot_5", kind: superfluous, at: at(3 * second)},
+	}
+	h.moved("md2", deleted, 3*second)
+
+	// spot_2 saves and releases b, spot_3 goes on with it.
+	h.saved("b", "spot_2", "b1", oracle.Open, 4, 6520*ms, 6530*ms)
+	h.moved("mb", released, 6550*ms)
+	h.moved("mb", claimed, 7*second)
+	h.starts = append(h.starts, start{"b", "mb", "spot_3", 0.5, at(7100 * ms)})
+	h.ranges = append(h.ranges, hashedRange{"b", "spot_3", 4, 4, at(8 * second)})
+	h.became("b", "spot_3", "b2", oracle.Done, 9*second)
+	h.moved("mb", deleted, 9100*ms)
+
+	// spot_3 goes on with a and c after half a minute.
+	for _, job := range []string{"a", "c"} {
+		h.moved("m"+job, claimed, 31*second)
+		h.became(job, "spot_3", job+"2", oracle.Running, 31050*ms)
+		h.starts = append(h.starts, start{job, "m" + job, "spot_3", 1.0 / 3, at(31100 * ms)})
+	}
+	h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 4, 4, at(33 * second)}, hashedRange{"a", "spot_3", 8, 4, at(34 * second)})
+	h.ranges = append(h.ranges, hashedRange{"c", "spot_3", 4, 4, at(31500 * ms)}, hashedRange{"c", "spot_3", 8, 4, at(34 * second)})
+
+	// spot_4 wakes up in the middle of it, hashes on, and is refused.
+	h.ranges = append(h.ranges, hashedRange{"c", "spot_4", 8, 4, at(32010 * ms)})
+	h.refusals = []refusal{{job: "c", vm: "spot_4", at: at(32020 * ms)}, {job: "d", at: at(2900 * ms)}}
+	h.ends = append(h.ends, deliveryEnd{job: "c", message: "mc", vm: "spot_4", kind: dropped, at: at(32030 * ms)})
+	for _, job := range []string{"a", "c"} {
+		h.became(job, "spot_3", job+"2", oracle.Done, 35*second)
+		h.moved("m"+job, deleted, 35100*ms)
+	}
+	return h, end
+}
+
+func TestAuditOfAGoodRun(t *testing.T) {
+	h, end := goodRun()
+	got := audit(h, end)
+	once := func(d time.Duration) Measured { return Measured{d, 1, 0} }
+	want := Findings{
+		Jobs: 4, Bytes: 36, Committed: 4, Duplicates: 1, Absorbed: 1,
+		BadMessages: []BadMessageEnd{{"no blob", true}, {"plain text", true}}, Poison: end.Poison,
+		Frozen:    Frozen{VMs: 1, Held: 1, Fenced: 1, Refused: 1, ThawedToFenced: once(30 * ms)},
+		Evictions: 1, Kills: 1,
+		TwiceAfterKill: Redone{4, 4}, TwiceAfterFreeze: Redone{8, 8}, TwiceByDuplicate: 4,
+		OldestUnsaved: second, SlowestSave: 10 * ms, LongestDuplicate: once(1800 * ms),
+		AnnouncedToStopped: once(510 * ms), ServedToStopped: once(10 * ms), ServedToReleased: once(50 * ms),
+		NoticeToResumed: once(1100 * ms), KillToResumed: once(26100 * ms), FreezeToResumed: once(26100 * ms),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if n := NewReport(got, Settings{Interval: 2 * second}).Broken(); n != 0 {
+		t.Errorf("%d promises broken in a good run", n)
+	}
+}
+
+// TestEveryPromiseCanBreak spoils the good run in one way at a time, and expects
+// that row of the report, and no other, to say so.
+func TestEveryPromiseCanBreak(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func(*history, *End)
+		want  []string // labels of the rows
+	}{
+		{"a job is still waiting", func(h *history, end *End) {
+			h.without("a", "done")
+			h.oracle.Jobs["a"].Deletions = nil
+			end.Waiting["a"], end.Messages = true, 1
+		}, []string{"jobs committed", "messages left on the queue"}},
+		{"a message vanished", func(h *history, _ *End) {
+			h.without("a", "done")
+			h.oracle.Jobs["a"].Deletions = nil
+		}, []string{"jobs committed", "jobs lost"}},
+		{"a message was deleted before the commit", func(h *history, _ *End) {
+			h.moved("ma", deleted, 33*second)
+		}, []string{"jobs lost"}},
+		{"a second commit", func(h *history, _ *End) {
+			h.became("b", "spot_3", "b3", oracle.Done, 40*second)
+		}, []string{"jobs committed twice", "stale writes that took effect"}},
+		{"an interruption is counted as a failure", func(h *history, _ *End) {
+			h.oracle.Jobs["a"].Writes[1].Failures = 1
+		}, []string{"failures counted against a job"}},
+		{"a save goes back", func(h *history, _ *End) {
+			h.oracle.Jobs["a"].Writes[1].Progress = 3
+		}, []string{"states behind the one they replaced"}},
+		{"a wrong digest when it was written", func(h *history, _ *End) {
+			h.oracle.Jobs["a"].Writes[2].Wrong = true
+		}, []string{"digests that are not the input's"}},
+		{"a wrong digest", func(_ *history, end *End) {
+			end.Results["a"] = []byte(`{"algorithm":"sha256","digest":"ab","bytes":12}`)
+		}, []string{"digests that are not the input's"}},
+		{"a wrong size", func(_ *history, end *End) {
+			end.Results["a"] = []byte(`{"algorithm":"sha256","digest":"aa","bytes":11}`)
+		}, []string{"digests that are not the input's"}},
+		{"no result", func(_ *history, end *End) { delete(end.Results, "b") }, []string{"digests that are not the input's"}},
+		{"the duplicate stays", func(_ *history, end *End) {
+			end.Waiting["d"] = true
+		}, []string{"jobs put twice, duplicate absorbed"}},
+		{"a foreign message is dropped", func(_ *history, end *End) { end.Poison = end.Poison[:1] }, []string{"plain text"}},
+		{"poison without its reason", func(_ *history, end *End) { end.Poison[0].Reason = "broken" }, []string{"no blob"}},
+		{"a job without a blob is committed", func(h *history, _ *End) {
+			h.became("e", "spot_3", "e1", oracle.Done, 40*second)
+		}, []string{"no blob", "stale writes that took effect"}},
+		{"a stale owner writes", func(h *history, _ *End) {
+			h.became("c", "spot_4", "c1", oracle.Open, 36*second)
+		}, []string{"stale writes that took effect"}},
+		{"a frozen worker does not even try", func(h *history, _ *End) {
+			h.refusals = h.refusals[1:]
+		}, []string{"writes refused to a worker that was frozen"}},
+		{"a frozen worker goes on", func(h *history, _ *End) {
+			h.ends = h.ends[:2]
+		}, []string{"taken-over jobs that it stopped", "thawed -> all of them stopped", "hashed twice after a freeze (not saved)"}},
+		{"a frozen worker goes on for long", func(h *history, _ *End) {
+			h.ends[2].at = at(36 * second)
+		}, []string{"thawed -> all of them stopped"}},
+		{"work redone after the notice", func(h *history, _ *End) {
+			h.ranges = append(h.ranges, hashedRange{"b", "spot_3", 0, 4, at(7500 * ms)})
+		}, []string{"hashed twice after a notice"}},
+		{"saved work redone after the kill", func(h *history, _ *End) {
+			h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 0, 4, at(31500 * ms)})
+		}, []string{"hashed twice after a kill (unsaved then)"}},
+		{"saved work redone after the freeze", func(h *history, _ *End) {
+			h.ranges = append(h.ranges, hashedRange{"c", "spot_3", 0, 4, at(31400 * ms)})
+		}, []string{"hashed twice after a freeze (not saved)"}},
+		{"no save for too long", func(h *history, _ *End) {
+			h.ranges[5].at = at(1900 * ms)
+		}, []string{"oldest work unsaved at a kill"}},
+		{"a duplicate is worked on for long", func(h *history, _ *End) {
+			h.ends[1].at, h.moves[8].at = at(5*second), at(5*second)
+		}, []string{"longest work on a duplicate"}},
+		{"a worker redoes its own work", func(h *history, _ *End) {
+			h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 8, 4, at(34500 * ms)})
+		}, []string{"hashed twice without cause"}},
+		{"the notice was not acted on", func(h *history, _ *End) {
+			delete(h.drains, "spot_2")
+		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped"}},
+		{"the notice was never asked for", func(h *history, _ *End) {
+			h.fates["spot_2"] = fate{kind: evicted, at: at(6 * second)}
+			delete(h.drains, "spot_2")
+		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped", "seen by the VM -> all jobs released"}},
+		{"a message was never released", func(h *history, _ *End) {
+			h.starts = append(h.starts, start{"x", "mx", "spot_2", 0, at(6100 * ms)})
+		}, []string{"seen by the VM -> all jobs released"}},
+		{"the notice was acted on late", func(h *history, _ *End) {
+			h.drains["spot_2"] = drain{stopped: at(8100 * ms)}
+			h.moveOf("mb", released).at, h.starts[6].at = at(8200*ms), at(8300*ms)
+			h.moveOf("mb", claimed).at = at(1 * second)
+			h.ranges[7].at = at(8400 * ms)
+		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped"}},
+		{"a message was released late", func(h *history, _ *End) {
+			h.moves = slices.DeleteFunc(h.moves, func(m move) bool { return m.message == "mb" && m.at.Equal(at(7*second)) })
+			h.moveOf("mb", released).at, h.moveOf("mb", deleted).at = at(9600*ms), at(9900*ms)
+			h.starts[6].at, h.ranges[7].at = at(9700*ms), at(9800*ms)
+		}, []string{"seen by the VM -> all jobs released"}},
+		{"nobody goes on after the kill", func(h *history, _ *End) {
+			h.starts = slices.DeleteFunc(h.starts, func(s start) bool { return s.job == "a" && s.vm == "spot_3" })
+		}, []string{"kill -> all its jobs resumed elsewhere"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, end := goodRun()
+			test.spoil(h, &end)
+			report := NewReport(audit(h, end), Settings{Interval: 2 * second})
+			var got []string
+			for _, row := range report.rows {
+				if row.verdict == broken {
+					got = append(got, row.label)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("broken promises = %q, want %q", got, test.want)
+			}
+			if report.Broken() != len(test.want) {
+				t.Errorf("Broken() = %d, want %d", report.Broken(), len(test.want))
+			}
+		})
+	}
+}
+
+// without removes the writes of a job that left that status, and its outcome.
+func (h *history) without(job, status string) {
+	j := h.oracle.Jobs[job]
+	j.Ended = time.Time{}
+	j.Writes = slices.DeleteFunc(j.Writes, func(w oracle.Write) bool { return w.Status == status })
+}
+
+// moveOf returns the first move of that kind of a message.
+func (h *history) moveOf(message string, kind moveKind) *move {
+	i := slices.IndexFunc(h.moves, func(m move) bool { return m.message == message && m.kind == kind })
+	return &h.moves[i]
+}
+
+func TestUnseenWriteBreaksTheDemo(t *testing.T) {
+	h, end := goodRun()
+	h.unseen = 1
+	if n := NewReport(audit(h, end), Settings{Interval: 2 * second}).Broken(); n != 1 {
+		t.Errorf("Broken() with a write that was not seen = %d, want 1", n)
+	}
+}
+
+func TestOneUnmeasuredEvictionHidesNoOther(t *testing.T) {
+	h, end := goodRun()
+	h.fates["spot_0"] = fate{kind: evicted, at: at(3 * second)} // never served
+	got := audit(h, end)
+	if got.ServedToStopped.Known() || got.ServedToReleased.Known() {
+		t.Errorf("times are known (%+v, %+v) though one of two evictions was not measured", got.ServedToStopped, got.ServedToReleased)
+	}
+}
+
+func TestMissingSaysWhere(t *testing.T) {
+	h, end := goodRun()
+	h.without("a", "done")
+	h.without("b", "done")
+	end.Waiting["a"] = true
+	got := strings.Join(audit(h, end).Missing, "\n")
+	want := "fa: running, last on spot_3\nfb: lost, there is no message of it"
+	if got != want {
+		t.Errorf("missing:\n%s\nwant:\n%s", got, want)
+	}
+}

@@ -1,0 +1,186 @@
+package demo
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/screen"
+	"github.com/spotworker/spotworker/internal/lab/text"
+)
+
+// narrate returns what happened since the last time: who resumed the jobs of lost
+// VMs, which deliveries ended without a commit, and how many jobs are done.
+func (d *demo) narrate(h *history) []string {
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(d.script.lost)) {
+		lost := d.script.lost[id]
+		s, resumed := h.resumed(id, lost.vm, lost.since)
+		if resumed {
+			lines = append(lines, lost.describe(s))
+		}
+		if resumed || h.committedBy(id, lost.vm) {
+			delete(d.script.lost, id)
+		}
+	}
+	for _, e := range h.ends[d.script.reported:] {
+		lines = append(lines, h.describeEnd(e))
+	}
+	d.script.reported = len(h.ends)
+	return append(lines, d.narrateProgress(h, time.Now())...)
+}
+
+// describe says how another worker resumed the job.
+func (l lostJob) describe(s start) string {
+	after := fmt.Sprintf("%s after its %s", s.at.Sub(l.since).Round(100*time.Millisecond), l.cause)
+	if s.fraction == 0 {
+		return fmt.Sprintf("%s starts %s of %s from the beginning, %s: nothing was saved.", s.vm, shortName(l.blob), l.vm, after)
+	}
+	from := int64(s.fraction*float64(l.size) + 0.5)
+	return fmt.Sprintf("%s resumes %s of %s at %s, %s.", s.vm, shortName(l.blob), l.vm, text.Size(from), after)
+}
+
+// describeEnd says how a delivery ended without a commit.
+func (h *history) describeEnd(e deliveryEnd) string {
+	name := cmp.Or(e.job, "a message that is no job")
+	if blob, ok := h.blobs[e.job]; ok {
+		name = shortName(blob)
+	}
+	switch {
+	case e.kind == poisoned:
+		return fmt.Sprintf("%s moved %s to the poison queue: %s.", e.vm, name, e.reason)
+	case e.kind == dropped:
+		return fmt.Sprintf("%s found that another worker owns %s: its writes were refused, and it stopped.", e.vm, name)
+	case e.kind == deferred && h.isDuplicated(e.job):
+		return fmt.Sprintf("%s found that another worker owns %s, under the same id: a duplicate. It deferred the message.", e.vm, name)
+	case e.kind == deferred:
+		return fmt.Sprintf("%s deferred %s: %s.", e.vm, name, e.reason)
+	default:
+		return fmt.Sprintf("%s found that %s is done and deleted the message.", e.vm, name)
+	}
+}
+
+// progressEvery is the time between two reports of how many jobs are done.
+const progressEvery = 8 * time.Second
+
+// narrateProgress says how many jobs are done, unless a display shows it.
+func (d *demo) narrateProgress(h *history, now time.Time) []string {
+	s := &d.script
+	if s.progressAt.IsZero() {
+		s.progressAt = now
+	}
+	if d.config.Display != nil || now.Sub(s.progressAt) < progressEvery {
+		return nil
+	}
+	s.progressAt = now
+	before := s.progressDone
+	if s.progressDone = h.committed(); s.progressDone == before {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %s committed.", s.progressDone, text.Plural(len(h.good()), "job"))}
+}
+
+// longestName is the length of a short name, in bytes.
+const longestName = 24
+
+// shortName returns a short name of an input.
+func shortName(blob string) string {
+	name := path.Base(blob)
+	if len(name) > longestName {
+		name = name[:longestName-2] + ".."
+	}
+	return name
+}
+
+// displayEvery is the time between two pictures of the fleet.
+const displayEvery = 100 * time.Millisecond
+
+// display shows the fleet until stop is called, which returns when the display
+// has ended.
+func (d *demo) display(ctx context.Context) (stop func()) {
+	if d.config.Display == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		ticker := time.NewTicker(displayEvery)
+		defer ticker.Stop()
+		for {
+			d.config.Display.Show(d.scene(time.Now()))
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		showing.Wait()
+		d.config.Display.End()
+	}
+}
+
+// scene describes the fleet now.
+func (d *demo) scene(now time.Time) screen.Scene {
+	s := screen.Scene{Elapsed: d.narrator.Elapsed()}
+	for _, m := range d.local.Storage.Messages(d.names.Queue) {
+		if m.Visible {
+			s.Visible++
+		} else {
+			s.Hidden++
+		}
+	}
+	s.Poison = len(d.local.Storage.Messages(d.names.Poison))
+	vms := d.fleet.All()
+	d.recorder.look(func(h *history) {
+		s.Jobs, s.Committed = len(h.good()), h.committed()
+		for _, vm := range vms {
+			if shown, ok := h.show(vm, now); ok {
+				s.VMs = append(s.VMs, shown)
+			}
+		}
+	})
+	return s
+}
+
+// show describes a VM. It reports false for a lost VM whose jobs were all resumed.
+func (h *history) show(name string, now time.Time) (screen.VM, bool) {
+	fate := h.fates[name]
+	vm := screen.VM{Name: name, State: cmp.Or(h.states[name], "booting")}
+	switch {
+	case fate.kind == killed, fate.kind == evicted && fate.gone:
+		return h.showLost(vm, fate, now)
+	case fate.kind == frozen && fate.thawed.IsZero():
+		vm, _ := h.showLost(vm, fate, now)
+		return vm, true
+	case fate.kind == evicted:
+		vm.State, vm.Mood = "evicted", screen.Leaving
+	}
+	for _, a := range h.active(name) {
+		vm.Jobs = append(vm.Jobs, screen.Job{Name: shortName(a.blob), Size: a.size, Saved: a.saved, Hashed: a.hashed})
+	}
+	if len(vm.Jobs) == 0 {
+		vm.Note = "no job"
+	}
+	return vm, true
+}
+
+// showLost describes a lost VM and how many of its jobs wait for another worker.
+func (h *history) showLost(vm screen.VM, fate fate, now time.Time) (screen.VM, bool) {
+	vm.Mood, vm.State = screen.Gone, map[fateKind]string{killed: "killed", evicted: "gone", frozen: "frozen"}[fate.kind]
+	waiting := 0
+	for _, s := range h.held(vm.Name, fate.at) {
+		if _, taken := h.resumed(s.job, vm.Name, fate.at); !taken && h.commits(s.job) == 0 {
+			waiting++
+		}
+	}
+	vm.Note = fmt.Sprintf("%.0f s ago; %s for another worker", now.Sub(fate.at).Seconds(), text.Plural(waiting, "job waits", "jobs wait"))
+	return vm, waiting > 0
+}

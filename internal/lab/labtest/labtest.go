@@ -1,0 +1,82 @@
+// Package labtest helps to test the commands of the lab.
+package labtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/internal/lab"
+)
+
+// folder holds the programs of this test process.
+var folder = filepath.Join(os.TempDir(), fmt.Sprintf("spotworker-lab-test-%d", os.Getpid()))
+
+// build builds the programs once.
+var build = sync.OnceValues(func() (lab.Binaries, error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return lab.Binaries{}, err
+	}
+	return lab.Build(context.Background(), folder)
+})
+
+// Main runs the tests of a package, removes the programs and checks that no
+// goroutine is left.
+func Main(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(folder)
+		os.Exit(code)
+	}))
+}
+
+// Programs returns worker and producer, built from this source, and their folder.
+func Programs(t *testing.T) (lab.Binaries, string) {
+	t.Helper()
+	b, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, folder
+}
+
+// Output keeps what is written to it. It is safe for concurrent use.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String returns what was written so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Until waits until the output matches a pattern, and returns its first group.
+func (o *Output) Until(t *testing.T, pattern string) string {
+	t.Helper()
+	wanted := regexp.MustCompile(pattern + `()`)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if found := wanted.FindStringSubmatch(o.String()); found != nil {
+			return found[1]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q within 20s in:\n%s", pattern, o.String())
+		}
+	}
+}

@@ -1,0 +1,26 @@
+// Package oracle judges what happened to jobs, from what storage did and not from
+// what workers say.
+//
+//	demo:  hook of the storage emulator ──┐
+//	chaos: proxies before storage ────────┼──▶ History ──▶ Judge, WorstIdle
+//	worker's histories in virtual time ───┴──▶ Record.Add, write by write
+//
+// A [History] holds the writes of each job's record and the deletions of its
+// messages. The writes are put into the order in which they took effect by their
+// ETags: each names the one that it replaced. [Record.Add] holds one write to the
+// rules, and [Job.Judge] all of them and the outcome:
+//
+//   - [Lost]: every job gets an outcome, before its message is deleted;
+//   - [Twice]: no job is committed more than once;
+//   - [Stale]: no write takes effect by a worker that does not own the record any
+//     more, over an outcome, without a condition, or out of sequence;
+//   - [Wrong]: a result is the one expected;
+//   - [Backwards]: no stored state is behind the one before;
+//   - [Miscounted]: a failure is counted only if a handler failed;
+//   - [Unjust]: a job is dead-lettered only for cause.
+//
+// [WorstIdle] finds the longest time that a job waited while a worker that could
+// have taken it had a free slot.
+//
+// The package shares no code with the product, whose faults it would share.
+package oracle

@@ -1,0 +1,13 @@
+// Package up is `lab up`: a local Azure for a person, with a scale set whose VMs
+// are terminals in which that person starts workers.
+//
+//	terminals ──▶ storage, metadata, resource manager (Ctrl-C ends them)
+//	   ▲                                   │
+//	   └──── guide: what to paste          │ eviction, withdrawal
+//	                                       │
+//	lab evict, lab withdraw ──▶ control ──▶ controller
+//	az ... simulate-eviction ─────────────────┘
+//
+// The controller is one loop that owns the state of the VMs. [Evict] and
+// [Withdraw] send it orders from another process.
+package up

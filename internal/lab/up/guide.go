@@ -1,0 +1,210 @@
+package up
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab"
+)
+
+// producerVM is the VM whose identity endpoint gives the producer its tokens. It
+// is not in the scale set and is never evicted.
+const producerVM = "producer"
+
+// guide is the commands that a person pastes into other terminals.
+type guide struct {
+	storage  []string                 // environment variables for the storage account
+	identity bool                     // a connection string would take precedence and must be unset
+	tokens   func(vm string) []string // environment variables for a VM's tokens
+	base     func(vm string) string   // address of a VM's metadata service
+	listen   func(vm string) string   // where a VM's worker serves health and metrics
+	port     string                   // flag of lab evict; empty for the default
+	az       string                   // path of the Azure CLI's script; empty where it cannot run
+	evict    func(vm string) string   // arguments with which the Azure CLI evicts a VM
+	queue    string                   // the queue of jobs
+	sample   string                   // a blob to hash; empty without any
+}
+
+func (u *up) newGuide() (guide, error) {
+	g := guide{
+		tokens: u.local.TokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
+		evict: u.evictArguments, queue: u.names.Queue, sample: u.sample, identity: u.config.Local.Identity,
+	}
+	if u.config.Local.MetadataPort != DefaultMetadataPort {
+		g.listen = func(string) string { return anyPort } // another lab up may use the usual ones
+		g.port = " --metadata-port " + u.local.MetadataPort()
+	}
+	authority, err := u.local.WriteAuthority(u.folder)
+	if err != nil {
+		return g, err
+	}
+	g.storage = u.local.StorageEnvironment(authority)
+	g.az, err = u.writeAzureCLI(authority)
+	return g, err
+}
+
+// write prints all commands for those VMs.
+func (g guide) write(out io.Writer, vms []string) {
+	var b strings.Builder
+	b.WriteString("\nA local Azure is up on 127.0.0.1, until Ctrl-C. Nothing leaves this machine.\n")
+	b.WriteString("make build makes the programs. First, in every terminal:\n\n")
+	if g.identity {
+		b.WriteString("    unset " + lab.ConnectionStringVariable + "\n")
+	}
+	export(&b, g.storage)
+	b.WriteString("\nIn one for the producer:\n\n")
+	export(&b, g.tokens(producerVM))
+	if g.sample != "" {
+		fmt.Fprintf(&b, "    bin/producer digests --container %s\n", lab.InputContainer)
+	} else {
+		b.WriteString("    bin/producer put --kind KIND --payload JSON\n")
+	}
+	b.WriteString("\nIn one for each worker; each stands for a VM:\n")
+	for _, vm := range vms {
+		g.writeWorker(&b, vm)
+	}
+	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    bin/lab evict%s %s\n    bin/lab withdraw%s %s\n\n",
+		g.port, vms[0], g.port, vms[0])
+	if g.az != "" {
+		g.writeAzureCLI(&b, vms[0])
+	}
+	fmt.Fprint(out, b.String())
+}
+
+// writeAzureCLI prints what the Azure CLI can do here. It can use storage only
+// with a key: the profile of that cloud has no setting for storage that accepts
+// tokens.
+func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
+	fmt.Fprintf(b, "Or with the Azure CLI; as on Azure, the notice comes some seconds later:\n\n    %s %s\n\n", quote(g.az), g.evict(vm))
+	if g.identity || g.sample == "" {
+		return
+	}
+	fmt.Fprintf(b, "It can also put a message without an envelope:\n\n    %s storage message put --queue-name %s --time-to-live -1 --content %s\n\n",
+		quote(g.az), g.queue, quote(fmt.Sprintf(`{"container":%q,"blob":%q}`, lab.InputContainer, g.sample)))
+}
+
+// writeWorker prints the commands that start a worker on a VM, for a terminal that
+// has the storage account's variables.
+func (g guide) writeWorker(out io.Writer, vm string) {
+	var b strings.Builder
+	b.WriteString("\n")
+	export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
+	b.WriteString("    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
+	fmt.Fprint(out, b.String())
+}
+
+const (
+	// workerPort is the port of a worker's health and metrics where a VM has one
+	// worker.
+	workerPort = 8810
+
+	// anyPort is an address with a free port.
+	anyPort = "127.0.0.1:0"
+)
+
+// listenAddress returns where a VM's worker serves health and metrics. The VMs
+// share a machine, so each worker needs a port of its own: 8811 for VM number 1.
+func listenAddress(vm string) string {
+	n, err := strconv.Atoi(strings.TrimPrefix(vm, lab.ScaleSet+"_"))
+	if err != nil {
+		return anyPort
+	}
+	return fmt.Sprintf("127.0.0.1:%d", workerPort+n)
+}
+
+// export prints shell commands that set variables.
+func export(b *strings.Builder, variables []string) {
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		fmt.Fprintf(b, "    export %s=%s\n", name, quote(value))
+	}
+}
+
+// quote quotes a value for a shell where that is necessary.
+func quote(value string) string {
+	if strings.ContainsFunc(value, func(c rune) bool { return !isPlainInShell(c) }) {
+		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+	}
+	return value
+}
+
+func isPlainInShell(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_./:-,@%+", c)
+}
+
+// azScript runs the Azure CLI with a configuration of its own, signed in to the
+// local resource manager. The first run signs in.
+//
+// With a new configuration, az looks up its latest version on azure.microsoft.com
+// and GitHub. The proxy, which does not exist, keeps all such requests on this
+// machine, and az continues without an answer. Its variables are in lower case,
+// which Python prefers.
+//
+// Profiles pin api-versions. This one, Azure Stack Hub's, is the newest in every
+// az that has simulate-eviction and accepts a cloud of one's own; an az without it
+// uses its latest api-versions.
+const azScript = `#!/bin/sh
+# The Azure CLI on the local Azure of lab up; nothing leaves this machine.
+set -eu
+# This folder may be in PATH for other scripts; here az is the real one.
+PATH=$(printf %%s "$PATH" | tr : '\n' | grep -vxF %[7]s | paste -s -d : -)
+export AZURE_CONFIG_DIR=%[1]s AZURE_CORE_COLLECT_TELEMETRY=0 REQUESTS_CA_BUNDLE=%[2]s
+export http_proxy=http://127.0.0.1:1 https_proxy=http://127.0.0.1:1 all_proxy=http://127.0.0.1:1 no_proxy=localhost,127.0.0.1
+%[3]s
+if ! [ -e "$AZURE_CONFIG_DIR/ready" ]; then
+  rm -rf "$AZURE_CONFIG_DIR" # left by a sign-in that failed
+  register="az cloud register --name lab --endpoint-resource-manager %[4]s --suffix-storage-endpoint storage.localhost --only-show-errors"
+  $register --profile 2020-09-01-hybrid 2>/dev/null || $register
+  az cloud set --name lab --only-show-errors
+  az login --service-principal --username %[5]s --password any --tenant %[6]s --only-show-errors --output none
+  : >"$AZURE_CONFIG_DIR/ready"
+fi >&2
+exec az "$@"
+`
+
+// writeAzureCLI writes the script into the lab's folder and returns its path;
+// empty on a system without POSIX shells.
+func (u *up) writeAzureCLI(authority string) (string, error) {
+	if runtime.GOOS == "windows" {
+		return "", nil
+	}
+	account := "unset " + lab.ConnectionStringVariable
+	if u.local.ConnectionString != "" {
+		account = "export " + lab.ConnectionStringVariable + "=" + quote(u.local.ConnectionString)
+	}
+	text := fmt.Sprintf(azScript, quote(filepath.Join(u.folder, "azure")), quote(authority), account,
+		u.local.ManagerURL, uuid.New(), uuid.New(), quote(u.folder))
+	name := filepath.Join(u.folder, "az")
+	if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // an executable
+		return "", fmt.Errorf("write the script for the Azure CLI: %w", err)
+	}
+	return name, nil
+}
+
+// evictArguments returns the Azure CLI's arguments that evict a VM.
+func (u *up) evictArguments(vm string) string {
+	for _, v := range u.local.Metadata.VMs() {
+		if v.Name == vm {
+			return evictArguments(v)
+		}
+	}
+	return ""
+}
+
+// evictArguments depends on the kind of VM: the Azure CLI names an instance of a
+// Uniform scale set by its number and any other VM by its name.
+func evictArguments(vm imds.VM) string {
+	if id := vm.ResourceID(); strings.Contains(id, "/virtualMachineScaleSets/") {
+		return fmt.Sprintf("vmss simulate-eviction --resource-group %s --name %s --instance-id %s", vm.ResourceGroup, vm.ScaleSet, id[strings.LastIndexByte(id, '/')+1:])
+	}
+	return fmt.Sprintf("vm simulate-eviction --resource-group %s --name %s", vm.ResourceGroup, vm.Name)
+}

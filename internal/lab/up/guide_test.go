@@ -1,0 +1,33 @@
+package up
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/lab"
+)
+
+// TestListenAddresses: each worker of lab up has a port of its own.
+func TestListenAddresses(t *testing.T) {
+	for vm, want := range map[string]string{
+		lab.VMName(1): "127.0.0.1:8811", lab.VMName(12): "127.0.0.1:8822", "another": "127.0.0.1:0",
+	} {
+		if got := listenAddress(vm); got != want {
+			t.Errorf("address for %s = %s, want %s", vm, got, want)
+		}
+	}
+}
+
+func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
+	g := guide{tokens: func(string) []string { return nil }, base: func(vm string) string { return "http://127.0.0.1:1/vms/" + vm }, listen: listenAddress}
+	var out strings.Builder
+	g.write(&out, []string{lab.VMName(1), lab.VMName(2)})
+	for _, want := range []string{
+		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8811\n",
+		"    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen 127.0.0.1:8812\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("guide has no %q:\n%s", want, out.String())
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package up
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProgramThatIgnoresSIGTERM: a program that will not stop, and the child that
+// it left in its group, are gone within the handlers' half of the budget, and
+// what it saved is handed over well within all of it.
+func TestProgramThatIgnoresSIGTERM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	folder := t.TempDir()
+	pids := filepath.Join(folder, "pids")
+	script := `trap '' TERM
+sleep 600 &
+echo $$ $! >"$PIDS"
+echo half >"$TMPDIR/new" && mv "$TMPDIR/new" "$SPOTWORKER_CHECKPOINT"
+while :; do sleep 1; done`
+	kinds := filepath.Join(folder, "kinds.json")
+	text := `{"kinds": {"stubborn": {"command": ["sh", "-c", ` + jsonText(t, script) + `], "environment": {"PIDS": ` + jsonText(t, pids) + `}}}}`
+	if err := os.WriteFile(kinds, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startUp(t, upOnAnyPorts())
+	r.await(t, []string{"--wait", "put", "--kind", "stubborn", "--id", "a"})
+	log := r.workerWith(t, "spot_1", []string{"--kinds-file", kinds, "--checkpoint-interval", "200ms", "--log-level", "debug"})
+	log.Until(t, `"msg":"checkpoint saved"`)
+	if _, err := Evict(t.Context(), r.port, "spot_1"); err != nil {
+		t.Fatal(err)
+	}
+	took, err := time.ParseDuration(log.Until(t, `"msg":"drained".*"since_notice":"([^"]+)"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("notice to all released: %s", took)
+	if took > 6*time.Second {
+		t.Errorf("notice to all released = %s, want half of 10s and a little", took)
+	}
+	if said := log.String(); !strings.Contains(said, `"state_bytes":5,`) || strings.Contains(said, "did not return in time") {
+		t.Errorf("the job was not released with what was saved, or was abandoned:\n%s", said)
+	}
+	started, err := os.ReadFile(pids)
+	if err != nil || len(strings.Fields(string(started))) != 2 {
+		t.Fatalf("the program's processes are %q, %v, want two", started, err)
+	}
+	for pid := range strings.FieldsSeq(string(started)) {
+		if status, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && !strings.Contains(string(status), ") Z ") {
+			t.Errorf("process %s of the job is still there: %s", pid, status)
+		}
+	}
+}
+
+// jsonText is a text as JSON has it.
+func jsonText(t *testing.T, text string) string {
+	t.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(quoted)
+}

@@ -1,0 +1,233 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/emulator/arm"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// maxVMs is how many VMs there may be at first.
+const maxVMs = 32
+
+// Config describes a local Azure that runs until it is stopped.
+type Config struct {
+	// Local are the ports, and whether a managed identity is used. [Run] sets its
+	// Control and Manager.
+	Local lab.LocalConfig
+
+	// VMs is how many there are at first, 1 … 32.
+	VMs int
+
+	// Flexible makes the scale set one of Flexible orchestration, as the one in
+	// infra/bicep is: each VM is a resource of its own.
+	Flexible bool
+
+	// EvictionDelay is the time from a call of the resource manager to the
+	// Preempt.
+	EvictionDelay time.Duration
+
+	// Files is how many blobs to work on there are, 0 … [lab.MaxFiles]. Each has
+	// about FileSize bytes, and a job for one takes about JobTime, 0 for no limit.
+	Files    int
+	FileSize int64
+	JobTime  time.Duration
+
+	// Roots are the folders whose files are used, see [lab.Choose]. Default:
+	// [lab.Roots].
+	Roots []string
+}
+
+// Default ports of `lab up`. Those of blobs and queues are Azurite's.
+const (
+	DefaultBlobPort     = 10000
+	DefaultQueuePort    = 10001
+	DefaultMetadataPort = 10254
+	DefaultManagerPort  = 8443
+)
+
+// DefaultConfig is `lab up` without flags.
+func DefaultConfig() Config {
+	return Config{
+		Local: lab.LocalConfig{
+			BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort,
+			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort,
+		},
+		EvictionDelay: arm.DefaultEvictionDelay,
+		VMs:           2, Files: 8, FileSize: lab.FileSize, JobTime: lab.JobTime,
+	}
+}
+
+// Validate returns an error that says what to change, or nil.
+func (c Config) Validate() error {
+	for flag, port := range map[string]int{
+		"--blob-port": c.Local.BlobPort, "--queue-port": c.Local.QueuePort,
+		"--metadata-port": c.Local.MetadataPort, "--arm-port": c.Local.ManagerPort,
+	} {
+		if port < 0 || port > 65535 {
+			return fmt.Errorf("%s %d is not a port", flag, port)
+		}
+	}
+	switch {
+	case c.VMs < 1 || c.VMs > maxVMs:
+		return fmt.Errorf("--vms %d is out of range: give 1 to %d", c.VMs, maxVMs)
+	case c.Files < 0 || c.Files > lab.MaxFiles:
+		return fmt.Errorf("--files %d is out of range: give 0 to %d", c.Files, lab.MaxFiles)
+	case c.JobTime < 0:
+		return errors.New("--job-time must not be negative")
+	case c.EvictionDelay < 0:
+		return errors.New("--eviction-delay must not be negative")
+	}
+	return nil
+}
+
+// up is a running local Azure.
+type up struct {
+	config   Config
+	narrator *text.Narrator
+	local    *lab.Local
+	control  *control
+	names    azure.Names
+	folder   string              // of the certificate and of az
+	number   int                 // of the last VM
+	leaving  map[string]eviction // announced ones, by VM
+	gone     map[string]bool     // evicted VMs
+	sample   string              // a blob to work on; empty without any
+	commands guide
+}
+
+// Run runs a local Azure until ctx ends: storage, metadata and a resource manager
+// for some VMs, queues and containers, and blobs to work on. It prints the
+// environment variables and commands that connect workers, a producer and the
+// Azure CLI to it, and what happens to the VMs. [Evict] and [Withdraw] control
+// it. It returns nil when ctx ends, and leaves no files behind.
+func Run(ctx context.Context, c Config, out io.Writer) (err error) {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	u := newUp(c, out)
+	if err := u.open(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, u.close()) }()
+	if err := u.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	u.commands.write(u.narrator, u.present())
+	u.serve(ctx)
+	fmt.Fprintln(u.narrator, "The local Azure has ended; everything stored in it is deleted.")
+	return nil
+}
+
+func newUp(c Config, out io.Writer) *up {
+	u := &up{
+		config: c, narrator: text.NewNarrator(out), control: newControl(),
+		leaving: map[string]eviction{}, gone: map[string]bool{},
+	}
+	u.config.Local.Control = u.control
+	u.config.Local.Manager = &arm.Options{Evict: u.evictFromManager, EvictionDelay: c.EvictionDelay}
+	if c.EvictionDelay == 0 {
+		u.config.Local.Manager.EvictionDelay = -1 // none
+	}
+	return u
+}
+
+// open starts the services. If it fails there is nothing to close.
+func (u *up) open() (err error) {
+	if u.folder, err = os.MkdirTemp("", "spotworker-lab-"); err != nil {
+		return err
+	}
+	if u.local, err = lab.StartLocal(u.config.Local); err != nil {
+		return errors.Join(err, os.RemoveAll(u.folder))
+	}
+	return nil
+}
+
+func (u *up) close() error {
+	close(u.control.closed)
+	return errors.Join(u.local.Close(), os.RemoveAll(u.folder))
+}
+
+// prepare creates queues and containers as a deployment does, and the first VMs.
+func (u *up) prepare(ctx context.Context) (err error) {
+	if u.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
+		return err
+	}
+	account, err := u.local.Account()
+	if err != nil {
+		return err
+	}
+	stores := cli.StoresOf(account, u.names)
+	containers := map[string]*container.Client{}
+	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers} {
+		containers[name] = account.Container(name)
+	}
+	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
+		return err
+	}
+	if u.config.Files > 0 {
+		if err := u.upload(ctx, account); err != nil {
+			return err
+		}
+	}
+	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular"})
+	for range u.config.VMs {
+		u.newVM()
+	}
+	u.commands, err = u.newGuide()
+	return err
+}
+
+// upload uploads the blobs to work on, and limits the bandwidth of their downloads.
+func (u *up) upload(ctx context.Context, account *azure.Account) error {
+	roots := u.config.Roots
+	if len(roots) == 0 {
+		roots = lab.Roots(ctx)
+	}
+	files, err := lab.Choose(roots, u.config.Files, u.config.FileSize)
+	if err != nil {
+		return err
+	}
+	if err := lab.Upload(ctx, account.Container(lab.InputContainer), files); err != nil {
+		return err
+	}
+	u.sample = files[0].Blob
+	pace := lab.PaceFor(files, u.config.JobTime)
+	u.local.Storage.OnCall(pace.Fault)
+	u.narrator.Say("%s of real files are in container %s, %s in all. Downloads go %s.",
+		text.Plural(len(files), "blob"), lab.InputContainer, text.Size(lab.TotalSize(files)), pace)
+	return nil
+}
+
+// vmName returns the name of the nth VM of the scale set, counted from 1. In a
+// Flexible one names end in eight characters.
+func (u *up) vmName(n int) string {
+	if u.config.Flexible {
+		return fmt.Sprintf("%s_%08x", lab.ScaleSet, n)
+	}
+	return lab.VMName(n)
+}
+
+// newVM adds a VM to the scale set and returns its name.
+func (u *up) newVM() string {
+	u.number++
+	name := u.vmName(u.number)
+	u.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
+	return name
+}
