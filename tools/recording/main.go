@@ -16,7 +16,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/demo"
 )
 
 func main() {
@@ -62,9 +62,9 @@ func run(ctx context.Context, args []string) error {
 func load(ctx context.Context, file string) (recording, error) {
 	if file == "" {
 		recorder := newRecorder(os.Stdout)
-		config := lab.DefaultConfig()
-		config.Stage = recorder
-		err := lab.Demo(ctx, config, recorder)
+		config := demo.DefaultConfig()
+		config.Display = recorder
+		err := demo.Run(ctx, config, recorder)
 		return recorder.recording(), err
 	}
 	var r recording

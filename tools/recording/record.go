@@ -31,7 +31,7 @@ type event struct {
 	End     bool   `json:",omitempty"` // the picture is removed
 }
 
-// recorder records the demo: it is both its output and its stage.
+// recorder records the demo: it is both its output and its display.
 type recorder struct {
 	out   io.Writer
 	start time.Time
