@@ -47,7 +47,7 @@ func TestErrorsNameThePosition(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, want %s...", tt.text, got, tt.want)
 		}
 	}
-	if err := errors.New("other"); Locate("f", nil, err) != err || Locate("f", nil, nil) != nil {
+	if err := errors.New("other"); !errors.Is(Locate("f", nil, err), err) || Locate("f", nil, nil) != nil {
 		t.Error("Locate changes an error without a position")
 	}
 }

@@ -20,11 +20,11 @@ import (
 // TestLineBudget: a burst, then so many lines per second, and the burst again
 // after a pause.
 func TestLineBudget(t *testing.T) {
-	var b lineBudget
+	var b lineLimit
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	ask := func(times int) (allowed, dropped int) {
 		for range times {
-			ok, lost := b.take(now)
+			ok, lost := b.allow(now)
 			if dropped += lost; ok {
 				allowed++
 			}
@@ -85,10 +85,10 @@ func TestDiskWatch(t *testing.T) {
 	defer d.stop()
 	// measure looks until the measurement that is due has ended.
 	measure := func(d *diskWatch, now time.Time) error {
-		err := d.look(now)
+		err := d.check(now)
 		for err == nil && d.result != nil {
 			time.Sleep(time.Millisecond)
-			err = d.look(now)
+			err = d.check(now)
 		}
 		return err
 	}
@@ -96,7 +96,7 @@ func TestDiskWatch(t *testing.T) {
 		t.Errorf("look at a small folder = %v, want nil", err)
 	}
 	appendTo(t, k.dir+"/large", strings.Repeat("x", 4<<10+1))
-	if err := measure(d, now.Add(diskEvery/2)); err != nil {
+	if err := measure(d, now.Add(diskInterval/2)); err != nil {
 		t.Errorf("look before its time = %v, want nil", err)
 	}
 	if err := measure(d, now.Add(time.Hour)); err == nil {

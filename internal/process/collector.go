@@ -15,70 +15,71 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// smallState is up to which size a checkpoint is kept in memory rather than as a
-// file: small states are the first to be sent when there is little time.
+// smallState is the size up to which a checkpoint is held in memory instead of in a
+// file: small states are saved first when time is short.
 const smallState = 64 << 10
 
-// errSuperseded is what somebody gets who opens a checkpoint after a later one
-// was reported.
+// errSuperseded is the error of opening a checkpoint after a later one was
+// reported.
 var errSuperseded = errors.New("a later checkpoint has taken its place")
 
-// keeper takes a program's checkpoints away, so that what is read is not written
-// any more, and keeps the last one for as long as it may be read.
-type keeper struct {
+// collector moves a program's checkpoints out of its reach, so that no checkpoint
+// changes while it is read, and keeps the last one as long as it may be read.
+type collector struct {
 	user   *sandbox.User // whose files they are
-	from   string        // where the program puts a checkpoint
-	dir    string        // where they are kept
+	from   string        // where the program writes a checkpoint
+	dir    string        // where collected checkpoints are
 	limits archive.Limits
 
 	number int
-	last   *kept
+	last   *collected
 }
 
-// take looks for a new checkpoint. It returns the state that it makes, or nil if
-// there is none. The error says why one cannot be kept.
-func (k *keeper) take() (*job.Progress, error) {
-	if _, err := os.Lstat(k.from); errors.Is(err, fs.ErrNotExist) {
+// collect returns the state of a new checkpoint, or nil if there is none. The error
+// says why the checkpoint cannot be used.
+func (c *collector) collect() (*job.Progress, error) {
+	if _, err := os.Lstat(c.from); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	k.number++
-	name := filepath.Join(k.dir, strconv.Itoa(k.number))
-	if err := os.Rename(k.from, name); err != nil {
-		return nil, fmt.Errorf("take the checkpoint: %w", err)
+	c.number++
+	name := filepath.Join(c.dir, strconv.Itoa(c.number))
+	if err := os.Rename(c.from, name); err != nil {
+		return nil, fmt.Errorf("collect the checkpoint: %w", err)
 	}
-	state, next, err := k.state(name)
+	state, next, err := c.state(name)
 	if err != nil {
 		return nil, explainCheckpoint(err)
 	}
-	k.last.retire()
-	k.last = next
+	c.last.supersede()
+	c.last = next
 	return state, nil
 }
 
-// state makes a state of what was taken. next is what it is read from, nil if it
-// is in memory.
-func (k *keeper) state(name string) (state *job.Progress, next *kept, err error) {
-	version, size, open, err := k.look(name)
+// state returns the state of a collected checkpoint. next is the file or folder
+// that it is read from, nil if the state is in memory.
+func (c *collector) state(name string) (state *job.Progress, next *collected, err error) {
+	version, size, open, err := c.inspect(name)
 	if err != nil {
 		return nil, nil, err
 	}
-	next = &kept{user: k.user, name: name, open: open}
+	next = &collected{user: c.user, name: name, open: open}
 	if size > smallState {
 		return &job.Progress{Stream: next.Open, Version: version}, next, nil
 	}
 	data, err := readAll(open)
-	next.retire()
+	next.supersede()
 	return &job.Progress{State: data, Version: version}, nil, err
 }
 
-// look says what was taken, how large it is as a state, and how to read it.
-func (k *keeper) look(name string) (version int, size int64, open func() (io.ReadCloser, error), err error) {
+// inspect returns the version of a collected checkpoint's state, its size and how to
+// read it.
+func (c *collector) inspect(name string) (version int, size int64, open func() (io.ReadCloser, error), err error) {
 	info, err := os.Lstat(name)
 	switch {
 	case err != nil:
 		return 0, 0, nil, err
 	case info.IsDir():
-		index, err := archive.Scan(name, k.limits)
+		index, err := archive.Scan(name, c.limits)
 		if err != nil {
 			return 0, 0, nil, err
 		}
@@ -89,13 +90,14 @@ func (k *keeper) look(name string) (version int, size int64, open func() (io.Rea
 		return version, index.Size(), index.Open, nil
 	case !info.Mode().IsRegular():
 		return 0, 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
-	case info.Size() > k.limits.Bytes:
-		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), k.limits.Bytes)
+	case info.Size() > c.limits.Bytes:
+		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), c.limits.Bytes)
 	}
 	return stateFile, info.Size(), func() (io.ReadCloser, error) { return openRegular(name) }, nil
 }
 
-// explainCheckpoint says whether another try of the job could do better.
+// explainCheckpoint returns a permanent error for a checkpoint that no further
+// attempt can make smaller or valid.
 func explainCheckpoint(err error) error {
 	if errors.Is(err, archive.ErrTooLarge) || errors.Is(err, archive.ErrUnfit) {
 		return job.Permanent(fmt.Errorf("the checkpoint cannot be kept: %w", err))
@@ -110,81 +112,81 @@ func readAll(open func() (io.ReadCloser, error)) ([]byte, error) {
 	}
 	data, err := io.ReadAll(stream)
 	if data == nil {
-		data = []byte{} // an empty state is one
+		data = []byte{} // an empty state is a state
 	}
 	return data, errors.Join(err, stream.Close())
 }
 
-// kept is a checkpoint that was taken away. It is removed when a later one has
-// taken its place and nobody reads it any more.
-type kept struct {
+// collected is a checkpoint that was collected. It is removed when a later one has
+// superseded it and its last reader has closed it.
+type collected struct {
 	user *sandbox.User
 	name string
 	open func() (io.ReadCloser, error)
 
-	mu      sync.Mutex
-	readers int
-	retired bool
+	mu         sync.Mutex
+	readers    int
+	superseded bool
 }
 
 // Open opens the checkpoint's state.
-func (k *kept) Open() (io.ReadCloser, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.retired {
+func (c *collected) Open() (io.ReadCloser, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.superseded {
 		return nil, errSuperseded
 	}
 	var stream io.ReadCloser
-	err := k.user.Do(func() (err error) {
-		stream, err = k.open()
+	err := c.user.Do(func() (err error) {
+		stream, err = c.open()
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	k.readers++
-	return &keptReader{stream: stream, user: k.user, done: sync.OnceFunc(k.left)}, nil
+	c.readers++
+	return &collectedReader{stream: stream, user: c.user, done: sync.OnceFunc(c.readerClosed)}, nil
 }
 
-func (k *kept) left() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.readers--
-	k.removeIfFree()
+func (c *collected) readerClosed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers--
+	c.removeIfFree()
 }
 
-// retire says that a later checkpoint has taken this one's place.
-func (k *kept) retire() {
-	if k == nil {
+// supersede records that there is a later checkpoint.
+func (c *collected) supersede() {
+	if c == nil {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.retired = true
-	k.removeIfFree()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.superseded = true
+	c.removeIfFree()
 }
 
-func (k *kept) removeIfFree() {
-	if k.retired && k.readers == 0 {
-		// What stays goes with the job's folder.
-		_ = k.user.Do(func() error {
-			if err := os.Remove(k.name); err == nil {
+func (c *collected) removeIfFree() {
+	if c.superseded && c.readers == 0 {
+		// What cannot be removed now is removed with the job's folder.
+		_ = c.user.Do(func() error {
+			if err := os.Remove(c.name); err == nil {
 				return nil
 			}
-			return sandbox.RemoveTree(k.name)
+			return sandbox.RemoveTree(c.name)
 		})
 	}
 }
 
-// keptReader reads a checkpoint with its user's rights, since an archive opens its
-// files one by one, and tells the checkpoint when it was read.
-type keptReader struct {
+// collectedReader reads a checkpoint with its user's rights, because an archive opens
+// its files one by one.
+type collectedReader struct {
 	stream io.ReadCloser
 	user   *sandbox.User
 	done   func()
 }
 
-func (r *keptReader) Read(p []byte) (n int, err error) {
+func (r *collectedReader) Read(p []byte) (n int, err error) {
 	err = r.user.Do(func() (err error) {
 		n, err = r.stream.Read(p)
 		return err
@@ -192,7 +194,7 @@ func (r *keptReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-func (r *keptReader) Close() error {
+func (r *collectedReader) Close() error {
 	err := r.stream.Close()
 	r.done()
 	return err

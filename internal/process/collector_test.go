@@ -15,22 +15,22 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-func newKeeper(t *testing.T) *keeper {
+func newKeeper(t *testing.T) *collector {
 	t.Helper()
-	return &keeper{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
+	return &collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
 }
 
 // save puts a file where a program would.
-func (k *keeper) save(t *testing.T, text string) {
+func (c *collector) save(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(k.from, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(c.from, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (k *keeper) left(t *testing.T) int {
+func (c *collector) left(t *testing.T) int {
 	t.Helper()
-	entries, err := os.ReadDir(k.dir)
+	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,20 +41,20 @@ func (k *keeper) left(t *testing.T) int {
 // first; large ones as files that nobody writes any more.
 func TestTake(t *testing.T) {
 	k := newKeeper(t)
-	if p, err := k.take(); p != nil || err != nil {
+	if p, err := k.collect(); p != nil || err != nil {
 		t.Errorf("take of nothing = %+v, %v, want nothing", p, err)
 	}
 	for _, size := range []int{0, 1, smallState, smallState + 1, 3 << 20} {
 		text := strings.Repeat("x", size)
 		k.save(t, text)
-		p, err := k.take()
+		p, err := k.collect()
 		if err != nil || p.Version != stateFile || (p.Stream == nil) != (size <= smallState) {
 			t.Fatalf("take of %d bytes = %+v, %v", size, p, err)
 		}
 		if got := stateOf(t, p); got != text || !p.HasState() {
 			t.Errorf("state of %d bytes has %d", size, len(got))
 		}
-		if p, err := k.take(); p != nil || err != nil {
+		if p, err := k.collect(); p != nil || err != nil {
 			t.Errorf("the same taken twice = %+v, %v, want nothing", p, err)
 		}
 		if want := min(1, size/(smallState+1)); k.left(t) != want {
@@ -69,7 +69,7 @@ func TestKeptWhileRead(t *testing.T) {
 	k := newKeeper(t)
 	first, second := strings.Repeat("1", 100_000), strings.Repeat("2", 100_000)
 	k.save(t, first)
-	p, err := k.take()
+	p, err := k.collect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestKeptWhileRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.save(t, second)
-	if _, err := k.take(); err != nil {
+	if _, err := k.collect(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(reader); string(got) != first || err != nil {
@@ -108,7 +108,7 @@ func TestTakeFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := k.take()
+	p, err := k.collect()
 	if err != nil || p.Version != stateFolder || p.Stream == nil {
 		t.Fatalf("take = %+v, %v, want a folder as a stream", p, err)
 	}
@@ -131,24 +131,24 @@ func TestTakeFolder(t *testing.T) {
 func TestTakeFails(t *testing.T) {
 	for _, row := range []struct {
 		name, says string
-		spoil      func(t *testing.T, k *keeper)
+		spoil      func(t *testing.T, k *collector)
 		permanent  bool
 	}{
-		{"in the way", "take the checkpoint: rename", func(t *testing.T, k *keeper) {
+		{"in the way", "collect the checkpoint: rename", func(t *testing.T, k *collector) {
 			k.save(t, "new")
 			if err := os.MkdirAll(filepath.Join(k.dir, "2", "full"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
-		{"too large", "the checkpoint cannot be kept: too large: it has 200001 bytes, of 200000 allowed", func(t *testing.T, k *keeper) {
+		{"too large", "the checkpoint cannot be kept: too large: it has 200001 bytes, of 200000 allowed", func(t *testing.T, k *collector) {
 			k.save(t, strings.Repeat("x", 200_001))
 		}, true},
-		{"a link", "the checkpoint cannot be kept: cannot be kept: it is neither", func(t *testing.T, k *keeper) {
+		{"a link", "the checkpoint cannot be kept: cannot be kept: it is neither", func(t *testing.T, k *collector) {
 			if err := os.Symlink("/etc/hostname", k.from); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		{"a folder that is too large", "the checkpoint cannot be kept: too large", func(t *testing.T, k *keeper) {
+		{"a folder that is too large", "the checkpoint cannot be kept: too large", func(t *testing.T, k *collector) {
 			if err := errors.Join(os.Mkdir(k.from, 0o700), os.WriteFile(filepath.Join(k.from, "a"), make([]byte, 200_001), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -159,12 +159,12 @@ func TestTakeFails(t *testing.T) {
 			k.limits.Bytes = 200_000
 			first := strings.Repeat("1", 100_000)
 			k.save(t, first)
-			before, err := k.take()
+			before, err := k.collect()
 			if err != nil {
 				t.Fatal(err)
 			}
 			row.spoil(t, k)
-			p, err := k.take()
+			p, err := k.collect()
 			if p != nil || err == nil || !strings.Contains(err.Error(), row.says) || job.IsPermanent(err) != row.permanent {
 				t.Errorf("take = %+v, %v, want an error with %q, permanent: %t", p, err, row.says, row.permanent)
 			}
@@ -214,11 +214,11 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("too many open files")
-	k := &kept{name: name, open: func() (io.ReadCloser, error) { return nil, broken }}
+	k := &collected{name: name, open: func() (io.ReadCloser, error) { return nil, broken }}
 	if stream, err := k.Open(); stream != nil || !errors.Is(err, broken) {
 		t.Errorf("Open = %v, %v, want %v", stream, err, broken)
 	}
-	k.retire()
+	k.supersede()
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the checkpoint is still there: %v", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Names of what the worker tells a program. They are the contract.
+// Names of the variables that the worker sets for a program.
 const (
 	envJobID      = "SPOTWORKER_JOB_ID"
 	envKind       = "SPOTWORKER_KIND"
@@ -33,15 +33,15 @@ const (
 	envTokenSecret   = "IDENTITY_HEADER"
 )
 
-// contract is the names that a kinds file cannot give another meaning.
+// contract lists the names that a kinds file cannot set.
 var contract = []string{
 	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
 	envTokenEndpoint, envTokenSecret,
 }
 
-// base is what every program gets of the worker's environment, if it is there:
-// what it needs to find other programs, and to read and write text and times.
-// Everything else stays with the worker, credentials above all.
+// base lists the variables of the worker's environment that every program gets: it
+// needs them to find other programs, and to read and write text and times. All
+// others are withheld, credentials above all.
 var base = map[bool][]string{
 	false: {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"},
 	true: {
@@ -50,7 +50,7 @@ var base = map[bool][]string{
 	},
 }[runtime.GOOS == "windows"]
 
-// environ is a program's environment. own looks a variable of the worker's up.
+// environ returns a program's environment. own looks up a variable of the worker's.
 func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string {
 	vars := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 	pass := func(names []string) {
@@ -84,25 +84,25 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	return all
 }
 
-// Bounds of the time that is kept back for a last look at what a program left.
+// Bounds of the time that is reserved for collecting the last checkpoint.
 const (
 	shortestReserve = 100 * time.Millisecond
 	longestReserve  = time.Second
 )
 
-// reserve is how much of the time that is left a program does not get.
+// reserve returns how much of the time until the deadline the program does not get.
 func reserve(left time.Duration) time.Duration {
 	return min(max(left/8, shortestReserve), longestReserve)
 }
 
-// stopNote is what the stop file says.
+// stopNote is the content of the stop file.
 type stopNote struct {
 	Reason      job.Reason `json:"reason"`
 	SecondsLeft float64    `json:"seconds_left"`
 	NotBefore   *time.Time `json:"not_before,omitempty"`
 }
 
-// noteOf is the note for a stop after which the program has so much time.
+// noteOf returns the note for a stop that leaves the program so much time.
 func noteOf(stop *job.Stop, left time.Duration) stopNote {
 	note := stopNote{Reason: stop.Reason, SecondsLeft: max(0, left.Round(time.Millisecond).Seconds())}
 	if !stop.NotBefore.IsZero() {
@@ -112,7 +112,7 @@ func noteOf(stop *job.Stop, left time.Duration) stopNote {
 	return note
 }
 
-// writeStop makes the stop file appear, whole.
+// writeStop writes the stop file atomically.
 func (f *folder) writeStop(note stopNote) error {
 	data, err := json.Marshal(note)
 	if err != nil {
@@ -126,31 +126,31 @@ func (f *folder) writeStop(note stopNote) error {
 
 // Bounds of what is read of a program's progress.
 const (
-	maxProgressLine = 4 << 10  // bytes of a line; a longer one is not read
-	maxProgressRead = 64 << 10 // bytes at one look; what is before them is passed over
+	maxProgressLine = 4 << 10  // bytes of a line; longer lines are malformed
+	maxProgressRead = 64 << 10 // bytes in one poll; earlier ones are skipped
 )
 
-// told is what a program says of its progress.
-type told struct {
+// report is a line of a program's progress file.
+type report struct {
 	Fraction float64 `json:"fraction"`
 	Text     string  `json:"text"`
 }
 
-// progressFile is read from where the last look ended.
+// progressFile reads a program's progress file from where the last read ended.
 type progressFile struct {
 	name string
 	at   int64
 }
 
-// read returns the last thing that the program told since the last look, and how
-// many lines could not be understood. Lines that are not finished wait.
-func (f *progressFile) read() (last *told, bad int) {
+// read returns the last report since the previous read, and the number of malformed
+// lines. An incomplete line is left for the next read.
+func (f *progressFile) read() (last *report, bad int) {
 	info, err := os.Lstat(f.name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == f.at {
 		return nil, 0
 	}
 	if info.Size() < f.at {
-		f.at = 0 // the program began the file anew
+		f.at = 0 // the program truncated the file
 	}
 	skipped := info.Size()-f.at > maxProgressRead
 	if skipped {
@@ -168,7 +168,7 @@ func (f *progressFile) read() (last *told, bad int) {
 	whole := data[:bytes.LastIndexByte(data, '\n')+1]
 	f.at += int64(len(whole))
 	if len(whole) == 0 && len(data) > maxProgressLine {
-		f.at += int64(len(data)) // no line of ours
+		f.at += int64(len(data)) // too long for a report
 	}
 	if skipped { // to the middle of a line
 		whole = whole[bytes.IndexByte(whole, '\n')+1:]
@@ -176,15 +176,14 @@ func (f *progressFile) read() (last *told, bad int) {
 	return parseProgress(whole)
 }
 
-// parseProgress returns the last line that says something, and counts those that
-// do not say it in the form that is agreed on.
-func parseProgress(data []byte) (last *told, bad int) {
+// parseProgress returns the last valid report, and the number of malformed lines.
+func parseProgress(data []byte) (last *report, bad int) {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
 			continue
 		}
-		var t told
+		var t report
 		if len(line) > maxProgressLine || !utf8.Valid(line) || json.Unmarshal(line, &t) != nil || !(t.Fraction >= 0 && t.Fraction <= 1) {
 			bad++
 			continue

@@ -52,7 +52,7 @@ func TestProgressFile(t *testing.T) {
 	}
 }
 
-func fractionOf(t *told) float64 {
+func fractionOf(t *report) float64 {
 	if t == nil {
 		return -1
 	}

@@ -11,40 +11,40 @@ import (
 	"github.com/spotworker/spotworker/internal/archive"
 )
 
-// Bounds of how often the size of a job's folder is looked at. A look at many
-// files takes its time, so the wait grows with it.
+// The interval between measurements of a job's folder. Measuring many files takes
+// long, so the interval grows with it.
 const (
-	diskEvery  = time.Second
-	diskFactor = 20 // waits are so many times as long as looks
+	diskInterval = time.Second
+	diskFactor   = 20 // the interval is at least so many times as long as a measurement
 )
 
-// What an entry counts at least, in bytes: it takes an inode, and a folder a block.
+// The least that an entry counts, in bytes: it takes an inode, and a folder a block.
 const (
 	folderCounts = 4 << 10
 	entryCounts  = 256
 )
 
-// diskWatch measures from time to time how much a job has on disk. It measures in
-// a goroutine of its own: a folder may have millions of files, and the loop around
-// the program must hear of a stop meanwhile.
+// diskWatch measures a job's disk usage periodically, in a goroutine of its own: a
+// folder may have millions of files, and the loop around the program must notice a
+// stop in the meantime.
 type diskWatch struct {
 	folder *folder
 	limit  int64 // bytes; 0 for none
 	next   time.Time
 
-	result  chan measured // of the measurement under way; nil without one
+	result  chan measured // of the running measurement; nil without one
 	stopped atomic.Bool
 }
 
-// measured is the outcome of a measurement.
+// measured is the result of a measurement.
 type measured struct {
 	bytes int64
 	took  time.Duration
 }
 
-// look returns an error if the job had more on disk than it may, when it was
-// measured last. It begins a measurement when one is due.
-func (d *diskWatch) look(now time.Time) error {
+// check returns an error if the last measurement was above the limit. It starts a
+// measurement when one is due.
+func (d *diskWatch) check(now time.Time) error {
 	if d.limit == 0 {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (d *diskWatch) look(now time.Time) error {
 	}
 	select {
 	case m := <-d.result:
-		d.result, d.next = nil, now.Add(max(diskEvery, diskFactor*m.took))
+		d.result, d.next = nil, now.Add(max(diskInterval, diskFactor*m.took))
 		switch {
 		case m.bytes == math.MaxInt64:
 			return fmt.Errorf("the job's folder cannot be measured, of which %d bytes are allowed: folders in it cannot be read or are nested too deep", d.limit)
@@ -72,7 +72,7 @@ func (d *diskWatch) look(now time.Time) error {
 	return nil
 }
 
-// stop ends a measurement that is under way, and waits for its end.
+// stop cancels a running measurement and waits for its end.
 func (d *diskWatch) stop() {
 	d.stopped.Store(true)
 	if d.result != nil {
@@ -80,10 +80,11 @@ func (d *diskWatch) stop() {
 	}
 }
 
-// size is what the job has on disk in bytes, or any number above limit if that is
-// more. A folder counts [folderCounts], anything else its size, [entryCounts] at
-// least. Files may come and go meanwhile. What cannot be read, or has a path that
-// is too long, hides any number of bytes. A measurement that is stopped is of no use.
+// size returns the job's disk usage in bytes, or any number above limit if that is
+// more. A folder counts [folderCounts], anything else its size, but at least
+// [entryCounts]. Files may come and go during the measurement. A folder that cannot
+// be read or whose path is too long makes the result [math.MaxInt64]. The result of
+// a stopped measurement is meaningless.
 func (f *folder) size(limit int64, stopped *atomic.Bool) (total int64) {
 	count := func(_ string, d fs.DirEntry, err error) error {
 		switch {

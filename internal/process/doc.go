@@ -1,38 +1,38 @@
 // Package process is the handler for programs in any language: it runs a command
-// for each job and speaks with it through files. docs/process.md is the contract
-// that the author of such a program reads.
+// for each job and exchanges files with it. docs/process.md is the contract for
+// authors of such programs.
 //
-// [ReadKinds] reads which commands there are from a kinds file, and [NewHandler]
-// makes a [job.Handler] of each. A job's way is [Handler.Run]:
+// [ReadKinds] reads the commands from a kinds file, and [NewHandler] makes a
+// [job.Handler] of each. [Handler.Run] takes these steps:
 //
-//		make a folder ─▶ payload, restored checkpoint ─▶ start ─▶ supervise ─▶ judge
+//		make a folder ─▶ write payload and checkpoint ─▶ start ─▶ supervise ─▶ decide
 //		                                                            │  ▲
-//		                                    checkpoint, progress, ──┘  └── notice:
-//		                                    disk, four times a second      _STOP, SIGTERM, SIGKILL
+//		                             collect checkpoint, progress ──┘  └── on a notice:
+//		                             and disk usage, 4 times a second      stop file, SIGTERM, SIGKILL
 //
-//	  - scratch.go and folder.go hold the folders; leftovers.go removes those of
-//	    dead workers, which have released the locks of lock.go.
-//	  - environ.go is what the program finds in its environment.
-//	  - program.go starts and ends a process group, as far as the system can.
-//	  - supervise.go is the loop around a running program; keeper.go takes its
-//	    checkpoints away, progress.go reads what it tells.
-//	  - judge.go says what an exit means: a pure function.
-//	  - output.go brings what the program prints into the log.
+//	  - kinds.go and settings.go read the kinds file.
+//	  - scratch.go has the worker's folder, folder.go a job's folder in it;
+//	    leftovers.go removes the folders of dead workers.
+//	  - contract.go has the program's environment, its progress and the stop file.
+//	  - program.go starts and ends a process group.
+//	  - supervise.go is the loop around a running program, collector.go collects
+//	    its checkpoints, disk.go measures its disk usage, output.go logs its output.
+//	  - verdict.go decides what an exit means, exhaustion.go which errors do not
+//	    count as failures.
+//	  - system_*.go and lock_*.go differ by operating system.
 //
-// # Looking, not listening
+// # Polling, not notification
 //
-// A checkpoint is found by looking for it four times a second. The kernel could
-// tell (inotify, kqueue), but differently on every system, not at all on network
-// file systems, and it loses events under load, so that one would have to look
-// all the same. A look is one lstat.
+// The handler polls for a checkpoint four times a second, with one lstat. Kernel
+// notifications (inotify, kqueue) differ by system, are missing on network file
+// systems and get lost under load, so polling would be necessary anyway.
 //
-// # Who is trusted
+// # Trust
 //
-// Whoever writes the kinds file decides what runs on the worker. Whoever enqueues
-// a job decides what the program reads: nothing of a message becomes a command,
-// an argument or a variable's name, and only id and kind, which are checked,
-// become a variable's value. The program itself is trusted with its worker's
-// user, and with nothing else: the worker's credentials are not in its
-// environment, and what it leaves in its folder is looked at without following
-// links.
+// The author of the kinds file decides what runs on the worker. A message decides
+// only what the program reads: nothing of it becomes a command, an argument or a
+// variable's name, and only id and kind, which are validated, become a variable's
+// value. The program has the rights of its user and no more: the worker's
+// credentials are not in its environment, and the worker follows no links in the
+// program's folder.
 package process

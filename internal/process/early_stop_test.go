@@ -165,7 +165,7 @@ func recorded(t *testing.T, w *work, before *job.Progress) *job.Progress {
 
 // halfDone returns the state of a job in its middle: what the program saves when
 // it is stopped then.
-func (d *documented) halfDone(b *bench, k Kind) *job.Progress {
+func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 	b.t.Helper()
 	if d.saved != "" {
 		return &job.Progress{State: []byte(d.saved), Version: stateFile}
@@ -182,7 +182,7 @@ func (d *documented) halfDone(b *bench, k Kind) *job.Progress {
 
 // demandFinished wants the job's result from a run that was stopped, or else from
 // the next, which goes on from what the first has saved.
-func (d *documented) demandFinished(b *bench, k Kind, w *work, saved *job.Progress, want string) {
+func (d *documented) demandFinished(b *rig, k Kind, w *work, saved *job.Progress, want string) {
 	b.t.Helper()
 	w.wait(b.t, 15*time.Second)
 	result, err := w.result, w.err

@@ -89,9 +89,9 @@ func TestTakenShortOfDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		limitFiles(t, lowestFree(t), before.Max)
-		p, err := k.take()
+		p, err := k.collect()
 		limitFiles(t, before.Cur, before.Max)
-		if p != nil || !errors.Is(err, unix.EMFILE) || !job.IsInterrupted(excuse(err)) {
+		if p != nil || !errors.Is(err, unix.EMFILE) || !job.IsInterrupted(asInterruption(err)) {
 			t.Errorf("take = %+v, %v, want no state, and an error that is not counted", p, err)
 		}
 	})
@@ -179,11 +179,11 @@ func lowestFree(t *testing.T) uint64 {
 }
 
 // shortBench runs jobs on a machine that is short of something.
-type shortBench struct{ *bench }
+type shortBench struct{ *rig }
 
 func shortOf(t *testing.T, parent string) *shortBench {
 	t.Helper()
-	b := &bench{t: t, log: &logLines{}}
+	b := &rig{t: t, log: &logLines{}}
 	var err error
 	if b.scratch, err = OpenScratch(parent, nil, b.logger()); err != nil {
 		t.Fatal(err)

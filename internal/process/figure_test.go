@@ -38,7 +38,7 @@ func TestGigabyteFolder(t *testing.T) {
 	k := newKeeper(t)
 	k.limits = archive.Limits{Bytes: job.MaxStream, Entries: maxEntries}
 	save := func() error {
-		p, err := k.take()
+		p, err := k.collect()
 		if err != nil {
 			return err
 		}

@@ -13,39 +13,38 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Versions of a state, which tell what it is made of.
+// Versions of a state, which give its format.
 const (
 	stateFile   = 1 // the checkpoint is a file; the state is its bytes
-	stateFolder = 2 // it is a folder; the state is an archive of package archive
-	stateLinks  = 3 // it is a folder with symbolic links in it
+	stateFolder = 2 // the checkpoint is a folder; the state is an archive of package archive
+	stateLinks  = 3 // the same, with symbolic links
 )
 
 // maxEntries bounds the files and folders of a checkpoint.
 const maxEntries = 100_000
 
-// folder is a job's own, and what lies in it. The paths are given to the program,
-// but for kept, where its checkpoints go.
+// folder is a job's folder and the paths in it. The program gets all of them except
+// collected, where its checkpoints are moved.
 type folder struct {
 	dir                                 string
 	work, temp                          string
 	payload, restore, checkpoint        string
 	result, progress, stop, stopWriting string
-	kept                                string
+	collected                           string
 	restored                            bool
 
-	// user is who the program runs as and whose files these are; nil for the
-	// worker's own user.
+	// user runs the program and owns the files; nil for the worker's own user.
 	user *sandbox.User
 
-	// tokenEndpoint and tokenSecret are where the program gets access tokens, and
-	// with what; empty for a kind without.
+	// tokenEndpoint serves access tokens to the holder of tokenSecret. Both are empty
+	// for a kind without tokens.
 	tokenEndpoint, tokenSecret string
 }
 
-// newFolder makes a job's folder. Its name says nothing of the job: names from
-// messages stay out of paths.
+// newFolder makes a job's folder. Its name is random: names from messages never
+// become paths.
 func (s *Scratch) newFolder() (*folder, error) {
-	place, err := s.place()
+	place, err := s.folder()
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func (s *Scratch) newFolder() (*folder, error) {
 	f := &folder{
 		user: user, dir: dir, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
-		stop: in("stop"), stopWriting: in("stop.new"), kept: in("kept"),
+		stop: in("stop"), stopWriting: in("stop.new"), collected: in("kept"),
 	}
 	if err := user.Do(f.makeFolders); err != nil {
 		return nil, errors.Join(err, s.remove(f))
@@ -71,7 +70,7 @@ func (s *Scratch) newFolder() (*folder, error) {
 }
 
 func (f *folder) makeFolders() error {
-	for _, sub := range []string{f.work, f.temp, f.kept} {
+	for _, sub := range []string{f.work, f.temp, f.collected} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return err
 		}
@@ -79,11 +78,11 @@ func (f *folder) makeFolders() error {
 	return nil
 }
 
-// clear removes what is in the folder. The rest goes with the job.
+// clear empties the folder, as far as possible. The rest is removed at the job's end.
 func (f *folder) clear() { _ = f.user.Do(func() error { return sandbox.RemoveContent(f.dir) }) }
 
-// fill writes what the program reads: the payload, and the checkpoint to go on
-// from. The version of a recorded state must be one that is known.
+// fill writes what the program reads: the payload, and the checkpoint to continue
+// from. The version of a recorded state must be a known one.
 func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	for name, data := range map[string][]byte{f.payload: j.Payload, f.progress: nil} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
@@ -107,7 +106,7 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	if err := os.Mkdir(f.restore, 0o700); err != nil {
 		return err
 	}
-	// Not the kind's limit: one that was lowered must not cost a job its state.
+	// Not the kind's limit: lowering it must not lose a job's state.
 	return archive.Extract(readable, f.restore, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries})
 }
 
@@ -120,7 +119,7 @@ func copyTo(name string, data io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// stoppable is a state whose reading ends when the job is stopped.
+// stoppable is a state whose Read fails once the job is stopped.
 type stoppable struct {
 	ctx   context.Context
 	state io.Reader
@@ -142,8 +141,8 @@ type stateError struct{ error }
 
 func (e *stateError) Unwrap() error { return e.error }
 
-// readSmall reads a file that a program left, if it is one and not larger than
-// limit. It never waits and follows no link.
+// readSmall reads a regular file of a program, of at most limit bytes. It never
+// blocks and follows no link.
 func readSmall(name string, limit int64) ([]byte, error) {
 	file, err := openRegular(name)
 	if err != nil {
@@ -157,7 +156,7 @@ func readSmall(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// openRegular opens a file for reading that must be one.
+// openRegular opens a file for reading, which must be a regular one.
 func openRegular(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
 	if err != nil {
@@ -165,7 +164,7 @@ func openRegular(name string) (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", filepath.Base(name))
+		err = fmt.Errorf("%s is not a regular file", filepath.Base(name))
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
-// noticeGrace is how long the end of a program by a signal of unknown origin
-// waits for a notice that explains it.
+// noticeGrace is how long to wait for a notice after a signal of unknown origin
+// has ended a program: an eviction may explain it.
 const noticeGrace = 2 * time.Second
 
 // Handler runs a command for each job of a kind.
@@ -24,24 +25,27 @@ type Handler struct {
 	scratch *Scratch
 	tokens  Granter
 	log     *slog.Logger
-	rest    time.Duration // shortageRest, but for tests
+
+	// backOffDelay is how long a job that this machine cannot run keeps its slot.
+	backOffDelay time.Duration
 }
 
-// Granter lets a program get access tokens for these resources from an endpoint,
-// with a secret, until revoke is called.
+// Granter grants a program access tokens.
 type Granter interface {
+	// Grant returns an endpoint that serves tokens for these resources to a client
+	// with the secret, until revoke is called.
 	Grant(resources []string) (endpoint, secret string, revoke func())
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in scratch; log gets what the programs print. tokens is needed by a kind
-// with [Kind.Tokens] only.
+// folders in scratch, and the output of their programs goes to log. Only a kind
+// with [Kind.Tokens] needs tokens.
 func NewHandler(k Kind, scratch *Scratch, tokens Granter, log *slog.Logger) job.Handler {
-	return job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, rest: shortageRest}, k.Limits)
+	return job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
 }
 
-// Run implements [job.Handler]. The job's folder stays until its last state was
-// recorded.
+// Run implements [job.Handler]. The job's folder exists until its last checkpoint
+// has been recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := j.CheckVersion(stateFile, stateFolder, stateLinks); err != nil {
 		return nil, err
@@ -49,11 +53,11 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
 	f, err := h.scratch.newFolder()
 	if err != nil {
-		return nil, h.notBegun(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
+		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
 	j.Cleanup(func() { h.scratch.discard(f, log) })
 	if err := f.user.Do(func() error { return f.fill(ctx, j) }); err != nil {
-		return nil, h.notBegun(ctx, log, f, explainFill(err))
+		return nil, h.notStarted(ctx, log, f, explainFill(err))
 	}
 	if len(h.kind.Tokens) > 0 {
 		var revoke func()
@@ -62,23 +66,23 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
 	if r.program, err = start(h.command(j, f), f.user, out); err != nil {
-		return nil, h.notBegun(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
+		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	end := r.supervise(ctx)
-	complaint := out.finish()
-	if !h.scratch.holds(f.dir) {
-		return nil, notCounted(errors.New("the job's folder was removed from outside while its program ran"))
+	stderrTail := out.finish()
+	if !h.scratch.contains(f.dir) {
+		return nil, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
 	}
-	result, err := r.conclude(ctx, end, complaint)
+	result, err := r.conclude(ctx, end, stderrTail)
 	if err != nil && !job.IsInterrupted(err) && !job.IsPermanent(err) {
 		if missing := h.kind.missing(); missing != nil {
-			return nil, h.yield(ctx, log, fmt.Errorf("%w; %w", missing, err))
+			return nil, h.backOff(ctx, log, fmt.Errorf("%w; %w", missing, err))
 		}
 	}
 	return result, err
 }
 
-// command is the command for a job, which was not started yet.
+// command returns the command for a job.
 func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
 	cmd := newCommand(h.kind.argv())
 	cmd.Env = environ(&h.kind, j, f, os.LookupEnv)
@@ -88,7 +92,8 @@ func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
 	return cmd
 }
 
-// explainFill says what keeps a job from being begun.
+// explainFill returns the error of a job whose folder cannot be filled. It is
+// permanent if the recorded checkpoint is damaged or too large.
 func explainFill(err error) error {
 	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge) {
 		return job.Permanent(fmt.Errorf("the recorded checkpoint cannot be restored: %w", err))
@@ -96,19 +101,20 @@ func explainFill(err error) error {
 	return fmt.Errorf("fill the job's folder: %w", err)
 }
 
-// conclude says what the end of the program means, and gives its result.
-func (r *run) conclude(ctx context.Context, end ended, complaint string) ([]byte, error) {
+// conclude returns the job's result, or the error that the end of the program
+// means.
+func (r *run) conclude(ctx context.Context, end ended, stderrTail string) ([]byte, error) {
 	f := facts{exit: end.exit, killed: end.killed, stopped: ctx.Err() != nil, result: r.hasResult()}
-	verdict := judge(f)
+	verdict := decide(f)
 	if verdict == unclear {
 		f.stopped, f.waited = waitForNotice(ctx), true
-		verdict = judge(f)
+		verdict = decide(f)
 	}
-	if end.fault != nil && (end.killed || verdict != done) { // what is done needs no checkpoint
-		return nil, excuse(end.fault)
+	if end.fault != nil && (end.killed || verdict != done) { // a finished job needs no checkpoint
+		return nil, asInterruption(end.fault)
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
-	switch err := endError(end, complaint); verdict {
+	switch err := endError(end, stderrTail); verdict {
 	case done:
 		return r.result()
 	case interrupted:
@@ -118,31 +124,24 @@ func (r *run) conclude(ctx context.Context, end ended, complaint string) ([]byte
 	}
 }
 
-// waitForNotice reports whether the job is stopped within the grace.
+// waitForNotice reports whether the job is stopped within noticeGrace.
 func waitForNotice(ctx context.Context) bool {
-	timer := time.NewTimer(noticeGrace)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-timer.C:
-		return false
-	}
+	return retry.Sleep(ctx, noticeGrace) != nil
 }
 
-// endError says how the program ended, with its own last words.
-func endError(end ended, complaint string) error {
+// endError describes how the program ended, with the end of its standard error.
+func endError(end ended, stderrTail string) error {
 	text := "the command " + end.exit.String()
 	if end.killed {
 		text = "the command did not stop in time and was killed"
 	}
-	if complaint == "" {
+	if stderrTail == "" {
 		return errors.New(text)
 	}
-	return fmt.Errorf("%s; the end of its standard error: %s", text, complaint)
+	return fmt.Errorf("%s; the end of its standard error: %s", text, stderrTail)
 }
 
-// result reads what the program put in place as its result, if anything.
+// result reads the program's result file. Without one the result is nil.
 func (r *run) result() (data []byte, err error) {
 	err = r.folder.user.Do(func() error {
 		data, err = readSmall(r.folder.result, job.MaxResult)
@@ -154,8 +153,8 @@ func (r *run) result() (data []byte, err error) {
 		return nil, nil
 	case errors.As(err, &large):
 		return nil, job.Permanent(fmt.Errorf("%w; put it in a blob and make its name the result", err))
-	case isShortage(err):
-		return nil, excuse(fmt.Errorf("read the result: %w", err))
+	case isExhaustion(err):
+		return nil, asInterruption(fmt.Errorf("read the result: %w", err))
 	case err != nil:
 		return nil, job.Permanent(fmt.Errorf("read the result: %w", err))
 	}

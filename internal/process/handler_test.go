@@ -147,11 +147,11 @@ func TestRestore(t *testing.T) {
 // folderState is a folder as it is recorded.
 func folderState(t *testing.T, dir string) *job.Progress {
 	t.Helper()
-	k := keeper{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
+	k := collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
 	if err := os.CopyFS(k.from, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := k.take()
+	p, err := k.collect()
 	if err != nil || p.Version != stateFolder && p.Version != stateLinks {
 		t.Fatalf("take = %+v, %v, want a folder", p, err)
 	}
@@ -279,7 +279,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"half", nil, nil, false, "exited with code 3"},
 		{"large result", nil, nil, true, "result has more than 1048576 bytes; put it in a blob"},
 		{"linked result", nil, nil, true, "read the result"},
-		{"result is a pipe", nil, nil, true, "result is no regular file"},
+		{"result is a pipe", nil, nil, true, "result is not a regular file"},
 		{"fills the disk", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "in its folder, of 1048576 allowed"},
 		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, writableForAll(t) }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
 		{"eats memory", nil, func(k *Kind) { k.Memory = 256 << 20 }, false, "exited with code 2; the end of its standard error: "},
@@ -314,20 +314,20 @@ func TestWhatGoesWrong(t *testing.T) {
 }
 
 // brief is the handler of a kind that keeps its slot for a moment only.
-func (b *bench) brief(k Kind) *Handler {
-	return &Handler{kind: k, scratch: b.scratch, log: b.logger(), rest: time.Millisecond}
+func (b *rig) brief(k Kind) *Handler {
+	return &Handler{kind: k, scratch: b.scratch, log: b.logger(), backOffDelay: time.Millisecond}
 }
 
 // demandNotCounted runs a job that this machine cannot run, and demands an
 // interruption that says why.
-func (b *bench) demandNotCounted(k Kind, says string) {
+func (b *rig) demandNotCounted(k Kind, says string) {
 	b.t.Helper()
 	j := job.New(job.Spec{ID: "a", Kind: "test"}, nil)
 	_, err := b.brief(k).Run(b.t.Context(), j)
 	if !job.IsInterrupted(err) || !strings.Contains(err.Error(), says) {
 		b.t.Errorf("Run = %v, want an interruption that says %q", err, says)
 	}
-	if got := b.log.find("job not run: this machine lacks what it needs; another attempt follows, here or elsewhere"); len(got) != 1 {
+	if got := b.log.find("job not run: this machine cannot run it now; another attempt follows, here or elsewhere"); len(got) != 1 {
 		b.t.Errorf("%d log lines about it, want 1", len(got))
 	}
 	j.Close()

@@ -15,9 +15,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// ReadKinds reads a kinds file, whose form docs/process.md describes. Paths in
-// it that are relative count from the file's folder. An error names the file,
-// the place in it, what is wrong and what would be right.
+// ReadKinds reads a kinds file, whose format docs/process.md describes. Relative
+// paths in it start at the file's folder. An error names the file, line and column,
+// what is wrong and what would be right.
 func ReadKinds(file string) ([]Kind, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -31,11 +31,10 @@ func ReadKinds(file string) ([]Kind, error) {
 	for i := 0; err == nil && i < len(kinds); i++ {
 		err = kinds[i].locate(folder)
 	}
-	return described(kinds), jsonpos.Locate(file, data, err)
+	return withoutPositions(kinds), jsonpos.Locate(file, data, err)
 }
 
-// described drops where in the file each kind stood.
-func described(kinds []placedKind) []Kind {
+func withoutPositions(kinds []parsedKind) []Kind {
 	all := make([]Kind, 0, len(kinds))
 	for i := range kinds {
 		all = append(all, kinds[i].Kind)
@@ -43,14 +42,14 @@ func described(kinds []placedKind) []Kind {
 	return all
 }
 
-// placedKind is a kind and where in the file what is checked later stands.
-type placedKind struct {
+// parsedKind is a kind with the positions of the values that locate checks.
+type parsedKind struct {
 	Kind
 	command, directory jsonpos.Value
 }
 
-// parseKinds reads a kinds file without looking at anything else.
-func parseKinds(data []byte) ([]placedKind, error) {
+// parseKinds parses a kinds file without accessing the programs that it names.
+func parseKinds(data []byte) ([]parsedKind, error) {
 	top, err := jsonpos.Parse(data)
 	if err != nil {
 		return nil, err
@@ -59,12 +58,12 @@ func parseKinds(data []byte) ([]placedKind, error) {
 	if !ok {
 		return nil, top.Errorf(`a kinds file is an object: {"kinds": {"NAME": {"command": ["PROGRAM"]}}}`)
 	}
-	var kinds []placedKind
+	var kinds []parsedKind
 	for _, m := range members {
 		if m.Name != "kinds" {
 			return nil, unknown(m, []string{"kinds"})
 		}
-		if kinds, err = parseAll(m.Value); err != nil {
+		if kinds, err = parseKindList(m.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -74,12 +73,12 @@ func parseKinds(data []byte) ([]placedKind, error) {
 	return kinds, nil
 }
 
-func parseAll(v jsonpos.Value) ([]placedKind, error) {
+func parseKindList(v jsonpos.Value) ([]parsedKind, error) {
 	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
 		return nil, v.Errorf(`give an object with one member for each kind: {"NAME": {"command": ["PROGRAM"]}}`)
 	}
-	var kinds []placedKind
+	var kinds []parsedKind
 	for _, m := range members {
 		k, err := parseKind(m)
 		if err != nil {
@@ -90,8 +89,8 @@ func parseAll(v jsonpos.Value) ([]placedKind, error) {
 	return kinds, nil
 }
 
-func parseKind(m jsonpos.Member) (placedKind, error) {
-	k := placedKind{Kind: Kind{Name: m.Name}}
+func parseKind(m jsonpos.Member) (parsedKind, error) {
+	k := parsedKind{Kind: Kind{Name: m.Name}}
 	fields, ok := m.Value.Data.(jsonpos.Object)
 	if !ok {
 		return k, m.Value.Errorf(`give an object: {"command": ["PROGRAM", "ARGUMENT"]}`)
@@ -114,15 +113,15 @@ func parseKind(m jsonpos.Member) (placedKind, error) {
 	return k, nil
 }
 
-// unknown says that a name is none, and which there are.
+// unknown returns the error for a name that is not one of the known ones.
 func unknown(m jsonpos.Member, known []string) error {
 	return m.Errorf("this name is not known here; allowed: %s", strings.Join(known, ", "))
 }
 
-// locate finds the command and the working directory from the file's folder.
-func (k *placedKind) locate(folder string) error {
+// locate finds the command and the working directory, starting at the file's folder.
+func (k *parsedKind) locate(folder string) error {
 	if k.Directory != "" {
-		k.Directory = from(folder, k.Directory)
+		k.Directory = resolve(folder, k.Directory)
 		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
 			return k.directory.Errorf("%s is no folder on this machine", k.Directory)
 		}
@@ -136,58 +135,58 @@ func (k *placedKind) locate(folder string) error {
 	return nil
 }
 
-// from returns a path as it is seen from a folder.
-func from(folder, path string) string {
+// resolve returns a path relative to a folder as one that is not.
+func resolve(folder, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(folder, path)
 }
 
-// Kind is a kind of job whose work a command does. Whatever is zero is not
-// limited, unless said otherwise.
+// Kind is a kind of job that a command does. A zero limit means none, unless stated
+// otherwise.
 type Kind struct {
 	Name string
 
-	// Command is the program's absolute path and its arguments. It is never
-	// touched by what a message says.
+	// Command is the program's absolute path and its arguments. No message changes it.
 	Command []string
 
-	// Directory is the program's working directory. Empty is a folder of the
-	// job's own, which is removed with it.
+	// Directory is the program's working directory. Default: a folder of the job's
+	// own, which is removed at the job's end.
 	Directory string
 
-	// Environment is what the program finds in its environment beside the base.
+	// Environment is added to the program's environment.
 	Environment map[string]string
 
-	// Pass names variables of the worker's own environment to hand on.
+	// Pass names variables of the worker's environment that the program gets too.
 	Pass []string
 
-	// Limits are kept by the worker.
+	// Limits are enforced by the worker.
 	Limits job.Limits
 
-	// Memory is what each process of the job may have of private writable
-	// memory, in bytes; the operating system refuses more (RLIMIT_DATA).
+	// Memory is the private writable memory of each process of the job, in bytes. The
+	// operating system enforces it (RLIMIT_DATA).
 	Memory int64
 
-	// CPUTime is the processor time of each process of the job, in each of its
-	// runs anew (RLIMIT_CPU).
+	// CPUTime is the processor time of each process of the job, in each run
+	// (RLIMIT_CPU).
 	CPUTime time.Duration
 
-	// Disk is how much the job may have in its folder, in bytes. A single file
-	// cannot become larger (RLIMIT_FSIZE); the sum is looked at from time to time.
+	// Disk is the size of the job's folder, in bytes. The operating system enforces it
+	// for each file (RLIMIT_FSIZE); the sum is measured periodically.
 	Disk int64
 
-	// MaxCheckpoint is the largest checkpoint, in bytes.
-	// Default and most: [job.MaxStream].
+	// MaxCheckpoint is the largest checkpoint, in bytes. Default and maximum:
+	// [job.MaxStream].
 	MaxCheckpoint int64
 
 	// Tokens are the resources, such as https://storage.azure.com/, for which a
 	// program gets access tokens of the worker's identity.
 	Tokens []string
 
-	// Files are what arguments named when the kinds file was read, such as a
-	// script. A program that fails while one is missing tells nothing of its job.
+	// Files are the files that the arguments name, such as a script, if they exist
+	// when the kinds file is read. If one is missing later, a failure of the program
+	// does not count as a failure of the job.
 	Files []string
 }
 
@@ -199,8 +198,8 @@ func (k *Kind) maxCheckpoint() int64 {
 	return k.MaxCheckpoint
 }
 
-// missing says what jobs of this kind need of the machine and do not find, nil
-// if it is all there. A program that fails meanwhile tells nothing about its job.
+// missing returns an error if this machine lacks a program or file that the kind
+// needs. A failure of the command does not count as a failure of the job then.
 func (k *Kind) missing() error {
 	for _, program := range append([]string{k.Command[0]}, k.interpreter()...) {
 		if _, err := exec.LookPath(program); err != nil {
@@ -215,11 +214,11 @@ func (k *Kind) missing() error {
 	return k.checkLimits()
 }
 
-// longestInterpreter is how much of a script's first line the kernel reads.
+// longestInterpreter is how many bytes of a script's first line the kernel reads.
 const longestInterpreter = 256
 
-// interpreter returns the programs that the first line of a script names: one, or
-// with env, which looks in PATH, two.
+// interpreter returns the programs in the first line of a script: one, or two with
+// env, which searches PATH.
 func (k *Kind) interpreter() []string {
 	file, err := os.Open(k.Command[0])
 	if err != nil {
@@ -249,9 +248,9 @@ func (k *Kind) filesOf(arguments []string) []string {
 	var files []string
 	for _, argument := range arguments {
 		if !filepath.IsAbs(argument) && k.Directory == "" {
-			continue // seen from the job's folder, which is empty
+			continue // relative to the job's folder, which is empty
 		}
-		name := from(k.Directory, argument)
+		name := resolve(k.Directory, argument)
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 			files = append(files, name)
 		}
@@ -259,7 +258,7 @@ func (k *Kind) filesOf(arguments []string) []string {
 	return files
 }
 
-// CheckKinds reads a kinds file as [ReadKinds] does, but does not look for the
+// CheckKinds validates a kinds file as [ReadKinds] does, but does not access the
 // commands and folders that it names: they may be on another machine.
 func CheckKinds(file string) error {
 	data, err := os.ReadFile(file)

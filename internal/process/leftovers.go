@@ -11,18 +11,18 @@ import (
 
 // Names in the parent of scratch folders.
 const (
-	scratchPrefix = "spotworker-scratch-" // of the folder of a worker
-	removedPrefix = "spotworker-removed-" // of one that is being removed
+	scratchPrefix = "spotworker-scratch-" // of a worker's folder
+	removedPrefix = "spotworker-removed-" // of a folder that is being removed
 )
 
-// halfMade is how long a folder without a lock in it is left alone: a worker may
-// just be making it.
-const halfMade = time.Hour
+// creationGrace is how old a folder without a lock must be to be removed: a worker
+// may just be making a younger one.
+const creationGrace = time.Hour
 
 func lockOf(dir string) string { return filepath.Join(dir, "lock") }
 
-// condemned is a folder that has its last name and is being removed. The lock
-// tells other workers that one is at it.
+// condemned is a folder that was renamed for its removal. Its lock tells other
+// workers that one is removing it.
 type condemned struct {
 	dir  string
 	lock *os.File // nil where the system locks no folders
@@ -50,17 +50,17 @@ func (c condemned) remove(s *Scratch) {
 	s.log.Info("leftovers of a dead worker removed", "folder", c.dir)
 }
 
-// condemn renames a scratch folder that nobody needs any more. Whatever ends the
-// removal half-way leaves a folder whose name says that it is to be removed.
+// condemn renames a scratch folder for its removal. If the removal is interrupted,
+// the name tells the next worker to resume it.
 func condemn(dir string, lock *os.File) (condemned, error) {
 	parent, name := filepath.Split(dir)
 	c := condemned{dir: filepath.Join(parent, removedPrefix+strings.TrimPrefix(name, scratchPrefix)), lock: lock}
 	return c, os.Rename(dir, c.dir)
 }
 
-// condemnLeftovers returns the folders that are to be removed: those of workers
-// that have died, and those whose removal was cut short. It leaves alone what
-// another user has, and a folder that a worker is just making.
+// condemnLeftovers returns the folders to remove: those of dead workers, and those
+// whose removal was interrupted. It skips folders of other users and folders that a
+// worker is just making.
 func (s *Scratch) condemnLeftovers() []condemned {
 	entries, err := os.ReadDir(s.parent)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Scratch) condemnLeftovers() []condemned {
 	return all
 }
 
-// condemnIfDead condemns a scratch folder if nobody holds its locks. It fails with
-// errLocked if a worker holds one or may be about to.
+// condemnIfDead condemns a scratch folder whose locks are free. It returns errLocked
+// if a worker holds one or may be about to.
 func condemnIfDead(dir string, now time.Time) (c condemned, err error) {
 	folder, err := lockFolder(dir)
 	if err != nil {
@@ -106,11 +106,11 @@ func condemnIfDead(dir string, now time.Time) (c condemned, err error) {
 			condemned{lock: folder}.release()
 		}
 	}()
-	file, err := lockAgain(lockOf(dir))
+	file, err := lockExisting(lockOf(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		// A worker is making it, or an earlier version was removing it when it died.
-		if info, err := os.Lstat(dir); err != nil || now.Sub(info.ModTime()) < halfMade {
+		if info, err := os.Lstat(dir); err != nil || now.Sub(info.ModTime()) < creationGrace {
 			return condemned{}, errors.Join(errLocked, err)
 		}
 	case err != nil:

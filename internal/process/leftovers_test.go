@@ -127,7 +127,7 @@ func TestLeftoversOfOthers(t *testing.T) {
 }
 
 // openAndClose is a worker that starts and ends.
-func (b *bench) openAndClose(parent string) {
+func (b *rig) openAndClose(parent string) {
 	b.t.Helper()
 	s, err := OpenScratch(parent, nil, b.logger())
 	if err != nil {
@@ -161,7 +161,7 @@ func TestRemovalCutShort(t *testing.T) {
 	parent := t.TempDir()
 	for _, name := range []string{removedPrefix + "by-this-version", scratchPrefix + "by-an-earlier-one"} {
 		rest := filepath.Join(parent, name, "job-1")
-		old := time.Now().Add(-2 * halfMade)
+		old := time.Now().Add(-2 * creationGrace)
 		if err := errors.Join(
 			os.MkdirAll(rest, 0o700), os.WriteFile(filepath.Join(rest, "large"), make([]byte, 1000), 0o600),
 			os.Chtimes(filepath.Join(parent, name), old, old),
@@ -249,7 +249,7 @@ func TestCleanedAway(t *testing.T) {
 // dead.
 func TestLockCleanedAway(t *testing.T) {
 	b := setup(t)
-	old := time.Now().Add(-2 * halfMade)
+	old := time.Now().Add(-2 * creationGrace)
 	if err := errors.Join(os.Remove(lockOf(b.scratch.home.dir)), os.Chtimes(b.scratch.home.dir, old, old)); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestParentLock(t *testing.T) {
 			}
 			began := time.Now()
 			b.openAndClose(parent)
-			if took := time.Since(began); took > lockPatience/2 {
+			if took := time.Since(began); took > lockTimeout/2 {
 				t.Errorf("the start took %s, want it not to wait", took)
 			}
 			if got := len(b.log.find("lock of the scratch folders not taken; this worker continues without it")); got == 0 {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockNew takes the lock of a file that is not there yet. The file appears with
-// its lock held: a worker that looks at it meanwhile does not find it free.
+// lockNew makes a file and takes its lock. The lock is held before the file has its
+// name, so that no other worker finds it free.
 func lockNew(name string) (*os.File, error) {
 	hidden := name + ".new"
 	file, err := os.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -28,11 +28,11 @@ func lockNew(name string) (*os.File, error) {
 	return file, nil
 }
 
-// lockAgain takes the lock of a file that is there.
-func lockAgain(name string) (*os.File, error) { return openLocked(name, os.O_RDWR|noFollow) }
+// lockExisting takes the lock of an existing file.
+func lockExisting(name string) (*os.File, error) { return openLocked(name, os.O_RDWR|noFollow) }
 
-// lockFolder takes the lock of a folder, or none where the file system has no
-// locks for folders, as NFS.
+// lockFolder takes the lock of a folder. It returns nil where the file system has no
+// locks for folders, such as NFS.
 func lockFolder(dir string) (*os.File, error) {
 	file, err := openLocked(dir, unix.O_DIRECTORY|noFollow)
 	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK) {
@@ -41,9 +41,9 @@ func lockFolder(dir string) (*os.File, error) {
 	return file, err
 }
 
-// lockShared takes the lock that all workers of this user have for a folder. The
-// folder may be one for everybody, such as /tmp: a file of that name that another
-// user made is not taken for ours.
+// lockShared takes the lock that all workers of this user share for a folder. The
+// folder may be writable by all users, such as /tmp: it does not use another user's
+// file of that name.
 func lockShared(dir string) (*os.File, error) {
 	name := filepath.Join(dir, ".spotworker-scratch.lock-"+strconv.Itoa(os.Geteuid()))
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
@@ -62,13 +62,13 @@ func lockOurs(file *os.File) error {
 		return err
 	}
 	if !opened.Mode().IsRegular() || !isOurs(opened) {
-		return fmt.Errorf("%s belongs to another user, or is no file", file.Name())
+		return fmt.Errorf("%s belongs to another user, or is not a regular file", file.Name())
 	}
 	if err := flock(file); err != nil {
 		return err
 	}
 	if found, err := os.Lstat(file.Name()); err != nil || !os.SameFile(opened, found) {
-		return errLocked // it was removed meanwhile: others lock another one
+		return errLocked // it was removed: other workers lock a new one
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func flock(file *os.File) error {
 	return err
 }
 
-// ownedByUs reports whether a folder is this user's, and no link to one.
+// ownedByUs reports whether the path is a folder of this user, and not a link.
 func ownedByUs(dir string) bool {
 	info, err := os.Lstat(dir)
 	return err == nil && info.Mode()&fs.ModeType == fs.ModeDir && isOurs(info)

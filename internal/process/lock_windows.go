@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// lockNew takes a lock that ends with this process: a file that is open cannot
-// be removed here.
+// lockNew takes a lock that ends with this process: Windows does not remove a file
+// that is open.
 func lockNew(name string) (*os.File, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errLocked
@@ -19,21 +19,21 @@ func lockNew(name string) (*os.File, error) {
 	return file, err
 }
 
-// lockAgain takes the lock of a file that is there.
-func lockAgain(name string) (*os.File, error) {
+// lockExisting takes the lock of an existing file.
+func lockExisting(name string) (*os.File, error) {
 	if _, err := os.Lstat(name); err != nil {
 		return nil, err
 	}
 	return lockNew(name)
 }
 
-// lockFolder takes none: there are no locks for folders here.
+// lockFolder does nothing: Windows has no locks for folders.
 func lockFolder(string) (*os.File, error) { return nil, nil }
 
-// lockShared takes the lock that all workers have for a folder.
+// lockShared takes the lock that all workers share for a folder.
 func lockShared(dir string) (*os.File, error) {
 	return lockNew(filepath.Join(dir, ".spotworker-scratch.lock"))
 }
 
-// ownedByUs is left to the rights on the folder.
+// ownedByUs relies on the permissions of the folder.
 func ownedByUs(string) bool { return true }

@@ -35,16 +35,16 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// bench is a scratch folder and a log.
-type bench struct {
+// rig is a scratch folder and a log.
+type rig struct {
 	t       *testing.T
 	scratch *Scratch
 	log     *logLines
 }
 
-func setup(t *testing.T) *bench {
+func setup(t *testing.T) *rig {
 	t.Helper()
-	b := &bench{t: t, log: &logLines{}}
+	b := &rig{t: t, log: &logLines{}}
 	var err error
 	if b.scratch, err = OpenScratch(scratchParent(t), testUsers(t), b.logger()); err != nil {
 		t.Fatal(err)
@@ -57,12 +57,12 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) logger() *slog.Logger {
+func (b *rig) logger() *slog.Logger {
 	return slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // kind runs the test binary in a role, with variables as NAME=TEXT.
-func (b *bench) kind(role string, variables ...string) Kind {
+func (b *rig) kind(role string, variables ...string) Kind {
 	b.t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -90,7 +90,7 @@ type work struct {
 }
 
 // begin calls the handler of a kind for a job.
-func (b *bench) begin(k Kind, payload string, saved *job.Progress) *work {
+func (b *rig) begin(k Kind, payload string, saved *job.Progress) *work {
 	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w := &work{
@@ -110,7 +110,7 @@ func (b *bench) begin(k Kind, payload string, saved *job.Progress) *work {
 }
 
 // run calls the handler and waits until it has returned.
-func (b *bench) run(k Kind, payload string, saved *job.Progress) *work {
+func (b *rig) run(k Kind, payload string, saved *job.Progress) *work {
 	b.t.Helper()
 	w := b.begin(k, payload, saved)
 	w.wait(b.t, 20*time.Second)
@@ -135,7 +135,7 @@ func (w *work) wait(t *testing.T, limit time.Duration) time.Duration {
 }
 
 // until waits until something holds.
-func (b *bench) until(what string, holds func() bool) {
+func (b *rig) until(what string, holds func() bool) {
 	b.t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -15,9 +15,9 @@ import (
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
-// Bounds of what a program's output becomes in the log.
+// Limits on a program's output in the log.
 const (
-	maxLine     = 2 << 10 // bytes of a line; the rest is cut
+	maxLine     = 2 << 10 // bytes of a line; longer lines are truncated
 	linesBurst  = 200     // lines at once
 	linesPerSec = 20      // lines per second after that
 
@@ -25,27 +25,28 @@ const (
 	// a failure.
 	tailBytes = 600
 
-	// outputGrace is how long the output of a program that has ended is waited
-	// for: a process that left its group may hold it open for ever.
+	// outputGrace is how long to read on after the program has ended: a process that
+	// left its group may hold the output open for ever.
 	outputGrace = 500 * time.Millisecond
 )
 
-// output brings what a program prints into the log, line by line and not more
-// than a log can bear, and remembers the end of standard error.
+// output logs a program's output line by line, up to a rate limit, and keeps the
+// end of its standard error.
 type output struct {
-	log     *slog.Logger
-	readers sync.WaitGroup
-	ours    []*os.File // the ends that are read
-	theirs  []*os.File // the ends that the program has
+	log       *slog.Logger
+	readers   sync.WaitGroup
+	readEnds  []*os.File // the ends that are read
+	writeEnds []*os.File // the ends that the program has
 
-	mu     sync.Mutex
-	budget lineBudget
-	tail   []byte
+	mu    sync.Mutex
+	limit lineLimit
+	tail  []byte
 }
 
 func newOutput(log *slog.Logger) *output { return &output{log: log} }
 
-// attach gives a command that was not started yet its standard output and error.
+// attach connects the standard output and error of a command that is not started
+// yet.
 func (o *output) attach(cmd *exec.Cmd) error {
 	for _, to := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
 		ours, theirs, err := os.Pipe()
@@ -53,28 +54,29 @@ func (o *output) attach(cmd *exec.Cmd) error {
 			o.started(false)
 			return err
 		}
-		o.ours, o.theirs = append(o.ours, ours), append(o.theirs, theirs)
+		o.readEnds, o.writeEnds = append(o.readEnds, ours), append(o.writeEnds, theirs)
 		*to = theirs
 	}
 	return nil
 }
 
-// started says whether the command was started, and has its ends.
+// started closes the program's ends of the pipes, and starts reading if the command
+// was started.
 func (o *output) started(ok bool) {
-	for _, file := range o.theirs {
+	for _, file := range o.writeEnds {
 		_ = file.Close()
 	}
 	if !ok {
-		for _, file := range o.ours {
+		for _, file := range o.readEnds {
 			_ = file.Close()
 		}
 		return
 	}
-	o.readers.Go(func() { o.read(o.ours[0], "stdout", slog.LevelInfo, false) })
-	o.readers.Go(func() { o.read(o.ours[1], "stderr", slog.LevelWarn, true) })
+	o.readers.Go(func() { o.read(o.readEnds[0], "stdout", slog.LevelInfo, false) })
+	o.readers.Go(func() { o.read(o.readEnds[1], "stderr", slog.LevelWarn, true) })
 }
 
-// finish reads what a program that has ended left to be read, and returns the
+// finish reads the rest of the output of a program that has ended, and returns the
 // end of its standard error.
 func (o *output) finish() string {
 	ended := make(chan struct{})
@@ -84,19 +86,19 @@ func (o *output) finish() string {
 	select {
 	case <-ended:
 	case <-timer.C:
-		for _, file := range o.ours {
-			_ = file.Close() // which ends the reading
+		for _, file := range o.readEnds {
+			_ = file.Close() // ends the readers
 		}
 		<-ended
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.tell(context.Background(), o.budget.dropped())
+	o.reportDropped(context.Background(), o.limit.dropped())
 	return plaintext.Block(string(bytes.TrimSpace(o.tail)))
 }
 
-// read reads one stream to its end. It never stops reading: a program that could
-// not write would stand still.
+// read reads one stream to its end. It never stops before: a program that cannot
+// write would block.
 func (o *output) read(stream *os.File, name string, level slog.Level, remember bool) {
 	defer func() { _ = stream.Close() }()
 	lines := bufio.NewReaderSize(stream, maxLine)
@@ -104,7 +106,7 @@ func (o *output) read(stream *os.File, name string, level slog.Level, remember b
 		line, err := lines.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
 		if len(line) > 0 && !cut {
-			o.line(name, level, line, long, remember)
+			o.handleLine(name, level, line, long, remember)
 		}
 		if cut = long; err != nil && !long {
 			return
@@ -112,15 +114,15 @@ func (o *output) read(stream *os.File, name string, level slog.Level, remember b
 	}
 }
 
-// line takes note of a line, and logs it if the budget allows.
-func (o *output) line(stream string, level slog.Level, line []byte, long, remember bool) {
+// handleLine logs a line if the rate limit allows it.
+func (o *output) handleLine(stream string, level slog.Level, line []byte, long, remember bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if remember {
 		o.remember(line)
 	}
-	allowed, dropped := o.budget.take(time.Now())
-	o.tell(context.Background(), dropped)
+	allowed, dropped := o.limit.allow(time.Now())
+	o.reportDropped(context.Background(), dropped)
 	if text := plaintext.Block(string(bytes.TrimRight(line, "\r\n"))); allowed && text != "" {
 		if long {
 			text += "…"
@@ -129,8 +131,8 @@ func (o *output) line(stream string, level slog.Level, line []byte, long, rememb
 	}
 }
 
-// tell logs how much was left out.
-func (o *output) tell(ctx context.Context, dropped int) {
+// reportDropped logs how many lines were dropped.
+func (o *output) reportDropped(ctx context.Context, dropped int) {
 	if dropped > 0 {
 		o.log.WarnContext(ctx, "program output left out: too many lines", "lines", dropped)
 	}
@@ -143,16 +145,16 @@ func (o *output) remember(line []byte) {
 	}
 }
 
-// lineBudget bounds the lines of a job: some at once, and so many per second.
-type lineBudget struct {
+// lineLimit is the rate limit for a job's lines: a burst, and so many per second.
+type lineLimit struct {
 	used int       // of the burst
 	at   time.Time // up to when used was reduced
-	lost int       // lines since the last one that was allowed
+	lost int       // lines dropped since the last one that was allowed
 }
 
-// take asks for one line. When it is allowed, dropped is how many were not
-// since the one before.
-func (b *lineBudget) take(now time.Time) (allowed bool, dropped int) {
+// allow reports whether one more line may be logged. If so, dropped is the number of
+// lines dropped since the previous one.
+func (b *lineLimit) allow(now time.Time) (allowed bool, dropped int) {
 	const each = time.Second / linesPerSec
 	if b.used == 0 || b.at.IsZero() {
 		b.at = now
@@ -169,8 +171,8 @@ func (b *lineBudget) take(now time.Time) (allowed bool, dropped int) {
 	return true, b.dropped()
 }
 
-// dropped returns how many lines were not allowed, once.
-func (b *lineBudget) dropped() int {
+// dropped returns the number of lines dropped since the last call.
+func (b *lineLimit) dropped() int {
 	lost := b.lost
 	b.lost = 0
 	return lost

@@ -10,25 +10,25 @@ import (
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
-// program is a running command and the processes that it started: where the
-// system has process groups, a group of its own.
+// program is a running command and its children: a process group of its own, where
+// the system has process groups.
 type program struct {
 	cmd    *exec.Cmd
 	exited chan exit // gets one value
 
 	mu     sync.Mutex
-	reaped bool // the process id may be somebody else's by now
+	reaped bool // the process id may belong to another process by now
 }
 
-// start runs a command. Its output goes to out. The error says why it did not
-// start; a program that ends at once has started.
+// start starts a command. Its output goes to out. It returns an error only if the
+// command did not start; a program that ends at once has started.
 //
-// The goroutine that starts it stays on its thread until the program has ended:
-// the kernel ends a program together with the thread that started it, which is
-// how programs end with a worker that is killed (see newCommand).
+// The goroutine that starts it stays on its thread until the program has ended: the
+// kernel kills a program when the thread that started it ends. That is how programs
+// end with a killed worker (see newCommand).
 func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
 	if err := user.Do(func() error { _, err := os.Stat(cmd.Dir); return err }); err != nil {
-		return nil, fmt.Errorf("its working directory: %w", err) // else the program would be said to be missing
+		return nil, fmt.Errorf("its working directory: %w", err) // otherwise the error would name the program
 	}
 	p := &program{cmd: cmd, exited: make(chan exit, 1)}
 	started := make(chan error, 1)
@@ -55,9 +55,9 @@ func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
 	return p, nil
 }
 
-// wait waits for the end of the program, and then ends what it left behind. Where
-// the system allows it, that comes before its process id, and with it the
-// group's, is given back.
+// wait waits for the end of the program, and then kills the rest of its group: where
+// the system allows it, before the process id, which is also the group's, is free for
+// reuse.
 func (p *program) wait() exit {
 	inTime := waitUnreaped(p.cmd.Process.Pid)
 	if inTime {
@@ -81,16 +81,16 @@ func (p *program) setReaped() {
 	p.reaped = true
 }
 
-// kill ends the program and all of its group at once.
+// kill kills the program and its group.
 func (p *program) kill() { p.signal(killGroup) }
 
-// askToStop asks the program and all of its group to end.
+// askToStop sends SIGTERM to the program and its group.
 func (p *program) askToStop() { p.signal(terminateGroup) }
 
 func (p *program) signal(send func(*os.Process) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = send(p.cmd.Process) // it is gone already, or nothing can be done
+		_ = send(p.cmd.Process) // an error means that it has ended
 	}
 }

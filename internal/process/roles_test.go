@@ -113,7 +113,7 @@ var roles = map[string]func() int{
 	"saves": func() int { // saves at the stop, as the stop file says
 		onTerm(func() {
 			note, err := os.ReadFile(os.Getenv(envStop))
-			os.Exit(max(worked(err, putFile(envCheckpoint, note)), exitLater))
+			os.Exit(max(worked(err, putFile(envCheckpoint, note)), exitTempFail))
 		})
 		sleep()
 		return 97
@@ -123,7 +123,7 @@ var roles = map[string]func() int{
 			dir := filepath.Join(os.Getenv("TMPDIR"), "new")
 			code := worked(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "a"), []byte("at the stop"), 0o600),
 				os.Rename(dir, os.Getenv(envCheckpoint)))
-			os.Exit(max(code, exitLater))
+			os.Exit(max(code, exitTempFail))
 		})
 		sleep()
 		return 97
@@ -142,7 +142,7 @@ var roles = map[string]func() int{
 		if child.ProcessState == nil || child.ProcessState.ExitCode() != 3 {
 			return worked(err)
 		}
-		return max(worked(putFile(envCheckpoint, []byte("the child was told"))), exitLater)
+		return max(worked(putFile(envCheckpoint, []byte("the child was told"))), exitTempFail)
 	},
 	"half": func() int { // writes a checkpoint that it never renames
 		_ = os.WriteFile(filepath.Join(os.Getenv("TMPDIR"), "checkpoint"), []byte("ha"), 0o600)
@@ -190,7 +190,7 @@ var roles = map[string]func() int{
 	"progress": func() int {
 		file, err := os.OpenFile(os.Getenv(envProgress), os.O_WRONLY|os.O_APPEND, 0)
 		_, _ = file.WriteString(strings.ReplaceAll(os.Getenv("LINES"), "|", "\n"))
-		onTerm(func() { os.Exit(exitLater) })
+		onTerm(func() { os.Exit(exitTempFail) })
 		if worked(err) == 0 {
 			sleep()
 		}
@@ -227,7 +227,7 @@ func count() int {
 	for state.Next < n {
 		select {
 		case <-term:
-			return exitLater
+			return exitTempFail
 		case <-time.After(20 * time.Millisecond):
 		}
 		state.Sum += state.Next

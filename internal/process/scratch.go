@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
-// Scratch is a worker's folder for the folders of its jobs. Two workers never
-// share one.
+// Scratch is the folder in which a worker makes the folders of its jobs. Each worker
+// has its own.
 type Scratch struct {
 	parent string
 	users  *sandbox.Users // nil where programs run as the worker's user
@@ -23,17 +23,17 @@ type Scratch struct {
 
 	removals sync.WaitGroup // under way
 
-	mu   sync.Mutex
-	home *home
-	left []string // folders of jobs that could not be removed yet
+	mu         sync.Mutex
+	home       *home
+	notRemoved []string // folders of jobs that could not be removed yet
 }
 
-// home is a scratch folder and the locks that say that its worker lives.
+// home is a scratch folder and its locks, which are held while its worker is alive.
 type home struct {
 	dir    string
-	is     fs.FileInfo // of the folder, when it was made
-	folder *os.File    // the folder's own lock; nil where the system has none
-	file   *os.File    // the lock of the file in it
+	info   fs.FileInfo // of the folder, when it was made
+	folder *os.File    // the lock on the folder; nil where the system has none
+	file   *os.File    // the lock on the file in it
 }
 
 // OpenScratch makes a worker's scratch folder below parent, which is
@@ -94,14 +94,16 @@ func (s *Scratch) await(grace time.Duration, removal func()) bool {
 	}
 }
 
-// homeOfUsers is the mode of a scratch folder whose jobs have users of their own:
-// the worker's group, which they are not in, makes folders, and they may enter.
-const homeOfUsers = 0o731
+// homeModeWithUsers is the mode of a scratch folder whose jobs have users of their
+// own: they may enter it, and the worker's group, which they are not in, makes
+// folders.
+const homeModeWithUsers = 0o731
 
-// locked calls f while no other worker makes or judges folders in the parent,
-// which is made if need be. A lock that cannot be had, as when the file is
-// another user's, stops nobody: a folder shows its lock only once that is held
-// (see lockNew), and the locks of the folder alone decide whether it is removed.
+// locked makes the parent if necessary and calls f under its lock, so that no other
+// worker makes or removes scratch folders at the same time. It also calls f if the
+// lock is unavailable, as when its file is another user's: whether a folder is
+// removed depends on the folder's own locks, which are held before they are visible
+// (see lockNew).
 func (s *Scratch) locked(f func() error) error {
 	mode := os.FileMode(0o700)
 	if s.users != nil {
@@ -126,11 +128,11 @@ func (s *Scratch) newHome() (*home, error) {
 		return nil, err
 	}
 	h := &home{dir: dir}
-	if h.is, err = os.Lstat(dir); err == nil {
+	if h.info, err = os.Lstat(dir); err == nil {
 		err = h.takeLocks()
 	}
 	if err == nil && s.users != nil {
-		err = errors.Join(os.Chmod(dir, homeOfUsers), s.users.CanEnter(dir))
+		err = errors.Join(os.Chmod(dir, homeModeWithUsers), s.users.CanEnter(dir))
 	}
 	if err != nil {
 		h.release()
@@ -139,8 +141,8 @@ func (s *Scratch) newHome() (*home, error) {
 	return h, nil
 }
 
-// takeLocks takes the lock of the folder, which also keeps systemd-tmpfiles away
-// from it, and that of the file in it, which is what earlier versions look at.
+// takeLocks locks the folder, which also keeps systemd-tmpfiles away from it, and
+// the file in it, which earlier versions check.
 func (h *home) takeLocks() (err error) {
 	h.folder, err = waitForLock(func() (*os.File, error) { return lockFolder(h.dir) })
 	if err != nil {
@@ -150,7 +152,7 @@ func (h *home) takeLocks() (err error) {
 	return err
 }
 
-// release gives the locks up.
+// release releases the locks.
 func (h *home) release() {
 	for _, lock := range []*os.File{h.folder, h.file} {
 		if lock != nil {
@@ -159,16 +161,15 @@ func (h *home) release() {
 	}
 }
 
-// isThere reports whether the folder is still the one that was made. One of the
-// same name that somebody else made is not.
+// isThere reports whether the folder still exists and is the one that was made.
 func (h *home) isThere() bool {
 	info, err := os.Lstat(h.dir)
-	return err == nil && os.SameFile(info, h.is)
+	return err == nil && os.SameFile(info, h.info)
 }
 
-// place returns the scratch folder. It makes another when somebody, such as a
-// cleaner of /tmp, has removed it.
-func (s *Scratch) place() (string, error) {
+// folder returns the scratch folder. It makes a new one if the old one was removed
+// from outside, for example by a cleaner of /tmp.
+func (s *Scratch) folder() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.home.isThere() {
@@ -191,8 +192,9 @@ func (s *Scratch) place() (string, error) {
 	return s.home.dir, nil
 }
 
-// holds reports whether a job's folder is still where it was made.
-func (s *Scratch) holds(dir string) bool {
+// contains reports whether a job's folder is in the scratch folder, and that still
+// exists.
+func (s *Scratch) contains(dir string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return filepath.Dir(dir) == s.home.dir && s.home.isThere()
@@ -261,14 +263,14 @@ func (s *Scratch) discard(f *folder, log *slog.Logger) {
 	}
 }
 
-// remove ends what is left of a job that is over: its processes, its folder, and
-// what its user has elsewhere. Before that it removes folders that could not be
-// removed when their jobs ended: a worker that is short of file descriptors cannot
-// look into a folder to empty it, and what it left would fill the disk.
+// remove removes the rest of a finished job: its processes, its folder, and what its
+// user has elsewhere. It first retries the folders of earlier jobs that could not be
+// removed: a worker out of file descriptors cannot list a folder to empty it, and
+// the remains would fill the disk.
 func (s *Scratch) remove(f *folder) error {
 	s.mu.Lock()
-	old := s.left
-	s.left = nil
+	old := s.notRemoved
+	s.notRemoved = nil
 	s.mu.Unlock()
 	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(s.users.OwnerOf(dir), dir) == nil })
 	err := s.users.End(f.user)
@@ -280,12 +282,12 @@ func (s *Scratch) remove(f *folder) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = append(s.left, old...)
+	s.notRemoved = append(s.notRemoved, old...)
 	return err
 }
 
-// removeTree removes the folder of a job, whose content is its user's and whose
-// entry is the worker's.
+// removeTree removes a job's folder. Its content belongs to the job's user, its entry
+// to the worker.
 func removeTree(user *sandbox.User, dir string) error {
 	err := user.RemoveContent(dir)
 	if err == nil {
@@ -301,16 +303,16 @@ func removeTree(user *sandbox.User, dir string) error {
 var errLocked = errors.New("locked by another worker")
 
 const (
-	// lockPatience is how long a lock is waited for that is held for a moment
-	// only, unless its holder is frozen.
-	lockPatience = 5 * time.Second
+	// lockTimeout is how long to wait for a lock. A holder releases it within
+	// milliseconds unless it is frozen.
+	lockTimeout = 5 * time.Second
 
 	lockRetry = 2 * time.Millisecond
 )
 
-// waitForLock takes a lock as soon as it is free, within lockPatience.
+// waitForLock retries take until the lock is free, for at most lockTimeout.
 func waitForLock(take func() (*os.File, error)) (*os.File, error) {
-	for late := time.Now().Add(lockPatience); ; time.Sleep(lockRetry) {
+	for late := time.Now().Add(lockTimeout); ; time.Sleep(lockRetry) {
 		file, err := take()
 		if !errors.Is(err, errLocked) || time.Now().After(late) {
 			return file, err

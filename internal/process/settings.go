@@ -21,33 +21,33 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// settings are what a kind in a kinds file may have.
-var settings = map[string]func(*placedKind, jsonpos.Value) error{
-	"command":          (*placedKind).setCommand,
-	"directory":        (*placedKind).setDirectory,
-	"environment":      (*placedKind).setEnvironment,
-	"pass_environment": (*placedKind).setPass,
-	"concurrency":      func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
-	"max_run":          func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
-	"max_failures":     func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
-	"max_total_failures": func(k *placedKind, v jsonpos.Value) (err error) {
+// settings are the settings of a kind in a kinds file.
+var settings = map[string]func(*parsedKind, jsonpos.Value) error{
+	"command":          (*parsedKind).setCommand,
+	"directory":        (*parsedKind).setDirectory,
+	"environment":      (*parsedKind).setEnvironment,
+	"pass_environment": (*parsedKind).setPass,
+	"concurrency":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
+	"max_run":          func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
+	"max_failures":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
+	"max_total_failures": func(k *parsedKind, v jsonpos.Value) (err error) {
 		k.Limits.MaxTotalFailures, err = asCount(v)
 		return err
 	},
-	"max_breaks":     func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxBreaks, err = asCount(v); return err },
-	"backoff":        (*placedKind).setBackoff,
-	"max_backoff":    (*placedKind).setMaxBackoff,
-	"max_silence":    func(k *placedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
-	"memory":         (*placedKind).setMemory,
-	"cpu_time":       (*placedKind).setCPUTime,
-	"disk":           func(k *placedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
-	"max_checkpoint": (*placedKind).setMaxCheckpoint,
-	"tokens":         (*placedKind).setTokens,
+	"max_breaks":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxBreaks, err = asCount(v); return err },
+	"backoff":        (*parsedKind).setBackoff,
+	"max_backoff":    (*parsedKind).setMaxBackoff,
+	"max_silence":    func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
+	"memory":         (*parsedKind).setMemory,
+	"cpu_time":       (*parsedKind).setCPUTime,
+	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
+	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
+	"tokens":         (*parsedKind).setTokens,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }
 
-func (k *placedKind) setCommand(v jsonpos.Value) (err error) {
+func (k *parsedKind) setCommand(v jsonpos.Value) (err error) {
 	k.command = v
 	if k.Command, err = asTexts(v); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (k *placedKind) setCommand(v jsonpos.Value) (err error) {
 	return nil
 }
 
-func (k *placedKind) setDirectory(v jsonpos.Value) (err error) {
+func (k *parsedKind) setDirectory(v jsonpos.Value) (err error) {
 	k.directory = v
 	if k.Directory, err = asText(v); err == nil && k.Directory == "" {
 		err = v.Errorf("give a path, or leave it out for a folder of each job's own")
@@ -66,7 +66,7 @@ func (k *placedKind) setDirectory(v jsonpos.Value) (err error) {
 	return err
 }
 
-func (k *placedKind) setEnvironment(v jsonpos.Value) error {
+func (k *parsedKind) setEnvironment(v jsonpos.Value) error {
 	members, ok := v.Data.(jsonpos.Object)
 	if !ok {
 		return v.Errorf(`give an object of names and texts: {"LANG": "C.UTF-8"}`)
@@ -85,7 +85,7 @@ func (k *placedKind) setEnvironment(v jsonpos.Value) error {
 	return nil
 }
 
-func (k *placedKind) setPass(v jsonpos.Value) (err error) {
+func (k *parsedKind) setPass(v jsonpos.Value) (err error) {
 	if k.Pass, err = asTexts(v); err != nil {
 		return err
 	}
@@ -97,21 +97,21 @@ func (k *placedKind) setPass(v jsonpos.Value) (err error) {
 	return nil
 }
 
-func (k *placedKind) setBackoff(v jsonpos.Value) (err error) {
+func (k *parsedKind) setBackoff(v jsonpos.Value) (err error) {
 	if k.Limits.Backoff, err = asDuration(v); err == nil {
 		err = checked(v, k.Limits)
 	}
 	return err
 }
 
-func (k *placedKind) setMaxBackoff(v jsonpos.Value) (err error) {
+func (k *parsedKind) setMaxBackoff(v jsonpos.Value) (err error) {
 	if k.Limits.MaxBackoff, err = asDuration(v); err == nil {
 		err = checked(v, k.Limits)
 	}
 	return err
 }
 
-// checked says what is wrong with the limits that this value completes.
+// checked validates the limits after this value was added.
 func checked(v jsonpos.Value, l job.Limits) error {
 	if err := l.Validate(); err != nil {
 		return v.Errorf("%v", err)
@@ -119,21 +119,21 @@ func checked(v jsonpos.Value, l job.Limits) error {
 	return nil
 }
 
-func (k *placedKind) setMemory(v jsonpos.Value) (err error) {
+func (k *parsedKind) setMemory(v jsonpos.Value) (err error) {
 	if k.Memory, err = asSize(v); err == nil && !hasLimits {
 		err = v.Errorf("this system does not limit the memory of a process; leave it out")
 	}
 	return err
 }
 
-func (k *placedKind) setCPUTime(v jsonpos.Value) (err error) {
+func (k *parsedKind) setCPUTime(v jsonpos.Value) (err error) {
 	if k.CPUTime, err = asDuration(v); err == nil && !hasLimits {
 		err = v.Errorf("this system does not limit the processor time of a process; leave it out")
 	}
 	return err
 }
 
-func (k *placedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
+func (k *parsedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
 	k.MaxCheckpoint, err = asSize(v)
 	if err == nil && k.MaxCheckpoint > job.MaxStream {
 		err = v.Errorf("a record holds at most %d GiB", int64(job.MaxStream)>>30)
@@ -141,9 +141,9 @@ func (k *placedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
 	return err
 }
 
-// setTokens takes resources as the identity platform names them: an address
-// without a path, a query or a user.
-func (k *placedKind) setTokens(v jsonpos.Value) (err error) {
+// setTokens accepts resources as the identity platform names them: an https address
+// without path, query or user.
+func (k *parsedKind) setTokens(v jsonpos.Value) (err error) {
 	if k.Tokens, err = asTexts(v); err != nil {
 		return err
 	}
@@ -158,11 +158,11 @@ func (k *placedKind) setTokens(v jsonpos.Value) (err error) {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// checkVariable says what is wrong with a name in the environment.
+// checkVariable validates the name of an environment variable.
 func checkVariable(name string) error {
 	switch {
 	case !variableName.MatchString(name):
-		return fmt.Errorf("%q is no name of a variable: give letters, digits and _", name)
+		return fmt.Errorf("%q is not the name of a variable: give letters, digits and _", name)
 	case slices.Contains(contract, name):
 		return fmt.Errorf("%s is set by the worker for every job", name)
 	}
@@ -176,9 +176,9 @@ func checkKindName(m jsonpos.Member) error {
 	return nil
 }
 
-// findProgram returns the absolute path of a program that is named as in a kinds
-// file: with a slash it is a path, seen from the file's folder, without one it
-// is looked up in the worker's PATH.
+// findProgram returns the absolute path of a program in a kinds file. A name with a
+// slash is a path that starts at the file's folder; a name without one is searched
+// in the worker's PATH.
 func findProgram(folder, name string) (string, error) {
 	if !strings.ContainsAny(name, `/`+string(filepath.Separator)) {
 		found, err := exec.LookPath(name)
@@ -187,7 +187,7 @@ func findProgram(folder, name string) (string, error) {
 		}
 		return filepath.Abs(found)
 	}
-	path := from(folder, name)
+	path := resolve(folder, name)
 	found, err := exec.LookPath(path)
 	switch {
 	case err == nil:
@@ -195,14 +195,14 @@ func findProgram(folder, name string) (string, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("there is no program %s on this machine", path)
 	case errors.Is(err, os.ErrPermission):
-		return "", fmt.Errorf("%s must not be executed by the worker; chmod +x makes a program of it", path)
+		return "", fmt.Errorf("the worker may not execute %s; chmod +x makes it executable", path)
 	default:
-		return "", fmt.Errorf("%s is no program: %w", path, err)
+		return "", fmt.Errorf("%s is not a program: %w", path, err)
 	}
 }
 
-// units of sizes. Those of 1,000 are left out: where memory and files are
-// counted, somebody would always mean the others.
+// units are the units of sizes. Decimal units are left out, because GB is often
+// meant as GiB.
 var units = []struct {
 	name  string
 	bytes int64

@@ -10,46 +10,46 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// lookEvery is how often a running program's checkpoint and progress are looked
-// for; see "Looking, not listening" in the package documentation.
-const lookEvery = 250 * time.Millisecond
+// pollInterval is how often the handler polls for a checkpoint and progress; see
+// "Polling, not notification" in the package documentation.
+const pollInterval = 250 * time.Millisecond
 
-// run is one program at work on one job.
+// run is one program that works on one job.
 type run struct {
-	job      *job.Job
-	folder   *folder
-	program  *program
-	keeper   keeper
-	progress progressFile
-	disk     diskWatch
-	log      *slog.Logger
+	job       *job.Job
+	folder    *folder
+	program   *program
+	collector collector
+	progress  progressFile
+	disk      diskWatch
+	log       *slog.Logger
 
-	told told // what the program said last
-	warn bool // it was said that it cannot be understood
+	reported report // the last progress that the program reported
+	warned   bool   // the warning about malformed progress was logged
 
-	deadline time.Time // of the stop, as the program was told; zero before one
+	announcedDeadline time.Time // in the stop file; zero before a stop
 }
 
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 	return &run{
 		job: j, folder: f, log: log,
-		keeper:   keeper{user: f.user, from: f.checkpoint, dir: f.kept, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
-		progress: progressFile{name: f.progress},
-		disk:     diskWatch{folder: f, limit: k.Disk},
+		collector: collector{user: f.user, from: f.checkpoint, dir: f.collected, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
+		progress:  progressFile{name: f.progress},
+		disk:      diskWatch{folder: f, limit: k.Disk},
 	}
 }
 
-// ended is how a program ended, as far as it was seen.
+// ended describes how a program ended.
 type ended struct {
 	exit   exit
-	killed bool  // we sent SIGKILL
-	fault  error // why its work cannot go on: a checkpoint that cannot be kept, a full disk
+	killed bool  // this handler sent SIGKILL
+	fault  error // why the job cannot continue, such as a checkpoint that is too large
 }
 
-// supervise looks after a program until it has ended. When ctx is cancelled the
-// program is told, and ended if it is not gone a little before the deadline.
+// supervise polls a running program until it has ended. When ctx is cancelled it
+// asks the program to stop, and kills it shortly before the deadline.
 func (r *run) supervise(ctx context.Context) ended {
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	var end ended
 	overdue := time.NewTimer(0)
@@ -59,20 +59,20 @@ func (r *run) supervise(ctx context.Context) ended {
 	for stopped := ctx.Done(); ; {
 		select {
 		case end.exit = <-r.program.exited:
-			if fault := r.look(ctx); end.fault == nil { // the last look
+			if fault := r.poll(ctx); end.fault == nil { // the last poll
 				end.fault = fault
 			}
 			return end
 		case <-ticker.C:
 			if end.fault == nil && !end.killed {
-				end.fault = r.look(ctx)
+				end.fault = r.poll(ctx)
 			}
 			if end.fault != nil && !end.killed {
 				end.killed = true
 				r.program.kill()
 			}
-			if r.isHastened(ctx) {
-				overdue.Reset(r.tell(ctx))
+			if r.deadlineMoved(ctx) {
+				overdue.Reset(r.announceStop(ctx))
 			}
 		case <-stopped:
 			stopped = nil
@@ -84,20 +84,20 @@ func (r *run) supervise(ctx context.Context) ended {
 	}
 }
 
-// stop tells the program to stop, and returns how much time it has for that.
+// stop asks the program to stop, and returns how much time it has.
 func (r *run) stop(ctx context.Context) time.Duration {
-	left := r.tell(ctx)
+	left := r.announceStop(ctx)
 	r.program.askToStop()
 	return left
 }
 
-// tell writes the stop file, and returns how much time the program has.
-func (r *run) tell(ctx context.Context) time.Duration {
+// announceStop writes the stop file, and returns how much time the program has.
+func (r *run) announceStop(ctx context.Context) time.Duration {
 	stop := job.StopOf(ctx)
 	if stop == nil {
 		stop = &job.Stop{Reason: job.Shutdown, Deadline: time.Now()}
 	}
-	r.deadline = stop.Deadline
+	r.announcedDeadline = stop.Deadline
 	left := time.Until(stop.Deadline)
 	left -= reserve(left)
 	if err := r.folder.user.Do(func() error { return r.folder.writeStop(noteOf(stop, left)) }); err != nil {
@@ -106,43 +106,43 @@ func (r *run) tell(ctx context.Context) time.Duration {
 	return left
 }
 
-// isHastened reports whether a further notice leaves less time than the program
-// was told.
-func (r *run) isHastened(ctx context.Context) bool {
+// deadlineMoved reports whether a later notice leaves less time than the stop file
+// says.
+func (r *run) deadlineMoved(ctx context.Context) bool {
 	stop := job.StopOf(ctx)
-	return !r.deadline.IsZero() && stop != nil && stop.Deadline.Before(r.deadline)
+	return !r.announcedDeadline.IsZero() && stop != nil && stop.Deadline.Before(r.announcedDeadline)
 }
 
-// look takes what the program left since the last look: a checkpoint, and how
-// far it is. The error says why the job cannot continue.
-func (r *run) look(ctx context.Context) error {
-	return r.folder.user.Do(func() error { return r.take(ctx) })
+// poll collects a new checkpoint and the latest progress, and checks the disk
+// usage. An error means that the job cannot continue.
+func (r *run) poll(ctx context.Context) error {
+	return r.folder.user.Do(func() error { return r.collect(ctx) })
 }
 
-func (r *run) take(ctx context.Context) error {
-	state, err := r.keeper.take()
+func (r *run) collect(ctx context.Context) error {
+	state, err := r.collector.collect()
 	if err != nil {
 		return err
 	}
 	last, bad := r.progress.read()
-	if bad > 0 && !r.warn {
-		r.warn = true
+	if bad > 0 && !r.warned {
+		r.warned = true
 		r.log.WarnContext(ctx, `progress not understood: a line is {"fraction": 0.5, "text": "half of it"}, with a fraction from 0 to 1`, "lines", bad)
 	}
 	if last != nil {
-		r.told = *last
+		r.reported = *last
 	}
 	if state != nil || last != nil {
 		if state == nil {
 			state = &job.Progress{}
 		}
-		state.Fraction, state.Text = r.told.Fraction, r.told.Text
+		state.Fraction, state.Text = r.reported.Fraction, r.reported.Text
 		r.job.Report(*state)
 	}
-	return r.disk.look(time.Now())
+	return r.disk.check(time.Now())
 }
 
-// hasResult reports whether the program has put a result in place.
+// hasResult reports whether the program has written a result.
 func (r *run) hasResult() bool {
 	return r.folder.user.Do(func() error {
 		_, err := os.Lstat(r.folder.result)

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryFlag is the limit of private writable memory. On Linux it counts what
-// is mapped as well as the heap, but not what is only reserved, as Go and Java
-// do in great amounts.
+// memoryFlag is the flag of ulimit for private writable memory. On Linux it counts
+// mapped memory as well as the heap, but not reserved address space, of which Go and
+// Java use much.
 const memoryFlag = "-d"
 
-// newCommand prepares a command: a group of its own, which ends with the worker
-// even if that is killed.
+// newCommand returns a command in a process group of its own, which ends with the
+// worker even if that is killed.
 func newCommand(argv []string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // from the kinds file; supervise ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// waitUnreaped waits until a process has ended, and leaves it as it is. It
-// reports whether it could.
+// waitUnreaped waits for the end of a process without reaping it, and reports
+// whether that succeeded.
 func waitUnreaped(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -34,17 +34,17 @@ func waitUnreaped(pid int) bool {
 	}
 }
 
-// mostKillable is the kernel's word for "end this first when memory runs out".
+// mostKillable is the score of the process that the kernel kills first when memory
+// runs out.
 const mostKillable = "1000"
 
-// tune makes a program, rather than the worker, the one that the kernel ends
-// when memory runs out. Processes that it starts inherit it.
+// tune makes the kernel kill the program rather than the worker when memory runs
+// out. The program's children inherit the score.
 func tune(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(mostKillable), 0o600) // it has ended, or /proc is not there
 }
 
-// capacity returns the size of the file system that a folder is on, in bytes, or
-// 0 if it is not known.
+// capacity returns the size of a folder's file system in bytes, 0 if unknown.
 func capacity(dir string) int64 {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -7,19 +7,19 @@ import (
 	"syscall"
 )
 
-// memoryFlag is the limit of address space, where the system keeps one.
+// memoryFlag is the flag of ulimit for address space, which not all systems enforce.
 const memoryFlag = "-v"
 
-// newCommand prepares a command: a group of its own. Where a worker is killed
-// without a word its programs go on until they are ended from outside.
+// newCommand returns a command in a process group of its own. If the worker is
+// killed, its programs continue until they are killed from outside.
 func newCommand(argv []string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // from the kinds file; supervise ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
-// waitUnreaped does not wait: there is no portable way to. The group is ended
-// when the program was reaped.
+// waitUnreaped is not possible in a portable way. The group is killed after the
+// program was reaped.
 func waitUnreaped(int) bool { return false }
 
 func tune(int) {}

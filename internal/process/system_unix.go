@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noFollow keeps the opening of a file from following a link, and from waiting
-// for the other end of a pipe.
+// noFollow opens a file without following a link or blocking on a pipe.
 const noFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // hasLimits says that the system limits what a process may use.
 const hasLimits = true
 
-// fileBlock is what `ulimit -f` counts in, in bytes.
+// fileBlock is the unit of `ulimit -f`, in bytes.
 const fileBlock = 512
 
-// cpuGrace is between the limit of processor time and the one that is final.
+// cpuGrace is the time from the soft limit of processor time to the hard one.
 const cpuGrace = 5 * time.Second
 
-// argv is the command line of a kind. Its limits are set by a shell that then
-// becomes the program: the only way that leaves the program no moment without
-// them, and that needs nothing but what every system has.
+// argv returns the command line of a kind. A shell sets the limits and then replaces
+// itself with the program, so that the program never runs without them. This needs
+// nothing that a system may lack.
 func (k *Kind) argv() []string {
 	limits := k.limits()
 	if limits == "" {
@@ -38,10 +37,9 @@ func (k *Kind) argv() []string {
 	return append([]string{systemShell, "-c", limits + ` && exec "$@"`, "sh"}, k.Command...)
 }
 
-// systemShell is what every system has.
 const systemShell = "/bin/sh"
 
-// limits is the shell's command that sets the limits of a kind, empty without any.
+// limits returns the shell command that sets the limits of a kind, empty without any.
 func (k *Kind) limits() string {
 	var limits []string
 	limit := func(flags string, n int64) { limits = append(limits, fmt.Sprintf("ulimit %s %d", flags, n)) }
@@ -58,7 +56,7 @@ func (k *Kind) limits() string {
 	return strings.Join(limits, " && ")
 }
 
-// checkLimits says why this machine does not set the limits of a kind.
+// checkLimits returns an error if this machine cannot set the limits of a kind.
 func (k *Kind) checkLimits() error {
 	limits := k.limits()
 	if limits == "" {
@@ -78,7 +76,7 @@ func terminateGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.S
 // killGroup sends SIGKILL to a program and its group.
 func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
 
-// exitOf says how a program ended.
+// exitOf returns how a program ended.
 func exitOf(state *os.ProcessState) exit {
 	e := exit{code: state.ExitCode()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -89,18 +87,18 @@ func exitOf(state *os.ProcessState) exit {
 	return e
 }
 
-// The system's words for what a machine lacks.
+// Errors of a machine that is out of a resource.
 var (
-	// diskFull says that a file system has no room.
+	// diskFull are the errors of a full file system or quota.
 	diskFull = []error{unix.ENOSPC, unix.EDQUOT}
 
-	// fileTooLarge says that a file system cannot hold a file of that size.
+	// fileTooLarge are the errors of a file that is too large for its file system.
 	fileTooLarge = []error{unix.EFBIG}
 
-	// shortages are the words for having run out of anything else.
-	shortages = []error{
-		unix.EROFS, unix.EIO, // of a disk that works
-		unix.EMFILE, unix.ENFILE, // of file descriptors
-		unix.ENOMEM, unix.EAGAIN, // of memory, of processes
+	// resourceErrors are the errors of all other resources.
+	resourceErrors = []error{
+		unix.EROFS, unix.EIO, // a broken disk
+		unix.EMFILE, unix.ENFILE, // file descriptors
+		unix.ENOMEM, unix.EAGAIN, // memory, processes
 	}
 )

@@ -13,7 +13,7 @@ const (
 	hasLimits = false
 )
 
-// argv is the command line of a kind. There are no limits to set here.
+// argv returns the command line of a kind, which has no limits on Windows.
 func (k *Kind) argv() []string { return k.Command }
 
 func (k *Kind) checkLimits() error { return nil }
@@ -26,25 +26,25 @@ func waitUnreaped(int) bool { return false }
 
 func tune(int) {}
 
-// terminateGroup does nothing: there is no SIGTERM here, and a program learns of
-// a stop from the stop file alone.
+// terminateGroup does nothing: Windows has no SIGTERM, and a program learns of a
+// stop from the stop file alone.
 func terminateGroup(*os.Process) error { return errors.ErrUnsupported }
 
-// killGroup ends the program alone: there are no process groups here.
+// killGroup kills the program alone: Windows has no process groups.
 func killGroup(p *os.Process) error { return p.Kill() }
 
 func exitOf(state *os.ProcessState) exit { return exit{code: state.ExitCode()} }
 
-// The system's words for what a machine lacks.
+// Errors of a machine that is out of a resource.
 var (
-	// diskFull says that a file system has no room.
+	// diskFull are the errors of a full file system or quota.
 	diskFull = []error{windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL, windows.ERROR_DISK_QUOTA_EXCEEDED}
 
-	// fileTooLarge says that a file system cannot hold a file of that size.
+	// fileTooLarge are the errors of a file that is too large for its file system.
 	fileTooLarge = []error{windows.ERROR_FILE_TOO_LARGE}
 
-	// shortages are the words for having run out of anything else.
-	shortages = []error{
+	// resourceErrors are the errors of all other resources.
+	resourceErrors = []error{
 		windows.ERROR_WRITE_PROTECT, windows.ERROR_IO_DEVICE,
 		windows.ERROR_TOO_MANY_OPEN_FILES, windows.ERROR_NO_SYSTEM_RESOURCES, windows.ERROR_NOT_ENOUGH_MEMORY, windows.ERROR_OUTOFMEMORY,
 	}

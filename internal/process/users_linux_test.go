@@ -193,7 +193,7 @@ func TestLeftoversOfUsers(t *testing.T) {
 }
 
 // attacked returns a bench whose programs are users of their own.
-func attacked(t *testing.T) *bench {
+func attacked(t *testing.T) *rig {
 	t.Helper()
 	if os.Getenv(usersVariable) == "" {
 		t.Skip("TestWithUsers runs it")

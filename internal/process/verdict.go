@@ -2,12 +2,11 @@ package process
 
 import "fmt"
 
-// exitLater is the code with which a program says that it stopped and wants to
-// go on later: EX_TEMPFAIL of sysexits.h.
-const exitLater = 75
+// exitTempFail is the exit code of a program that stopped and wants to continue
+// later: EX_TEMPFAIL of sysexits.h.
+const exitTempFail = 75
 
-// A shell, a JVM and others that ended because of a signal exit with the
-// signal's number and 128.
+// A shell or a JVM that a signal ended exits with 128 plus the signal's number.
 const (
 	exitSignalled  = 128
 	highestSignals = 64
@@ -26,8 +25,8 @@ func (e exit) String() string {
 	return fmt.Sprintf("exited with code %d", e.code)
 }
 
-// bySignal reports whether a signal ended the program, or one that it ran and
-// speaks for.
+// bySignal reports whether a signal ended the program, or a child whose exit code
+// it passes on.
 func (e exit) bySignal() bool {
 	return e.signal != "" || e.code > exitSignalled && e.code <= exitSignalled+highestSignals
 }
@@ -37,33 +36,33 @@ type facts struct {
 	exit    exit
 	stopped bool // a stop was requested
 	result  bool // a result was renamed into place
-	killed  bool // we sent SIGKILL
-	waited  bool // for a notice that would explain a signal
+	killed  bool // the handler sent SIGKILL
+	waited  bool // the handler waited for a notice that would explain a signal
 }
 
 // verdict is what the end of a program means for its job.
 type verdict int
 
 const (
-	done        verdict = iota + 1 // the result counts
-	interrupted                    // go on later; it costs the job nothing
-	failed                         // count a failure
-	unclear                        // a signal from elsewhere: wait for a notice
+	done        verdict = iota + 1 // the job is finished
+	interrupted                    // continue later; not a failure
+	failed                         // a failure
+	unclear                        // a signal of unknown origin: wait for a notice
 )
 
 var verdictNames = [...]string{"", "done", "interrupted", "failed", "unclear"}
 
 func (v verdict) String() string { return verdictNames[v] }
 
-// judge says what the end of a program means. Once a stop was requested nothing
-// but a result that is in place counts. A signal that we did not send may be the
-// beginning of this VM's end, seen by the program before the worker: service
-// managers send theirs to all processes at once.
-func judge(f facts) verdict {
+// decide returns what the end of a program means. After a stop request a program is
+// done only if its result is in place. A signal from elsewhere may be the start of
+// the VM's shutdown, which the program can see before the worker does: service
+// managers signal all processes at once.
+func decide(f facts) verdict {
 	switch {
 	case f.exit.code == 0 && (!f.stopped || f.result):
 		return done
-	case f.stopped, f.exit.code == exitLater:
+	case f.stopped, f.exit.code == exitTempFail:
 		return interrupted
 	case f.exit.bySignal() && !f.killed && !f.waited:
 		return unclear

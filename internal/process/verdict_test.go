@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 		{"a shell found no program", facts{exit: code(127)}, failed},
 		{"128 is no signal", facts{exit: code(128)}, failed},
 	} {
-		if got := judge(row.facts); got != row.want {
+		if got := decide(row.facts); got != row.want {
 			t.Errorf("%s: judge = %s, want %s", row.name, got, row.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestJudgeEverywhere(t *testing.T) {
 			if code < 0 {
 				f.exit.signal = "SIGKILL"
 			}
-			got := judge(f)
+			got := decide(f)
 			switch {
 			case got == done && code != 0:
 				t.Errorf("judge(%+v) = done, want it with exit code 0 only", f)
