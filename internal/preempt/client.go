@@ -3,6 +3,7 @@ package preempt
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -178,4 +179,121 @@ func readAnswer(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxAnswer)
 	}
 	return body, nil
+}
+
+const (
+	// acknowledgeTries is how often one acknowledgement is sent at most. It is
+	// a courtesy, without which the event starts at its NotBefore.
+	acknowledgeTries = 4
+
+	// acknowledgeTimeout bounds one try, as for a poll.
+	acknowledgeTimeout = pollTimeout
+)
+
+// Acknowledge tells the service that the event with this id need not wait for
+// its NotBefore: a StartRequest. It lets the event go ahead for all its
+// Resources, not for this VM alone. The service may take its time, and agrees
+// as well when somebody acknowledged before.
+//
+// What may pass is tried again, four times in all. The error is a [StatusError]
+// of status 400 when the event is not listed any more, otherwise as for
+// [Client.Events].
+func (c *Client) Acknowledge(ctx context.Context, id string) error {
+	body, err := json.Marshal(startRequests{[]startRequest{{id}}})
+	if err != nil {
+		return fmt.Errorf("acknowledge event %s: %w", id, err)
+	}
+	for failures := 0; ; {
+		err := c.tryAcknowledge(ctx, body)
+		if err == nil {
+			return nil
+		}
+		if failures++; failures == acknowledgeTries || !mayPass(err) {
+			return fmt.Errorf("acknowledge event %s: %w", id, err)
+		}
+		if stop := sleep(ctx, retryDelay(failures, isThrottled(err))); stop != nil {
+			return fmt.Errorf("acknowledge event %s: %w (last attempt: %w)", id, stop, err)
+		}
+	}
+}
+
+func (c *Client) tryAcknowledge(ctx context.Context, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, acknowledgeTimeout)
+	defer cancel()
+	_, err := c.askEvents(ctx, Later, http.MethodPost, body)
+	return err
+}
+
+// startRequests is the body of an acknowledgement.
+type startRequests struct {
+	StartRequests []startRequest
+}
+
+type startRequest struct {
+	EventID string `json:"EventId"`
+}
+
+// mayPass reports whether a request that failed so may succeed when repeated:
+// not when the service answered that it is a bad one.
+func mayPass(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok {
+		return true
+	}
+	switch status.Status {
+	case http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests:
+		return true
+	}
+	return status.Status >= http.StatusInternalServerError
+}
+
+// ErrTooLarge is the error of an answer longer than any real one.
+var ErrTooLarge = errors.New("answer too large")
+
+// StatusError is an answer of the metadata service with a status other than
+// 200. 404, 410, 429 and 5xx pass; the service asks for them to be repeated
+// (410 for up to 70 s). A redirect is an error too: the service sends none, so
+// it comes from something in between.
+type StatusError struct {
+	// Status is the HTTP status code.
+	Status int
+
+	// Message is the error text of the answer, cut to a line. May be empty.
+	Message string
+}
+
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("metadata service answered %d %s", e.Status, http.StatusText(e.Status))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// statusError reads the "error" field that the service's error answers have.
+func statusError(status int, body []byte) *StatusError {
+	var answer struct{ Error looseText }
+	_ = json.Unmarshal(trimBOM(body), &answer) // no JSON, no message
+	return &StatusError{Status: status, Message: oneLine(string(answer.Error))}
+}
+
+// oneLine makes foreign text fit for a log: printable, on one line, short.
+func oneLine(text string) string {
+	const most = 200
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if runes := []rune(clean); len(runes) > most {
+		return string(runes[:most]) + "..."
+	}
+	return clean
+}
+
+// isThrottled reports whether the service refused because of too many requests.
+func isThrottled(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status == http.StatusTooManyRequests
 }
