@@ -191,12 +191,22 @@ var importRules = []importRule{
 		reason:  "deadlines are the same for whatever is done until then, so they depend on none of it",
 	},
 	{
+		name:    "events knows neither messages nor jobs",
+		in:      []string{"./internal/events/..."},
+		forbids: []string{"./...", sdk},
+		allows: []string{
+			"./internal/events/...", "./internal/drain", "./internal/health", "./internal/lifecycle", "./internal/plaintext",
+			"./internal/preempt", "./internal/presence", "./internal/runtimedir",
+		},
+		reason: "it tells the worker when to leave, through an interface; what the worker does until then is not its concern",
+	},
+	{
 		name:    "worker imports only what it joins",
 		in:      []string{"./internal/worker/..."},
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
+			"./internal/checkpoint", "./internal/drain", "./internal/events", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
 			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
@@ -225,7 +235,7 @@ var importRules = []importRule{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
 		notIn:   []string{"./cmd/...", "./internal/integration/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
-		forbids: []string{"./internal/worker/..."},
+		forbids: []string{"./internal/worker/...", "./internal/events/..."},
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{

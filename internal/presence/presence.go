@@ -27,6 +27,9 @@ import (
 // Version is the version of the presence format.
 const Version = 1
 
+// Every is how often a worker writes its presence.
+const Every = 15 * time.Second
+
 // callTimeout bounds one call, the SDK's retries included.
 const callTimeout = 5 * time.Second
 

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	heartbeatEvery = 15 * time.Second
-
 	// announcedPatience is how long a worker holds back from its first claim
 	// until it is known whether its VM is already being evicted.
 	announcedPatience = time.Second
@@ -53,11 +51,11 @@ func (b *heartbeat) trigger() {
 
 // run writes until ctx ends, and once more then.
 func (b *heartbeat) run(ctx context.Context) {
-	ticker := time.NewTicker(heartbeatEvery)
+	ticker := time.NewTicker(presence.Every)
 	defer ticker.Stop()
 	defer b.worker.loops.heartbeat.Rest()
 	for {
-		b.worker.loops.heartbeat.Turn(time.Now(), heartbeatEvery+briefTurn)
+		b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
 		b.tryWrite(ctx)
 		select {
 		case <-ctx.Done():
@@ -104,7 +102,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		Worker: w.engine.owner, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: b.started, At: time.Now(), Program: w.Program,
 		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.engine.active.jobs(),
-		VM: w.watch.vm(), Ready: w.watch.readyEvents(), LastEvent: event, LastDrain: drain,
+		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 	})
 }
 
@@ -143,7 +141,7 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 // ended, and from then on keeps the presence up to date. It returns what it
 // learned, for people.
 func (w *Worker) recallLastRun(ctx, aside context.Context) string {
-	w.watch.waitFirst(ctx, announcedPatience)
+	w.events.WaitDecided(ctx, announcedPatience)
 	if isClosed(w.heartbeat.ready) {
 		return "the announced event was withdrawn"
 	}
@@ -152,7 +150,7 @@ func (w *Worker) recallLastRun(ctx, aside context.Context) string {
 		w.losses.addLastRun(last, time.Now())
 		w.heartbeat.carryOver(last)
 	}
-	w.watch.addLeft(last.Ready)
+	w.events.AddLeft(last.Ready)
 	close(w.heartbeat.ready)
 	defer w.tasks.Go(func() { w.heartbeat.run(aside) })
 	switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -80,8 +81,8 @@ type Config struct {
 	Metadata *preempt.Client
 
 	// Acknowledge says which events are let go ahead before their time, once
-	// everything is saved or released. Default: [AcknowledgeSelf].
-	Acknowledge Acknowledge
+	// everything is saved or released. Default: [events.AcknowledgeSelf].
+	Acknowledge events.Acknowledge
 
 	// Runtime is this worker's place among those of its VM; nil for the only one.
 	Runtime *runtimedir.Dir
@@ -133,7 +134,7 @@ func (c *Config) setDefaults() {
 		c.DrainBudget = preempt.DrainBudget
 	}
 	if c.Acknowledge == "" {
-		c.Acknowledge = AcknowledgeSelf
+		c.Acknowledge = events.AcknowledgeSelf
 	}
 	if c.Instance == "" {
 		c.Instance = "0"

@@ -58,7 +58,7 @@ func newEngine(w *Worker, owner string) *engine {
 	return &engine{
 		Config: w.Config, owner: owner, machine: machineOf(owner), started: w.heartbeat.started, pace: newPace(w.Visibility), gate: drain.NewGate(drain.Parallel), quarantine: make(chan struct{}, 1), payloadMemory: semaphore.NewWeighted(w.PayloadMemory),
 		kindLimits: newKindLimits(w.Kinds), active: newRegistry(),
-		running: w.running, departure: w.watch.departure, leave: w.watch.leave, drains: &w.drains, losses: w.losses, fleet: w.fleet, loops: w.loops,
+		running: w.running, departure: w.departure, leave: w.events.Leave, drains: &w.drains, losses: w.losses, fleet: w.fleet, loops: w.loops,
 		report: w.heartbeat.keepDrain,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/job"
 )
@@ -308,7 +309,7 @@ func TestWhoAcknowledges(t *testing.T) {
 		{"alone", func(*Config) {}, func(*imds.Event) {}, imds.Fault{}, true, true},
 		{"alone, in another case and twice", func(*Config) {}, func(e *imds.Event) { e.Resources = []string{"VM_0", "vm_0"} }, imds.Fault{}, true, true},
 		{"with another VM", func(*Config) {}, func(e *imds.Event) { e.Resources = []string{"vm_0", "vm_1"} }, imds.Fault{}, false, false},
-		{"never", func(c *Config) { c.Acknowledge = AcknowledgeNever }, func(*imds.Event) {}, imds.Fault{}, false, false},
+		{"never", func(c *Config) { c.Acknowledge = events.AcknowledgeNever }, func(*imds.Event) {}, imds.Fault{}, false, false},
 		{"refused", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Status: 400}, true, false},
 		{"no answer", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Cut: true}, true, false},
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -390,7 +391,7 @@ func TestEventIsKept(t *testing.T) {
 		line := p.log.find("scheduled event names this VM")[0]
 		text, _ := line["description"].(string)
 		if line["source"] != "User" || line["duration"] != "1m30s" || !strings.HasPrefix(text, "Host") ||
-			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > maxEventText {
+			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > events.MaxEventText {
 			t.Errorf("the log says %v, want source, duration and one printable line of bounded length", line)
 		}
 		stores, owner := b.connect(b.door("reader")), p.engine.owner

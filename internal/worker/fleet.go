@@ -22,7 +22,7 @@ const (
 	// lacksKindFor is how old a heartbeat may be that says that its worker lacks a
 	// kind. It is one heartbeat and the way of it: workers that were evicted since
 	// put no message off any more.
-	lacksKindFor = heartbeatEvery + 5*time.Second
+	lacksKindFor = presence.Every + 5*time.Second
 )
 
 // fleet keeps the last sample of the heartbeats of all workers.

@@ -237,7 +237,7 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 		ctx, older := context.WithCancel(t.Context())
 		var beats sync.WaitGroup
 		beats.Go(func() {
-			for ok := true; ok; ok = sleepFor(ctx, heartbeatEvery) {
+			for ok := true; ok; ok = sleepFor(ctx, presence.Every) {
 				if err := b.workers.Write(t.Context(), presence.Presence{Worker: "older", State: "process", StartedAt: time.Now(), At: time.Now()}); err != nil {
 					t.Error(err)
 				}

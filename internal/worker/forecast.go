@@ -21,7 +21,7 @@ const (
 
 	// deadAfter is how long after its last word a worker counts as gone: eight
 	// presences that did not come.
-	deadAfter = 8 * heartbeatEvery
+	deadAfter = 8 * presence.Every
 
 	// blindFor is how long the metadata service may be silent until notices
 	// cannot be relied on.

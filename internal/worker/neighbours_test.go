@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/preempt"
-	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/job"
 )
@@ -34,7 +31,7 @@ func (b *bench) neighbour(path, instance string) func(*Config) {
 	}
 }
 
-func asLeader(c *Config) { c.Acknowledge = AcknowledgeLeader }
+func asLeader(c *Config) { c.Acknowledge = events.AcknowledgeLeader }
 
 // drained reports whether the worker has handed over everything.
 func (p *process) drained() bool {
@@ -255,52 +252,4 @@ func TestLeaderWaitsForAStranger(t *testing.T) {
 			t.Errorf("log = %v, want one line: %s", waits, want)
 		}
 	})
-}
-
-// TestAwaited is the leader's rule.
-func TestAwaited(t *testing.T) {
-	at := time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)
-	e := preempt.Event{ID: "E", NotBefore: at, Resources: []string{"web", "web-1"}}
-	ready, earlier := presence.Ready{ID: "e", NotBefore: at}, presence.Ready{ID: "e", NotBefore: at.Add(-time.Hour)}
-	other := presence.Ready{ID: "F", NotBefore: at}
-	worker := func(vm, instance string, age time.Duration, events ...presence.Ready) presence.Listed {
-		return presence.Listed{Presence: presence.Presence{Worker: vm + "-" + instance, VM: vm, Ready: events}, Age: age}
-	}
-	for _, row := range []struct {
-		name string
-		seen []presence.Listed
-		want []string
-	}{
-		{"all ready", []presence.Listed{worker("web", "0", 0, ready), worker("WEB-1", "0", freshFor, other, ready)}, nil},
-		{"several on a VM", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", 0, ready), worker("web-1", "0", 0, ready)}, nil},
-		{
-			"one of several is not", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", 0), worker("web-1", "0", 0, ready)},
-			[]string{"worker web-1 of VM web is not ready"},
-		},
-		{
-			"one of several is long gone", []presence.Listed{worker("web", "0", 0, ready), worker("web", "1", freshFor+1), worker("web-1", "0", 0, ready)}, nil,
-		},
-		{
-			"a VM is silent", []presence.Listed{worker("web", "0", 0, ready), worker("web-1", "0", freshFor+1, ready)},
-			[]string{"no worker of VM web-1 has been heard of for 45s"},
-		},
-		{
-			"a longer name does not speak for a shorter", []presence.Listed{worker("web-1", "0", 0, ready), worker("web_1", "0", 0, ready)},
-			[]string{"no worker of VM web has been heard of for 45s"},
-		},
-		{
-			"ready for what was before", []presence.Listed{worker("web", "0", 0, earlier), worker("web-1", "0", 0, other)},
-			[]string{"worker web-0 of VM web is not ready", "worker web-1-0 of VM web-1 is not ready"},
-		},
-		{"nobody", nil, []string{"no worker of VM web has been heard of for 45s", "no worker of VM web-1 has been heard of for 45s"}},
-	} {
-		if diff := cmp.Diff(row.want, awaited(e, row.seen)); diff != "" {
-			t.Errorf("%s: awaited (-want +got)\n%s", row.name, diff)
-		}
-	}
-	twice := e
-	twice.Resources = []string{"web", "WEB"}
-	if got := awaited(twice, nil); len(got) != 1 {
-		t.Errorf("awaited for a VM named twice = %v, want it once", got)
-	}
 }

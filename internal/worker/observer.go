@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
@@ -16,6 +17,8 @@ import (
 // Its methods are called from many goroutines at once, also while locks are
 // held: they must be quick and must not call the worker.
 type Observer interface {
+	events.Observer
+
 	// Entered is told of each state of package lifecycle, and of an event that
 	// changes only what follows. ending says that the process was asked to end.
 	Entered(state string, ending bool)
@@ -51,24 +54,8 @@ type Observer interface {
 	// 40th ... of "failures" in all, or of "breaks" in a row.
 	Circles(cause string)
 
-	// Announced is told of each event that names this VM, and again if another
-	// action follows from it.
-	Announced(kind, action string)
-
-	// Unrecognised is told of an eviction that is announced while the name of this
-	// VM is not known.
-	Unrecognised()
-
-	// Acknowledged is told what came of letting an event go ahead: "accepted"
-	// or "refused".
-	Acknowledged(result string)
-
 	// Drained is told that a drain is over, and how long after its notice.
 	Drained(reason string, took time.Duration)
-
-	// Polled is told how a poll of the metadata service ended, a word of
-	// [preempt.PollResult].
-	Polled(at time.Time, result string)
 
 	// Blind is told since when no poll has had an answer, and with the zero
 	// time that they have again.
@@ -99,7 +86,6 @@ func (unobserved) Blind(time.Time)                    {}
 const (
 	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
 	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
-	askedAccepted, askedRefused                = "accepted", "refused"
 	circlesByFailures, circlesByBreaks         = "failures", "breaks"
 	outcomeMoved, outcomeLeft                  = "moved", "left"
 )
@@ -122,7 +108,7 @@ func ObserverWords() Words {
 		Starts:           []string{startedFirst, startedResumed, startedAgain},
 		Saves:            []string{savedWell, savedFenced, savedFailed},
 		Circles:          []string{circlesByFailures, circlesByBreaks},
-		Acknowledgements: []string{askedAccepted, askedRefused},
+		Acknowledgements: events.AcknowledgeResults(),
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
 		Refusals:         checkpoint.PermanentRefusals(),
 	}
@@ -202,32 +188,4 @@ func (d *delivery) measureSave(write func() error) error {
 	}
 	d.Observer.Saved(result, d.recordedSize(), time.Since(begun))
 	return err
-}
-
-// announced are the events that the observer was told of, and what was decided
-// on each. The zero value is empty. It is guarded by the watch's mutex.
-type announced map[string]preempt.Action
-
-// report tells the observer of those verdicts that it has not heard of. Events
-// that are not listed any more are forgotten.
-func (o *announced) report(observer Observer, verdicts []preempt.Verdict) {
-	known := *o
-	*o = make(announced, len(verdicts))
-	for _, v := range verdicts {
-		if before, ok := known[v.Event.ID]; !ok || before != v.Action {
-			observer.Announced(knownType(v.Event.Type), v.Action.String())
-		}
-		(*o)[v.Event.ID] = v.Action
-	}
-}
-
-// knownType returns the type of an event, or "other" for one that the service
-// has and this version does not know.
-func knownType(kind string) string {
-	switch kind {
-	case preempt.TypePreempt, preempt.TypeTerminate, preempt.TypeReboot, preempt.TypeRedeploy, preempt.TypeFreeze, preempt.TypeRebalance:
-		return kind
-	default:
-		return "other"
-	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
-	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -233,25 +232,5 @@ func TestOutcomeWords(t *testing.T) {
 		if outcomeWords[a] == "" || !slices.Contains(ObserverWords().Outcomes, outcomeWords[a]) {
 			t.Errorf("action %q has no word for observers", a)
 		}
-	}
-}
-
-func TestObservedForgets(t *testing.T) {
-	var o announced
-	c := &counter{}
-	event := func(id string, a preempt.Action) preempt.Verdict {
-		return preempt.Verdict{Action: a, Event: preempt.Event{ID: id, Type: preempt.TypeReboot}}
-	}
-	o.report(c, []preempt.Verdict{event("1", preempt.DrainBy)})
-	o.report(c, []preempt.Verdict{event("1", preempt.DrainBy), event("2", preempt.DrainBy)})
-	o.report(c, []preempt.Verdict{event("1", preempt.Drain)})
-	if len(o) != 1 {
-		t.Errorf("events kept = %d, want those that are listed", len(o))
-	}
-	unknown := preempt.Verdict{Action: preempt.CheckpointNow, Event: preempt.Event{ID: "3", Type: "Quake"}}
-	o.report(c, []preempt.Verdict{event("1", preempt.Drain), unknown})
-	want := map[string]int{"announced Reboot, drain by": 2, "announced Reboot, drain": 1, "announced other, checkpoint now": 1}
-	if diff := cmp.Diff(want, c.counts); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

@@ -129,3 +129,12 @@ func (l *idLock) unlock() {
 		close(queue[0].granted)
 	}
 }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -82,7 +82,7 @@ func (w *Worker) name(ctx context.Context) string {
 	if w.Metadata == nil {
 		return w.Host + "-" + w.Instance
 	}
-	identity := w.watch.waitName(ctx, namePatience)
+	identity := w.events.WaitIdentity(ctx, namePatience)
 	if identity.Name == "" {
 		return w.Host + "-" + w.Instance
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -18,7 +20,8 @@ import (
 type Worker struct {
 	Config
 	machine   *lifecycle.Machine
-	watch     *watch
+	departure *drain.Departure
+	events    *events.Responder
 	running   *runningJobs
 	heartbeat *heartbeat
 	losses    *lossEstimate
@@ -41,7 +44,11 @@ func New(c Config) (*Worker, error) {
 	w := &Worker{Config: c, running: &runningJobs{}, losses: &lossEstimate{}, fleet: newFleet(c.Workers), loops: newLoops(c.Loops, time.Now())}
 	w.heartbeat = newHeartbeat(w)
 	w.machine = lifecycle.NewMachine(w.transition)
-	w.watch = newWatch(w)
+	w.departure = drain.NewDeparture()
+	w.events = events.New(events.Config{
+		Worker: control{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
+		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, Log: c.Log,
+	})
 	return w, nil
 }
 
@@ -51,7 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	aside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.tasks.Wait()
 	defer cancel()
-	w.tasks.Go(func() { w.watch.run(aside) })
+	w.tasks.Go(func() { w.events.Run(aside) })
 	w.tasks.Go(func() { w.losses.run(aside, w) })
 	_, end := w.beginPhase(aside) // so that there is a phase to interrupt
 	defer end()
@@ -135,9 +142,9 @@ func (w *Worker) work(ctx context.Context) {
 		if err != nil {
 			w.Log.WarnContext(ctx, "other workers of this VM cannot be told of work; an event may be acknowledged too early", "error", err)
 		}
-		w.watch.addLeft(fromFolder(known))
+		w.events.AddLeft(events.FromFolder(known))
 	}
-	w.watch.waitSettled(ctx)
+	w.events.WaitSettled(ctx)
 	w.engine.run(ctx)
 }
 
@@ -159,24 +166,6 @@ func (w *Worker) terminate() {
 	w.interrupt(lifecycle.Terminate, "asked to end", d)
 }
 
-// evict is a notice: the platform takes this VM.
-func (w *Worker) evict(n preempt.Notice) {
-	d := drain.ForNotice(n)
-	w.interrupt(lifecycle.Notice, (&preempt.Error{Notice: n}).Error(), d)
-}
-
-// hasten is a further notice during a drain: it may leave less time, never more.
-func (w *Worker) hasten(n preempt.Notice) {
-	if w.drains.Impose(drain.ForNotice(n)) {
-		w.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
-	}
-}
-
-// withdraw says that the announced event is off.
-func (w *Worker) withdraw() {
-	_ = w.apply(lifecycle.Withdrawn, "the event is no longer announced") // refused after the end
-}
-
 func (w *Worker) apply(event lifecycle.Event, why string) error {
 	_, err := w.machine.Apply(event, why)
 	return err
@@ -189,5 +178,43 @@ func (w *Worker) transition(t lifecycle.Transition) {
 	}
 	w.Observer.Entered(t.To.String(), w.machine.Position().Facts.Has(lifecycle.EndRequested))
 	w.heartbeat.trigger()
-	w.watch.madeProgress()
+	w.events.Progressed()
 }
+
+// control is the worker as package events controls it. It implements
+// [events.Worker].
+type control struct{ worker *Worker }
+
+func (c control) Position() lifecycle.Position { return c.worker.machine.Position() }
+
+func (c control) Evict(n preempt.Notice) {
+	d := drain.ForNotice(n)
+	c.worker.interrupt(lifecycle.Notice, (&preempt.Error{Notice: n}).Error(), d)
+}
+
+func (c control) Hasten(n preempt.Notice) {
+	if c.worker.drains.Impose(drain.ForNotice(n)) {
+		c.worker.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
+	}
+}
+
+func (c control) Withdraw() {
+	_ = c.worker.apply(lifecycle.Withdrawn, "the event is no longer announced") // refused after the end
+}
+
+func (c control) SaveAll(done func(jobs, unsaved int)) {
+	request := c.worker.running.saveAll()
+	c.worker.tasks.Go(func() {
+		request.wait()
+		done(request.jobs, int(request.unsaved.Load()))
+	})
+}
+
+func (c control) Blind(since time.Time) {
+	c.worker.Observer.Blind(since)
+	c.worker.losses.blind(since)
+}
+
+func (c control) RecordEvent(e presence.Event) { c.worker.heartbeat.keepEvent(e) }
+
+func (c control) WriteHeartbeat(ctx context.Context) error { return c.worker.heartbeat.publish(ctx) }

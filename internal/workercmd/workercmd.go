@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -162,7 +163,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
 		PayloadMemory: f.payloadMemory(),
-		Instance:      f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: worker.Acknowledge(f.Acknowledge),
+		Instance:      f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()
 	if err != nil {

@@ -146,7 +146,7 @@ var mutations = []mutation{
 		// Work would go on on a VM that is taken away.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
-		old:  "\td := drain.ForNotice(n)\n\tw.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tw.interrupt(",
+		old:  "\td := drain.ForNotice(n)\n\tc.worker.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tc.worker.interrupt(",
 		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
 	},
 	{

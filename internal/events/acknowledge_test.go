@@ -1,4 +1,4 @@
-package worker
+package events
 
 import (
 	"testing"
@@ -26,8 +26,8 @@ func TestReady(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for position, want := range map[lifecycle.Position]bool{working: tt.working, draining: tt.draining, drained: tt.finish} {
-			if got := ready(tt.after, position, tt.saved); got != want {
-				t.Errorf("ready after %s, saved %t, in %s = %t, want %t", tt.after, tt.saved, position, got, want)
+			if got := isReady(tt.after, position, tt.saved); got != want {
+				t.Errorf("isReady after %s, saved %t, in %s = %t, want %t", tt.after, tt.saved, position, got, want)
 			}
 		}
 	}

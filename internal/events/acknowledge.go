@@ -1,0 +1,221 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/runtimedir"
+)
+
+// Acknowledge says which worker may acknowledge an event early. An acknowledgement
+// counts for every VM that the event names.
+type Acknowledge string
+
+const (
+	// AcknowledgeSelf acknowledges events that name this VM alone.
+	AcknowledgeSelf Acknowledge = "self"
+
+	// AcknowledgeLeader acknowledges those too that name several VMs, if this one
+	// comes first among them, once the workers of all are ready.
+	AcknowledgeLeader Acknowledge = "leader"
+
+	// AcknowledgeNever leaves every event to its NotBefore, or to others.
+	AcknowledgeNever Acknowledge = "never"
+)
+
+// Validate returns an error that says what is wrong, or nil.
+func (a Acknowledge) Validate() error {
+	switch a {
+	case AcknowledgeSelf, AcknowledgeLeader, AcknowledgeNever:
+		return nil
+	default:
+		return fmt.Errorf("acknowledge %q: want %s, %s or %s", string(a), AcknowledgeSelf, AcknowledgeLeader, AcknowledgeNever)
+	}
+}
+
+// allows reports whether the VM self may acknowledge e.
+func (a Acknowledge) allows(e preempt.Event, self preempt.Identity) bool {
+	if e.ID == "" || !e.Names(self) {
+		return false
+	}
+	switch a {
+	case AcknowledgeSelf:
+		return namesAlone(e, self.Name)
+	case AcknowledgeLeader:
+		return strings.EqualFold(e.Resources[0], self.Name)
+	default:
+		return false
+	}
+}
+
+// namesAlone reports whether e names no other VM than that.
+func namesAlone(e preempt.Event, vm string) bool {
+	return !slices.ContainsFunc(e.Resources, func(name string) bool { return !strings.EqualFold(name, vm) })
+}
+
+// isReady reports whether everything is done that must come before an
+// acknowledgement. Nothing is acknowledged while a drain is under way: what the
+// event does to the VM could keep a job from being handed over.
+func isReady(after preempt.Action, p lifecycle.Position, saved bool) bool {
+	drained := p.Facts.Has(lifecycle.WorkReleased)
+	switch {
+	case p.State == lifecycle.Shutdown && !drained:
+		return false
+	case after >= preempt.DrainBy:
+		return p.State == lifecycle.Shutdown && drained
+	case after == preempt.CheckpointNow:
+		return saved
+	default:
+		return true
+	}
+}
+
+// acknowledgement is how far the acknowledgement of an event is.
+type acknowledgement int
+
+const (
+	notAsked acknowledgement = iota
+	asked                    // sent, or on its way
+	refused                  // the platform refused it; it is not sent again
+)
+
+// Progressed reports that an acknowledgement may be due: something was decided,
+// saved or released. It does not wait.
+func (r *Responder) Progressed() {
+	select {
+	case r.progress <- struct{}{}:
+	default:
+	}
+}
+
+// sendAcknowledgements records what this worker is ready for, and acknowledges
+// events when all workers are, until ctx ends.
+func (r *Responder) sendAcknowledgements(ctx context.Context) {
+	for pending := false; ; {
+		var again <-chan time.Time
+		if pending {
+			again = time.After(retryAcknowledge)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.progress:
+		case <-again:
+		}
+		pending = r.acknowledgeReady(ctx)
+	}
+}
+
+// acknowledgeReady acknowledges what may be, and reports whether to try again soon.
+func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
+	r.mu.Lock()
+	events := r.readyFor()
+	r.mu.Unlock()
+	err := r.recordReady(ctx, events)
+	if r.logWaiting(ctx, preempt.Event{}, err); err != nil {
+		return true
+	}
+	for _, a := range events {
+		if !r.reserve(a.Event) {
+			continue
+		}
+		switch err := r.askAll(ctx, a); {
+		case errors.Is(err, runtimedir.ErrTaken):
+			r.log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "type", a.Event.Type)
+		case err != nil:
+			r.cancelReservation(a.Event)
+			r.logWaiting(ctx, a.Event, err)
+			pending = true
+		default:
+			r.send(ctx, a.Event)
+		}
+	}
+	return pending
+}
+
+// reserve reports whether this worker is to acknowledge e now. From here on e
+// counts as acknowledged, and since it may then start at any moment, no work is
+// taken under it.
+func (r *Responder) reserve(e preempt.Event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ready := slices.ContainsFunc(r.readyFor(), func(a preempt.Acknowledgement) bool { return a.Event.ID == e.ID })
+	if !ready || r.acknowledged[e.ID] != notAsked || !r.acknowledge.allows(e, r.identity) {
+		return false
+	}
+	r.acknowledged[e.ID] = asked
+	return true
+}
+
+// cancelReservation undoes reserve: others are not ready for e yet.
+func (r *Responder) cancelReservation(e preempt.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.acknowledged, e.ID)
+	r.follow(r.decision, time.Now())
+}
+
+// askAll returns nil when every other worker that the event concerns is ready for
+// it, on other VMs and on this one.
+func (r *Responder) askAll(ctx context.Context, a preempt.Acknowledgement) error {
+	if !namesAlone(a.Event, r.VM()) {
+		if err := r.askOtherVMs(ctx, a.Event); err != nil {
+			return err
+		}
+	}
+	if r.runtime == nil {
+		return nil
+	}
+	e := runtimedir.Event{ID: a.Event.ID, NotBefore: a.Event.NotBefore}
+	return r.runtime.Acknowledge(ctx, e, a.After >= preempt.DrainBy)
+}
+
+func (r *Responder) send(ctx context.Context, e preempt.Event) {
+	if err := r.client.Acknowledge(ctx, e.ID); err != nil {
+		r.giveUp(ctx, e, err)
+		return
+	}
+	r.observer.Acknowledged(accepted)
+	r.log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "type", e.Type)
+}
+
+// giveUp records that the platform refused the acknowledgement of e. It is not sent
+// again, and the VM may have work until the event's time.
+func (r *Responder) giveUp(ctx context.Context, e preempt.Event, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.observer.Acknowledged(refusedByPlatform)
+	r.log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "type", e.Type, "error", err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acknowledged[e.ID] = refused
+	r.decide()
+}
+
+// logWaiting logs whom the acknowledgement of e waits for when that changes, or for
+// no event what keeps this worker from recording what it is ready for.
+func (r *Responder) logWaiting(ctx context.Context, e preempt.Event, err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if ctx.Err() != nil || r.waiting[e.ID] == why {
+		return
+	}
+	r.waiting[e.ID] = why
+	switch {
+	case err == nil:
+		r.log.InfoContext(ctx, "events that this worker is ready for are recorded again")
+	case e.ID == "":
+		r.log.WarnContext(ctx, "events that this worker is ready for cannot be recorded; none is acknowledged until they are", "error", err)
+	default:
+		r.log.InfoContext(ctx, "acknowledgement waits", "event_id", e.ID, "type", e.Type, "for", why)
+	}
+}

@@ -1,0 +1,123 @@
+package events
+
+import (
+	"maps"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/preempt"
+)
+
+// carryOut does what was decided at now. The caller holds mu, here and below.
+func (r *Responder) carryOut(d preempt.Decision, now time.Time) {
+	r.departure.Set(d, now)
+	r.follow(d, now)
+	r.checkpoint(d)
+}
+
+// follow makes the worker drain, or take up work again, as the events call for.
+func (r *Responder) follow(d preempt.Decision, now time.Time) {
+	stands := r.stands(d)
+	switch {
+	case stands && !r.standing && d.Action == preempt.Drain:
+		r.worker.Evict(d.Notice(now))
+	case stands && !r.standing: // an earlier run, or another worker, left for it
+		r.worker.Evict(d.Leave(d.Budget).Notice(now))
+	case stands && d.Action == preempt.Drain:
+		r.worker.Hasten(d.Notice(now))
+	case !stands && r.standing:
+		r.worker.Withdraw()
+	}
+	r.standing = stands
+}
+
+// stands reports whether an event calls for this worker to have no active job: one
+// to drain for, one that was left for already, or one that was acknowledged and so
+// may start at any moment.
+func (r *Responder) stands(d preempt.Decision) bool {
+	if d.Action == preempt.Drain {
+		return true
+	}
+	for _, v := range d.Verdicts {
+		if v.Action != preempt.DrainBy {
+			continue
+		}
+		if r.acknowledged[v.Event.ID] == asked || r.left.covers(v.Event) {
+			return true
+		}
+	}
+	return false
+}
+
+// Leave starts the drain for an announced departure before its time, when no job is
+// left that could finish. It does nothing if the event was withdrawn in the
+// meantime.
+func (r *Responder) Leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.decision.Departure()
+	if !ok || r.standing {
+		return
+	}
+	r.left.add(v.Event)
+	r.standing = true
+	r.worker.Evict(r.departure.Current().Notice(time.Now()))
+}
+
+// impact is what an event may do to this VM. A second impact of an event that has
+// started is one more reason to save.
+type impact struct {
+	id, status string
+	notBefore  time.Time
+	duration   time.Duration
+}
+
+func impactOf(e preempt.Event) impact {
+	return impact{id: e.ID, status: e.Status, notBefore: e.NotBefore, duration: e.Duration}
+}
+
+// isSaved reports whether every job was saved because of e as it is now.
+func (r *Responder) isSaved(e preempt.Event) bool {
+	saved := r.saved[impactOf(e)]
+	return saved != nil && *saved
+}
+
+// checkpoint makes every job save at once if an event calls for it that did not
+// before. A drain saves everything anyway.
+func (r *Responder) checkpoint(d preempt.Decision) {
+	if d.Action == preempt.Drain {
+		return
+	}
+	var fresh []*bool
+	for _, v := range d.Verdicts {
+		if i := impactOf(v.Event); v.Action == preempt.CheckpointNow && r.saved[i] == nil {
+			r.saved[i] = new(bool)
+			fresh = append(fresh, r.saved[i])
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	begun := time.Now()
+	r.worker.SaveAll(func(jobs, unsaved int) {
+		r.log.Info("all jobs asked to save", "jobs", jobs, "not_saved", unsaved, "took", time.Since(begun))
+		r.recordSaved(fresh, unsaved == 0)
+	})
+}
+
+// recordSaved records whether every job was saved for the impacts that asked for
+// it. If one was not, the events are not acknowledged.
+func (r *Responder) recordSaved(asked []*bool, saved bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range asked {
+		*s = saved
+	}
+	r.Progressed()
+}
+
+// forgetUnlisted drops what is known of events that are not listed any more.
+func (r *Responder) forgetUnlisted() {
+	listed := func(id string) bool { _, ok := r.document.Event(id); return ok }
+	maps.DeleteFunc(r.saved, func(i impact, _ *bool) bool { return !listed(i.id) })
+	maps.DeleteFunc(r.acknowledged, func(id string, _ acknowledgement) bool { return !listed(id) })
+}

@@ -1,0 +1,359 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/runtimedir"
+)
+
+// Worker is what a [Responder] needs of the worker. Its methods are called while
+// the Responder's lock is held, except WriteHeartbeat: they must not block, and
+// must not call the Responder other than [Responder.Progressed].
+type Worker interface {
+	// Position returns the worker's lifecycle state and facts.
+	Position() lifecycle.Position
+
+	// Evict starts a drain for the notice.
+	Evict(n preempt.Notice)
+
+	// Hasten applies a further notice to the drain under way: it may leave less
+	// time, never more.
+	Hasten(n preempt.Notice)
+
+	// Withdraw reports that no event calls for a drain any more.
+	Withdraw()
+
+	// SaveAll asks every running job to save. It calls done, from another
+	// goroutine, with how many there were and how many could not save.
+	SaveAll(done func(jobs, unsaved int))
+
+	// Blind reports since when the metadata service has been silent, and with the
+	// zero time that it answers again.
+	Blind(since time.Time)
+
+	// RecordEvent keeps the most urgent event for the next heartbeat.
+	RecordEvent(e presence.Event)
+
+	// WriteHeartbeat writes a heartbeat, with what the worker is ready for, before
+	// it returns.
+	WriteHeartbeat(ctx context.Context) error
+}
+
+// Observer counts events, for metrics. It is called while locks are held: its
+// methods must be quick.
+type Observer interface {
+	// Announced reports an event that names this VM, and again when another action
+	// follows from it.
+	Announced(kind, action string)
+
+	// Unrecognised reports an eviction that was announced while the name of this VM
+	// was not known.
+	Unrecognised()
+
+	// Acknowledged reports the result of acknowledging an event: "accepted" or
+	// "refused".
+	Acknowledged(result string)
+
+	// Polled reports how a poll of the metadata service ended, a word of
+	// [preempt.PollResult].
+	Polled(at time.Time, result string)
+}
+
+// The results that [Observer.Acknowledged] reports.
+const accepted, refusedByPlatform = "accepted", "refused"
+
+// AcknowledgeResults returns them.
+func AcknowledgeResults() []string { return []string{accepted, refusedByPlatform} }
+
+// Config is what a [Responder] is made of.
+type Config struct {
+	Worker      Worker
+	Client      *preempt.Client // the VM's metadata service; nil runs without events
+	Departure   *drain.Departure
+	Runtime     *runtimedir.Dir // what the workers of this VM share; nil for the only one
+	Presences   *presence.Store // the heartbeats of the workers of other VMs
+	Acknowledge Acknowledge
+	VMName      string // the VM's name in place of what the metadata service says; may be empty
+	Observer    Observer
+	Loop        *health.Loop // of the polls
+	Log         *slog.Logger
+}
+
+// pollSlack is how much later than planned a poll may come before the poll loop
+// counts as stuck.
+const pollSlack = 30 * time.Second
+
+// Responder makes a worker respond to the scheduled events of its VM.
+type Responder struct {
+	worker      Worker
+	client      *preempt.Client
+	departure   *drain.Departure
+	runtime     *runtimedir.Dir
+	presences   *presence.Store
+	acknowledge Acknowledge
+	vmName      string
+	observer    Observer
+	loop        *health.Loop
+	log         *slog.Logger
+
+	known    chan struct{} // closed when the identity is known
+	decided  chan struct{} // closed after the first decision
+	progress chan struct{} // holds one: an acknowledgement may be due
+
+	waiting map[string]string // by event id: whom its acknowledgement waits for, as last logged; the acknowledging goroutine's alone
+
+	mu           sync.Mutex // guards what follows
+	identity     preempt.Identity
+	nameless     bool              // the metadata service was asked for this VM's name and did not give it
+	document     *preempt.Document // the last one; nil before the first
+	decision     preempt.Decision  // on that
+	standing     bool              // the worker was told to drain, and nothing was withdrawn since
+	left         readyList         // events that the worker drained for although there was time
+	ready        readyList         // events that the worker is ready for
+	recorded     readyList         // ready, as last recorded where others see it
+	saved        map[impact]*bool  // whether all jobs were saved for an impact; nil before they were asked to
+	announced    map[string]preempt.Action
+	acknowledged map[string]acknowledgement // by event id
+}
+
+// New returns a Responder, which does nothing before [Responder.Run].
+func New(c Config) *Responder {
+	return &Responder{
+		worker: c.Worker, client: c.Client, departure: c.Departure, runtime: c.Runtime, presences: c.Presences,
+		acknowledge: c.Acknowledge, vmName: c.VMName, observer: c.Observer, loop: c.Loop, log: c.Log,
+		known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
+		waiting: map[string]string{}, identity: preempt.Identity{Name: c.VMName},
+		saved: map[impact]*bool{}, acknowledged: map[string]acknowledgement{},
+	}
+}
+
+// Run polls the metadata service, asks it for the VM's name, and acknowledges
+// events, until ctx ends.
+func (r *Responder) Run(ctx context.Context) {
+	if r.client == nil {
+		return
+	}
+	defer r.client.Close()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { r.poll(ctx) })
+	all.Go(func() { r.discover(ctx) })
+	all.Go(func() { r.sendAcknowledgements(ctx) })
+}
+
+// poll runs the watcher.
+func (r *Responder) poll(ctx context.Context) {
+	defer r.loop.Rest()
+	watcher := preempt.NewWatcher(r.client)
+	watcher.Trace = preempt.Trace{
+		Turned: func(now time.Time, within time.Duration) { r.loop.Turn(now, within+pollSlack) },
+		Polled: func(at time.Time, result preempt.PollResult) { r.observer.Polled(at, string(result)) },
+	}
+	watcher.Run(ctx, r.observe)
+}
+
+// discover asks the metadata service for the VM's name until it answers.
+func (r *Responder) discover(ctx context.Context) {
+	logged := false
+	identity, err := r.client.Discover(ctx, func(err error) {
+		if !logged {
+			r.log.WarnContext(ctx, "metadata service does not say what this VM is; trying again. Without --vm-name an eviction cannot be recognised", "error", err, "vm_name", r.vmName)
+		}
+		logged = true
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.nameless = true
+		r.decide()
+	})
+	if err != nil {
+		return // ctx ended
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.vmName != "" && !strings.EqualFold(r.vmName, identity.Name) {
+		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName, "vm", identity.Name)
+	}
+	r.identity = identity
+	r.identity.Name = cmp.Or(r.vmName, identity.Name)
+	close(r.known)
+	r.log.InfoContext(ctx, "name of this VM is known", "vm", r.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
+	r.decide()
+}
+
+// observe receives what the watcher saw. It must not block.
+func (r *Responder) observe(o preempt.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.worker.Blind(o.BlindSince)
+	switch {
+	case o.Changed:
+		r.document = &o.Document
+		r.decide()
+	case o.Blind():
+		r.log.Warn("metadata service gives no answer; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
+	default:
+		r.log.Info("metadata service answers again")
+	}
+}
+
+// decide decides on the last document and carries the decision out. The caller
+// holds mu.
+func (r *Responder) decide() {
+	if r.document == nil {
+		return
+	}
+	now := time.Now()
+	decision := preempt.Decide(*r.document, r.identity, r.document.Now(now))
+	switch {
+	case r.identity.Name == "" && r.nameless:
+		r.decideWithoutName(decision)
+		return
+	case r.identity.Name == "":
+		return // discover decides as soon as the name is known
+	}
+	for _, v := range decision.Verdicts {
+		r.log.Info("scheduled event names this VM", append(eventAttributes(v),
+			"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason)...)
+	}
+	r.recordEvent(decision, now)
+	r.reportAnnounced(decision.Verdicts)
+	r.decision = decision
+	r.forgetUnlisted()
+	r.carryOut(decision, now)
+	r.Progressed()
+	if !isClosed(r.decided) {
+		close(r.decided)
+	}
+}
+
+// decideWithoutName saves every job when an eviction is announced that may be that
+// of this VM. The caller holds mu.
+func (r *Responder) decideWithoutName(d preempt.Decision) {
+	for _, v := range d.Verdicts {
+		if r.saved[impactOf(v.Event)] == nil {
+			r.observer.Unrecognised()
+			r.log.Warn("eviction is announced, perhaps of this VM, whose name is not known: every job is saved; set --vm-name", eventAttributes(v)...)
+		}
+	}
+	r.forgetUnlisted()
+	r.checkpoint(d)
+}
+
+// reportAnnounced reports new events, and those on which the decision changed, to
+// the observer.
+func (r *Responder) reportAnnounced(verdicts []preempt.Verdict) {
+	before := r.announced
+	r.announced = make(map[string]preempt.Action, len(verdicts))
+	for _, v := range verdicts {
+		if action, ok := before[v.Event.ID]; !ok || action != v.Action {
+			r.observer.Announced(knownType(v.Event.Type), v.Action.String())
+		}
+		r.announced[v.Event.ID] = v.Action
+	}
+}
+
+// knownType returns the type of an event, or "other" for one that this version does
+// not know.
+func knownType(kind string) string {
+	switch kind {
+	case preempt.TypePreempt, preempt.TypeTerminate, preempt.TypeReboot, preempt.TypeRedeploy, preempt.TypeFreeze, preempt.TypeRebalance:
+		return kind
+	default:
+		return "other"
+	}
+}
+
+// recordEvent keeps the most urgent event for the heartbeat: where a VM is deleted
+// with its log, the heartbeat is what is left.
+func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
+	if len(d.Verdicts) == 0 {
+		return
+	}
+	e := d.Verdicts[0].Event
+	r.worker.RecordEvent(presence.Event{
+		ID: e.ID, Type: e.Type, Status: e.Status, Source: e.Source, NotBefore: e.NotBefore,
+		Duration: durationText(e.Duration), Description: e.Description, Action: d.Action.String(), SeenAt: now,
+	})
+}
+
+// eventAttributes are the log attributes of an event. The service's free text is
+// cut and made printable.
+func eventAttributes(v preempt.Verdict) []any {
+	e := v.Event
+	return []any{
+		"event_id", printable(e.ID), "type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "source", printable(e.Source),
+		"duration", durationText(e.Duration), "description", printable(e.Description), "action", v.Action.String(),
+	}
+}
+
+// MaxEventText bounds a text of an event in the log, in characters.
+const MaxEventText = 200
+
+// printable returns a text of the service as one printable line of bounded length.
+func printable(text string) string {
+	runes := []rune(plaintext.Line(text))
+	return string(runes[:min(len(runes), MaxEventText)])
+}
+
+// durationText is the duration of an event's interruption.
+func durationText(d time.Duration) string {
+	if d == preempt.UnknownDuration {
+		return "unknown"
+	}
+	return d.String()
+}
+
+// WaitDecided waits until the first document was decided on, at most for patience:
+// the service's first answer may take two minutes.
+func (r *Responder) WaitDecided(ctx context.Context, patience time.Duration) {
+	if r.client != nil {
+		waitFor(ctx, r.decided, patience)
+	}
+}
+
+// WaitIdentity waits until this VM's name is known, at most for patience. It
+// returns what is known then.
+func (r *Responder) WaitIdentity(ctx context.Context, patience time.Duration) preempt.Identity {
+	waitFor(ctx, r.known, patience)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.identity
+}
+
+// VM returns the name of this VM, empty while it is not known.
+func (r *Responder) VM() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.identity.Name
+}
+
+// waitFor returns when done is closed, ctx ends, or patience is over.
+func waitFor(ctx context.Context, done <-chan struct{}, patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
