@@ -88,10 +88,10 @@ const (
 
 // Why a state cannot be saved. Nothing of it is recorded.
 var (
-	// ErrTooLarge: the state is larger than [MaxStream].
+	// ErrTooLarge means that the state is larger than [MaxStream].
 	ErrTooLarge = errors.New("state is too large")
 
-	// ErrUnreadable: the handler's stream returned an error or panicked.
+	// ErrUnreadable means that the handler's stream returned an error or panicked.
 	ErrUnreadable = errors.New("state cannot be read")
 )
 

@@ -87,7 +87,7 @@ func (r *Record) metadata() map[string]*string {
 	return out
 }
 
-// errUnreadable: the blob is not a record that this version can read.
+// errUnreadable means that the blob is not a record that this version can read.
 var errUnreadable = errors.New("record cannot be read by this version")
 
 // parse reads a record from blob metadata. For a newer or broken record it returns

@@ -11,17 +11,17 @@ import (
 
 // Why an operation of somebody other than the owner is refused.
 var (
-	// ErrOtherWork: the job's id was used for another kind or payload.
+	// ErrOtherWork means that the job's id was used for another kind or payload.
 	ErrOtherWork = errors.New("the id was used for other work")
 
-	// ErrReclaimed: a worker acquired the record while it was being reopened. The
+	// ErrReclaimed means that a worker acquired the record while it was being reopened. The
 	// owner that was believed dead is alive, or has a successor.
 	ErrReclaimed = errors.New("a worker has claimed the job in the meantime")
 
-	// ErrUnknownFormat: the record was written by a newer version, or by another program.
+	// ErrUnknownFormat means that the record was written by a newer version, or by another program.
 	ErrUnknownFormat = errUnreadable
 
-	// errNoChange: there is nothing to write.
+	// errNoChange means that there is nothing to write.
 	errNoChange = errors.New("nothing to write")
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// ErrDamaged: the state in a record is not the one that was saved.
+// ErrDamaged means that the state in a record is not the one that was saved.
 var ErrDamaged = errors.New("recorded state is damaged")
 
 // Restore returns the recorded state, or nil if there is none. A state that is kept
@@ -88,11 +88,11 @@ func (c *Claim) startAfresh() {
 // readChunks is how many chunks of a large state one call reads.
 const readChunks = 4
 
-// ErrReading: a state cannot be saved yet, because the recorded one is still being
+// ErrReading means that a state cannot be saved yet, because the recorded one is still being
 // read. Saving becomes possible when the reader is at its end or closed.
 var ErrReading = errors.New("the recorded state is still being read")
 
-// ErrReplaced: a state cannot be read any more. The run that it was restored for has
+// ErrReplaced means that a state cannot be read any more. The run that it was restored for has
 // saved a later one, or the record was removed and created again.
 var ErrReplaced = errors.New("the recorded state was replaced")
 

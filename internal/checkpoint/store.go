@@ -32,7 +32,7 @@ const (
 // of a state which was reported in one piece.
 const maxBody = 8 << 20
 
-// ErrNotFound: the job has no record.
+// ErrNotFound means that the job has no record.
 var ErrNotFound = errors.New("there is no record of this job")
 
 // Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// maxReady bounds the list of events, so that the metadata stays small: far more
-// than are ever announced for one VM.
+// maxReady limits the list of events, so that the metadata stays small. It is far
+// above the number of events that are ever announced for one VM.
 const maxReady = 16
 
-// Ready is a scheduled event that a worker is done for.
+// Ready is a scheduled event that a worker is ready for.
 type Ready struct {
 	// ID is the event's.
 	ID string
 
-	// NotBefore is the event's time as it was then, in whole seconds; zero if it had
-	// none. Of an event that was put off since, the worker is not done for.
+	// NotBefore is the event's time when the worker became ready, in whole seconds;
+	// zero if it had none. The worker is not ready for an event that was postponed.
 	NotBefore time.Time
 }
 
-// Covers reports whether what was done for an event counts for the one with this
-// id, compared without case, and time.
+// Covers reports whether the worker is ready for the event with this id, compared
+// without case, and time.
 func (r Ready) Covers(id string, notBefore time.Time) bool {
 	return strings.EqualFold(r.ID, id) && !notBefore.Truncate(time.Second).After(r.NotBefore)
 }
 
-// formatReady lists the events as id@time. What parts them is escaped in an id.
+// formatReady lists the events as id@time. Separators are escaped in an id.
 func formatReady(events []Ready) string {
 	var parts []string
 	for _, e := range events[:min(len(events), maxReady)] {
@@ -52,17 +52,17 @@ func parseReady(text string) []Ready {
 	return events
 }
 
-// Event is a scheduled event as a worker saw it, for people.
+// Event is a scheduled event as a worker handled it, for people.
 type Event struct {
 	ID, Type, Status, Source string
 	NotBefore                time.Time // zero if it has none
 	Duration                 string    // in words
 	Description              string
-	Action                   string // what the worker did about it
+	Action                   string // how the worker responded
 	SeenAt                   time.Time
 }
 
-// Drain is how the handing over of all jobs ended.
+// Drain is the result of a drain.
 type Drain struct {
 	Reason   string
 	EndedAt  time.Time
@@ -70,12 +70,12 @@ type Drain struct {
 	Budget   time.Duration
 	Jobs     int // at the beginning
 	Released int
-	Done     int // committed meanwhile
+	Done     int // committed during the drain
 	LeftOut  int // released without their last state
 	Left     int // not released in time
 }
 
-// format is the event as fields of a URL's query, so that it is ASCII, and short.
+// format returns the event in the form of a URL query: short, and ASCII only.
 func (e Event) format() string {
 	return encode(map[string]string{
 		"id": e.ID, "type": e.Type, "status": e.Status, "source": e.Source, "notbefore": formatTime(e.NotBefore),
@@ -95,14 +95,14 @@ func (d Drain) format() string {
 	})
 }
 
-// Limits of a field's encoded form, in bytes. All metadata of a blob together may
-// have 8 KiB.
+// Limits of a field's encoded form, in bytes. The service allows 8 KiB for all
+// metadata of a blob.
 const (
 	maxField       = 64
 	maxDescription = 256
 )
 
-// encode leaves out what is empty and cuts what is long.
+// encode leaves out empty fields and cuts long ones.
 func encode(fields map[string]string) string {
 	values := url.Values{}
 	for name, text := range fields {
@@ -117,8 +117,7 @@ func encode(fields map[string]string) string {
 	return values.Encode()
 }
 
-// cut returns as much of the text as has at most that many bytes when it is
-// encoded.
+// cut shortens the text to at most that many bytes in encoded form.
 func cut(text string, most int) string {
 	var b strings.Builder
 	for _, r := range text { // bytes that are no UTF-8 become replacement characters
@@ -130,7 +129,7 @@ func cut(text string, most int) string {
 	return b.String()
 }
 
-// parseEvent and parseDrain are tolerant: what they cannot read is left out.
+// parseEvent and parseDrain leave out what they cannot read.
 func parseEvent(text string) Event {
 	values, _ := url.ParseQuery(text) // the fields that could be read
 	return Event{

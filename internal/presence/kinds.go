@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// maxKinds bounds the list of kinds in bytes, so that the metadata stays well under
-// the service's 8 KiB: room for some 150 kinds of usual names.
+// maxKinds limits the list of kinds, in bytes, so that the metadata stays well under
+// the service's 8 KiB. It has room for some 150 kinds.
 const maxKinds = 2 << 10
 
-// MoreKinds stands in a heartbeat for kinds that the list has no room for. It is
-// no name that a kind can have.
+// MoreKinds stands in a heartbeat for kinds that do not fit into the list. It is not
+// a valid name of a kind.
 const MoreKinds = "*"
 
-// Has is what a heartbeat says about a kind.
+// Has says whether a worker has a handler for a kind, by its heartbeat.
 type Has int
 
-// What a heartbeat may say. A list that was cut, and a heartbeat of a version that
-// does not list kinds, leave it open.
+// The values of [Has]. MayHave is that of a list that was cut, and of a version that
+// does not list kinds.
 const (
 	HasNot Has = iota
 	MayHave
@@ -35,8 +35,8 @@ func (p Presence) HasKind(kind string) Has {
 	return HasNot
 }
 
-// Takes reports whether the worker takes jobs from a queue, which it does too if it
-// does not say.
+// Takes reports whether the worker claims messages from a queue. A heartbeat without
+// queues, of an older version, counts as yes.
 func (p Presence) Takes(queue string) bool {
 	return len(p.TakesFrom) == 0 || slices.Contains(p.TakesFrom, queue)
 }

@@ -1,10 +1,10 @@
-// Package presence keeps one small blob per worker that says what the worker is
-// doing, so that one List call shows the whole fleet, and so that a worker that
-// starts can learn how its last run ended.
+// Package presence stores the workers' heartbeats: one small blob per worker that
+// says what the worker is doing. One List call shows the whole fleet, and a worker
+// that starts learns from its old heartbeat how its last run ended.
 //
-// A worker whose presence cannot be written works on. Two things depend on
-// presences: acknowledging for several VMs, and that a job whose kind one worker
-// lacks is left to another that has it.
+// A worker continues to work if its heartbeat cannot be written. Two things depend
+// on heartbeats: acknowledging events that concern several VMs, and leaving a job
+// to another worker that has a handler for its kind.
 package presence
 
 import (
@@ -24,38 +24,38 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// Version is the version of the presence format.
+// Version is the version of the heartbeat format.
 const Version = 1
 
-// Every is how often a worker writes its presence.
+// Every is how often a worker writes its heartbeat.
 const Every = 15 * time.Second
 
-// callTimeout bounds one call, the SDK's retries included.
+// callTimeout is the timeout of one call, including the SDK's retries.
 const callTimeout = 5 * time.Second
 
-// maxJobs bounds the list of jobs in hand, so that the blob stays small.
+// maxJobs limits the list of active jobs, so that the blob stays small.
 const maxJobs = 1024
 
-// maxBody bounds what is read of a list of jobs, in bytes: several times the
-// longest that is written.
+// maxBody limits how much of a list of jobs is read, in bytes: several times the
+// longest list that is written.
 const maxBody = 1 << 20
 
-// Presence is what a worker says about itself. docs/FORMATS.md has its wire form.
+// Presence is the heartbeat of one worker. docs/FORMATS.md has its wire form.
 type Presence struct {
 	// Worker is the worker's name, and the blob's.
 	Worker string
 
-	// VM is the name of its VM as scheduled events have it; empty if not known.
+	// VM is the name of its VM as in scheduled events; empty if not known.
 	VM string
 
-	// Ready are the scheduled events that this worker is done for: it has saved or
-	// handed over what they call for.
+	// Ready are the scheduled events that this worker is ready for: it has saved or
+	// handed over the jobs that they affect.
 	Ready []Ready
 
 	// State is the lifecycle state, as in "process".
 	State string
 
-	// BootID tells one start of the machine from the next; empty if not known.
+	// BootID identifies one boot of the machine; empty if not known.
 	BootID string
 
 	// StartedAt is when the process started; At is when this was written.
@@ -64,35 +64,35 @@ type Presence struct {
 	// Program is the worker's version.
 	Program string
 
-	// LastEvent is the scheduled event that was acted on last, and LastDrain how
-	// the last drain ended; zero if there was none. They outlive a VM that is
+	// LastEvent is the scheduled event that the worker handled last, and LastDrain
+	// how the last drain ended; zero if there was none. They remain after a VM was
 	// deleted together with its log.
 	LastEvent Event
 	LastDrain Drain
 
-	// TakesFrom are the names of the queues that the worker takes jobs from.
+	// TakesFrom are the names of the queues from which the worker claims messages.
 	TakesFrom []string
 
-	// Kinds are the kinds that the worker has handlers for; none if it does not say,
-	// as older versions. Written sorted, and cut where they take more than maxKinds:
-	// a last one of [MoreKinds] then stands for those left out.
+	// Kinds are the kinds for which the worker has handlers; empty in heartbeats of
+	// older versions. They are written sorted, and cut if they take more than
+	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
-	// Jobs are the ids of the jobs in hand, at most 1,024 of them. A listing
-	// gives their number only.
+	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
+	// number, Count.
 	Jobs  []string
 	Count int
 }
 
-// Store holds the presences of all workers of a deployment.
+// Store reads and writes the heartbeats of a deployment's workers.
 type Store struct {
 	container *container.Client
 }
 
-// NewStore returns the presences in that container.
+// NewStore returns the store of the heartbeats in container c.
 func NewStore(c *container.Client) *Store { return &Store{container: c} }
 
-// Write replaces the worker's presence.
+// Write replaces the worker's heartbeat.
 func (s *Store) Write(ctx context.Context, p Presence) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -108,7 +108,8 @@ func (s *Store) Write(ctx context.Context, p Presence) error {
 	return nil
 }
 
-// Read returns what the worker of that name wrote last; ok is false if nothing.
+// Read returns the heartbeat of the worker with that name; ok is false if there is
+// none.
 func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -134,8 +135,8 @@ func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, e
 	return p, true, nil
 }
 
-// metadata holds what a listing shows. Values that could be empty or hold more
-// than ASCII are percent-encoded or left out.
+// metadata returns the fields that a listing shows. Values that may contain more
+// than ASCII are percent-encoded, and empty ones left out.
 func (p Presence) metadata() map[string]*string {
 	values := map[string]string{
 		"v":         strconv.Itoa(Version),
@@ -161,8 +162,8 @@ func (p Presence) metadata() map[string]*string {
 	return out
 }
 
-// parse is tolerant: a presence is information, and one of a newer version
-// still has a name and perhaps a state.
+// parse leaves out what it cannot read: a heartbeat of a newer version still has a
+// name and perhaps a state.
 func parse(worker string, metadata map[string]*string) Presence {
 	values := map[string]string{}
 	var ready, event, drain string // unescaped part by part

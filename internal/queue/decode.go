@@ -13,25 +13,24 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// maxInvalid cuts the reason of an InvalidError, in bytes: the errors of
-// encoding/json and time repeat what they could not read.
+// maxInvalid limits the reason of an InvalidError, in bytes: the errors of
+// encoding/json and time quote what they could not read.
 const maxInvalid = 256
 
-// ErrForeign says that a text is not an envelope: somebody else's message.
+// ErrForeign means that the text is not an envelope, but another program's message.
 var ErrForeign = errors.New("message is not a spotworker envelope")
 
-// InvalidError says that a message is an envelope and why it cannot be used.
+// InvalidError says why an envelope cannot be used.
 type InvalidError struct {
-	ID     string // the job's id when it could be read, or empty
+	ID     string // the job's id, or empty if it could not be read
 	Reason string
 }
 
 func (e *InvalidError) Error() string { return e.Reason }
 
-// Decode reads a message's text. Base64 that yields a JSON object with the
-// field v is an envelope, and so is plain text that is such an object; the
-// error for anything else is [ErrForeign]. An envelope that cannot be used
-// gives an [*InvalidError]: it is never guessed at.
+// Decode reads a message's text. A JSON object with the field v, in base64 or as
+// plain text, is an envelope; for anything else the error is [ErrForeign]. For an
+// envelope that cannot be used it is an [*InvalidError]: Decode never guesses.
 func Decode(text string) (Envelope, error) {
 	fields, ok := envelopeFields(text)
 	if !ok {
@@ -57,14 +56,14 @@ func Decode(text string) (Envelope, error) {
 	return e, nil
 }
 
-// Foreign returns the envelope for somebody else's message: a job of the given
-// kind whose id is the message's, whose payload is the text as it was delivered.
+// Foreign returns the envelope of another program's message: a job of the given
+// kind with the message's id, whose payload is the text as it was delivered.
 func Foreign(text, messageID, kind string, inserted time.Time) Envelope {
 	return Envelope{ID: messageID, Kind: kind, Payload: BytesPayload([]byte(text)), EnqueuedAt: inserted}
 }
 
-// envelopeFields returns the fields of a JSON object that has v. Reading them
-// by exact name first keeps encoding/json from matching names without case.
+// envelopeFields returns the fields of a JSON object that has v. They are read by
+// their exact names, since encoding/json ignores case.
 func envelopeFields(text string) (map[string]json.RawMessage, bool) {
 	raw := []byte(text)
 	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
@@ -81,7 +80,7 @@ func envelopeFields(text string) (map[string]json.RawMessage, bool) {
 	return fields, ok
 }
 
-// readableID returns the id for a poison message, if it is one at all.
+// readableID returns the id for a poison message, or "" if it is not valid.
 func readableID(fields map[string]json.RawMessage) string {
 	var id string
 	if json.Unmarshal(fields["id"], &id) != nil || jobid.Validate(id) != nil {

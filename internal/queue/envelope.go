@@ -23,16 +23,16 @@ const (
 	// maxJSON is what fits into MaxText as base64.
 	maxJSON = MaxText / 4 * 3
 
-	// putBackRoom is kept free by Encode, so that an envelope can still take
-	// put_back_since and resume when it must be rewritten.
+	// putBackRoom is kept free by Encode, so that put_back_since and resume can be
+	// added when the message is rewritten.
 	putBackRoom = 128
 
-	// maxBeside is what the fields beside the payload may take as JSON, so that
-	// an envelope always fits once its payload is in a blob.
+	// maxBeside limits the JSON of all fields but the payload, so that an envelope
+	// always fits once its payload is in a blob.
 	maxBeside = 8 << 10
 )
 
-// Envelope is what a message says about its job. docs/FORMATS.md has its JSON.
+// Envelope is the content of a job's message. docs/FORMATS.md has its JSON.
 type Envelope struct {
 	// ID is the job's id and its idempotency key.
 	ID string
@@ -43,38 +43,38 @@ type Envelope struct {
 	// Payload is the job's input.
 	Payload Payload
 
-	// EnqueuedAt is the producer's time of the first put.
+	// EnqueuedAt is when the producer first put the job, by its clock.
 	EnqueuedAt time.Time
 
-	// Deadline is handed to the handler; zero for none.
+	// Deadline is passed to the handler; zero for none.
 	Deadline time.Time
 
-	// MaxRun and MaxSilence bound the job beside the limits of its kind: the time
-	// that handlers may take over all deliveries, and the time without a report.
-	// Whole seconds; 0 is no limit.
+	// MaxRun and MaxSilence limit the job in addition to the limits of its kind: its
+	// run time over all deliveries, and the time between two reports. Whole seconds;
+	// 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
 	// Trace is a W3C traceparent, or empty.
 	Trace string
 
 	// ChosenID says that the producer's caller chose the id, so that it may have
-	// been used before: even a first delivery creates the record before its handler
-	// starts, and so finds one that is there.
+	// been used before: even the first delivery creates the record before its
+	// handler starts, which fails if there is one.
 	ChosenID bool
 
-	// Resume says that the job has a record already (it was moved here or
-	// replayed), so that even a first delivery must read it.
+	// Resume says that the job may have a record already (it was moved or replayed),
+	// so that even the first delivery reads it.
 	Resume bool
 
-	// PutBackSince is when this message was put back for the first time, by the
-	// service's clock; zero when it never was.
+	// PutBackSince is when this message was first put back, by the service's clock;
+	// zero if it never was.
 	PutBackSince time.Time
 
-	// unknown holds fields of newer versions' making, which survive a rewrite.
+	// unknown holds fields of newer versions, which are kept on a rewrite.
 	unknown map[string]json.RawMessage
 }
 
-// envelopeJSON is the wire form. Pointers and omitempty tell absent from empty.
+// envelopeJSON is the wire form. Pointers and omitempty distinguish absent from empty.
 type envelopeJSON struct {
 	V             int             `json:"v"`
 	ID            string          `json:"id"`
@@ -92,8 +92,8 @@ type envelopeJSON struct {
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
 }
 
-// TooLargeError says that an envelope does not fit into a message. Its payload
-// belongs in a blob: see [Payloads.Offload].
+// TooLargeError says that an envelope does not fit into a message. Its payload must
+// be stored in a blob: see [Payloads.Offload].
 type TooLargeError struct {
 	Size, Limit int // bytes of JSON
 }
@@ -103,8 +103,8 @@ func (e *TooLargeError) Error() string {
 }
 
 // Encode returns the envelope as a message text: base64 of its JSON. The error
-// is a [*TooLargeError] when it does not fit with room for a later put-back.
-// What Encode accepts Decode accepts.
+// is a [*TooLargeError] if it does not fit with room for a later put-back. Decode
+// accepts every text that Encode returns.
 func (e Envelope) Encode() (string, error) {
 	if err := e.validate(); err != nil {
 		return "", fmt.Errorf("encode message of job %.*s: %w", jobid.MaxID, e.ID, err)
@@ -128,8 +128,8 @@ func (e Envelope) encode(limit int) (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), nil
 }
 
-// validate reports why the envelope cannot be used, or nil. Its size counts
-// without what is added later, so that a rewrite cannot make it invalid.
+// validate returns why the envelope cannot be used, or nil. Fields that are added
+// later do not count towards its size, so that a rewrite cannot make it invalid.
 func (e Envelope) validate() error {
 	if err := jobid.Validate(e.ID); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (e Envelope) wire() envelopeJSON {
 	return w
 }
 
-// mergeUnknown adds fields that this version does not know. Known ones win.
+// mergeUnknown adds fields that this version does not know. Known fields win.
 func mergeUnknown(raw []byte, unknown map[string]json.RawMessage) ([]byte, error) {
 	all := maps.Clone(unknown)
 	if err := json.Unmarshal(raw, &all); err != nil {
@@ -181,8 +181,8 @@ func mergeUnknown(raw []byte, unknown map[string]json.RawMessage) ([]byte, error
 	return marshal(all)
 }
 
-// marshal is json.Marshal that leaves <, > and & as they are, so that a JSON
-// payload has the same bytes, and the same hash, on both ends.
+// marshal is json.Marshal without HTML escaping, so that a JSON payload has the same
+// bytes, and the same hash, on both ends.
 func marshal(v any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -208,14 +208,14 @@ func timeOrZero(t *time.Time) time.Time {
 	return *t
 }
 
-// MaxLimit is the largest limit that an envelope may set, some 30 years: more is
-// a typing mistake, and would not fit into a [time.Duration] soon after.
+// MaxLimit is the largest limit that an envelope may set, some 30 years. A larger
+// one is a typing error.
 const MaxLimit = 1_000_000_000 * time.Second
 
-// CheckLimit says what is wrong with a job's MaxRun or MaxSilence, or returns nil.
+// CheckLimit returns what is wrong with a job's MaxRun or MaxSilence, or nil.
 func CheckLimit(limit time.Duration) error {
 	if limit < 0 || limit > MaxLimit || limit%time.Second != 0 {
-		return fmt.Errorf("%s is no limit: give whole seconds, from 1s to %s, or 0 for none", limit, MaxLimit)
+		return fmt.Errorf("%s is not a valid limit: give whole seconds, from 1s to %s, or 0 for none", limit, MaxLimit)
 	}
 	return nil
 }

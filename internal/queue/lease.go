@@ -14,20 +14,20 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 )
 
-// ErrLost says that a message is no longer this lease's: another worker
-// dequeued it, or it was deleted.
+// ErrLost means that the lease does not hold the message any more. Another worker dequeued it,
+// or it was deleted.
 var ErrLost = errors.New("message is no longer held by this worker")
 
 // Lease is one claimed message. It alone owns the message's text and current
 // pop receipt. Its methods may be called from several goroutines; calls to the
-// service go one after another, since each changes the receipt.
+// service are made one after another, since each changes the receipt.
 type Lease struct {
 	queue *Queue
 
 	// ID is the service's id of the message.
 	ID string
 
-	// Deliveries is how often the message was dequeued, this time included.
+	// Deliveries is how often the message was dequeued, including this time.
 	Deliveries int64
 
 	// InsertedAt is when the message was put, by the service's clock.
@@ -37,14 +37,15 @@ type Lease struct {
 	// for one that never expires, as every message that is put here.
 	ExpiresAt time.Time
 
-	// AskedAt is the local time just before the claim was sent: the start of
-	// its visibility that this worker can trust.
+	// AskedAt is the local time just before the claim was sent: the start of the
+	// visibility timeout that this worker can rely on.
 	AskedAt time.Time
 
 	// ClaimedAt is the time of the claim by the service's clock.
 	ClaimedAt time.Time
 
-	// turn holds one value while a call to the service is under way.
+	// turn is a lock that can be waited for with a context: it holds one value while a
+	// call to the service is in flight.
 	turn chan struct{}
 
 	mu       sync.Mutex // guards what follows; never held during a call
@@ -52,17 +53,17 @@ type Lease struct {
 	receipt  string
 	adopted  int       // how often a later claim was adopted
 	hidden   hiding    // by the last claim or renewal that was answered
-	doubtful time.Time // end of the longest hiding that a renewal without an answer may have bought
+	doubtful time.Time // end of the longest visibility timeout that an unanswered renewal may have set
 	void     bool      // the service refused the receipt
 	gone     bool
 
-	// rewritten replaces text from the next update on; empty for no change. A later
-	// claim that is adopted keeps it.
+	// rewritten replaces text from the next update on; empty for no change. Adopting
+	// a later claim keeps it.
 	rewritten string
 }
 
-// hiding is a time for which a message is hidden from others. It begins when the
-// service was asked for it, so that the worker never trusts it for too long.
+// hiding is a period for which a message is hidden from others. It begins when the
+// request was sent, so that the worker never relies on it for too long.
 type hiding struct {
 	asked      time.Time
 	visibility time.Duration
@@ -70,9 +71,9 @@ type hiding struct {
 
 func (h hiding) end() time.Time { return h.asked.Add(h.visibility) }
 
-// over reports whether the hiding has ended, by the monotonic clock or by the
-// wall clock: the former does not count the time for which a VM was suspended,
-// the latter may have been set back.
+// over reports whether the period has ended, by the monotonic or the wall clock: the
+// former does not count the time for which a VM was suspended, the latter may have
+// been set back.
 func (h hiding) over(now time.Time) bool {
 	return now.Sub(h.asked) >= h.visibility || now.Round(0).Sub(h.asked.Round(0)) >= h.visibility
 }
@@ -98,17 +99,16 @@ func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time, visi
 // Queue returns the queue that the message is on.
 func (l *Lease) Queue() *Queue { return l.queue }
 
-// Text returns the message's text as it stands on the queue.
+// Text returns the message's text on the queue.
 func (l *Lease) Text() string {
 	text, _, _ := l.current()
 	return text
 }
 
-// Gone reports whether the last call for the message was answered with 404: it
-// expired, or somebody deleted it or cleared the queue. The service's documents
-// allow the same answer for a receipt that is only stale, so this is a reason to
-// put another message, which is absorbed as a duplicate where it was not needed,
-// and no proof.
+// Gone reports whether the last call for the message got 404: the message expired,
+// or somebody deleted it or cleared the queue. The service's documentation allows
+// the same answer for a stale receipt, so this is no proof, but a reason to put
+// another message. If that was not needed, it is absorbed as a duplicate.
 func (l *Lease) Gone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,12 +116,12 @@ func (l *Lease) Gone() bool {
 }
 
 // Renew hides the message from others for visibility from now on. It returns
-// an error that wraps [ErrLost] when the service refuses the receipt. With any
-// other error nothing is known: the caller tries again.
+// an error that wraps [ErrLost] if the service refuses the receipt. After any other
+// error the outcome is unknown, and the caller tries again.
 //
-// It is one request, without the SDK's retries. A renewal that took effect has
-// changed the receipt, so a retry after a lost reply would be refused, and look
-// as if another worker had the message. See [Lease.DoubtfulUntil].
+// Renew sends one request, without the SDK's retries. A renewal that took effect
+// has changed the receipt, so a retry after a lost reply would be refused, as if
+// another worker had the message. See [Lease.DoubtfulUntil].
 func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
 	_, _, adopted := l.current()
 	asked := time.Now()
@@ -133,8 +133,8 @@ func (l *Lease) Renew(ctx context.Context, visibility time.Duration) error {
 	return nil
 }
 
-// renewed records the outcome of a renewal that asked for h. One during which a
-// later claim was adopted no longer counts.
+// renewed records the outcome of a renewal for h. It does not count if a later claim
+// was adopted during the call.
 func (l *Lease) renewed(h hiding, adopted int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,35 +149,35 @@ func (l *Lease) renewed(h hiding, adopted int, err error) {
 	}
 }
 
-// HiddenUntil returns the time up to which the message is hidden for this lease,
-// by the last answer.
+// HiddenUntil returns until when the message is hidden for this lease, by the last
+// answer.
 func (l *Lease) HiddenUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hidden.end()
 }
 
-// DoubtfulUntil returns the time up to which the message may be hidden by a
-// renewal that got no answer, the zero time if every renewal since the last
-// answer did. A refusal before that time does not prove that another worker has
-// the message: the receipt may be void because of that renewal.
+// DoubtfulUntil returns until when the message may be hidden by an unanswered
+// renewal; zero if no renewal since the last answer went unanswered. A refusal
+// before that time does not prove that another worker has the message: that renewal
+// may have changed the receipt.
 func (l *Lease) DoubtfulUntil() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.doubtful
 }
 
-// Expired reports whether another worker may have the message, because the time
-// for which it is known to be hidden is over at now.
+// Expired reports whether another worker may have the message at now, because the
+// known visibility timeout has expired.
 func (l *Lease) Expired(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hidden.over(now)
 }
 
-// Release makes the message visible to all after delay (0 at once). A message
-// that is no longer this lease's counts as released; after a renewal without an
-// answer it may stay hidden for what that renewal bought.
+// Release makes the message visible to all after delay (0 at once). A message that
+// this lease does not hold any more counts as released; after an unanswered renewal
+// it may stay hidden for the time that the renewal asked for.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	if err := l.update(ctx, nil, delay); err != nil && !errors.Is(err, ErrLost) {
 		return fmt.Errorf("release message %s: %w", l.ID, err)
@@ -186,7 +186,7 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 }
 
 // Complete deletes the message. A message that is gone, or that another worker
-// holds now, counts as completed: whoever holds it finds the job's record final.
+// holds now, counts as completed: that worker finds the job's record final.
 func (l *Lease) Complete(ctx context.Context) error {
 	err := l.withReceipt(ctx, func(ctx context.Context, receipt string) (string, error) {
 		_, err := l.queue.client.DeleteMessage(ctx, l.ID, receipt, nil)
@@ -198,10 +198,10 @@ func (l *Lease) Complete(ctx context.Context) error {
 	return nil
 }
 
-// Adopt goes on with a later claim of the same message: one that this very
-// process made after the visibility had run out, as in a storage outage. It
-// does not wait for a call under way, whose outcome then no longer counts.
-// Later must not be used any more.
+// Adopt continues this lease with a later claim of the same message, which this
+// process made after the visibility timeout had expired, as in a storage outage.
+// It does not wait for a call in flight, whose outcome no longer counts. The
+// caller must not use later any more.
 func (l *Lease) Adopt(later *Lease) {
 	later.mu.Lock()
 	text, receipt, hidden := later.text, later.receipt, later.hidden
@@ -213,9 +213,9 @@ func (l *Lease) Adopt(later *Lease) {
 	l.adopted++
 }
 
-// update sends Update Message with a new text, or with nil the one that stands
-// when its turn comes. The text must always go along: the service would empty
-// the message otherwise.
+// update sends Update Message with a new text, or with nil the current one. The
+// request must always contain the text: the service would empty the message
+// otherwise.
 func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Duration) error {
 	return l.withReceipt(ctx, func(ctx context.Context, receipt string) (string, error) {
 		text := l.next()
@@ -232,13 +232,13 @@ func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Dur
 	})
 }
 
-// errAdopted says that a refused receipt was an old one: a later claim was
-// adopted while the call was under way.
-var errAdopted = errors.New("message was claimed anew by this worker meanwhile")
+// errAdopted means that the refused receipt was an old one, since a later claim was adopted
+// during the call.
+var errAdopted = errors.New("this worker has claimed the message again in the meantime")
 
-// withReceipt makes one call with the current receipt, after those under way, and
-// keeps the receipt that the call returns, if any. A receipt that the service
-// refuses gives an error that wraps [ErrLost].
+// withReceipt makes one call with the current receipt, after those in flight, and
+// keeps the receipt that the call returns, if any. If the service refuses the
+// receipt, the error wraps [ErrLost].
 func (l *Lease) withReceipt(ctx context.Context, call func(context.Context, string) (string, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -272,7 +272,7 @@ func (l *Lease) current() (text, receipt string, adopted int) {
 	return l.text, l.receipt, l.adopted
 }
 
-// next returns the text that the next update of the message carries.
+// next returns the text that the next update of the message sends.
 func (l *Lease) next() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,25 +288,25 @@ func (l *Lease) setText(text string) {
 	l.text = text
 }
 
-// Bounds of the wait of a message that was put back.
+// Bounds of the delay of a message that was put back.
 const (
 	minPutBack = 30 * time.Second
 	maxPutBack = 10 * time.Minute
 )
 
-// PutBackDelay returns how long a message that nobody can work on yet stays
-// hidden: a quarter of the time since it was put back first, within 30 s … 10 min.
+// PutBackDelay returns how long to hide a message that no worker can process yet: a
+// quarter of the time since it was first put back, within 30 s … 10 min.
 func PutBackDelay(since, now time.Time) time.Duration {
 	return min(max(now.Sub(since)/4, minPutBack), maxPutBack)
 }
 
-// PutBack hands the message back without working on it, hidden for
-// [PutBackDelay]. The first time it writes since when into the envelope, by the
-// service's clock; a foreign message thereby becomes an envelope whose id is
-// fixed. One that no longer fits has its payload moved to a blob.
+// PutBack returns the message to the queue unprocessed, hidden for [PutBackDelay].
+// The first time it writes the current time into the envelope, by the service's
+// clock; a foreign message thereby becomes an envelope with a fixed id. If the
+// envelope no longer fits, its payload moves to a blob.
 //
-// A time in the future is no worker's, and would let the message be put back for
-// ever: it counts as none.
+// A time in the future counts as none: no worker wrote it, and with it the message
+// could be put back for ever.
 func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) error {
 	if l.wasPutBack(e) {
 		return l.Release(ctx, PutBackDelay(e.PutBackSince, l.ClaimedAt))
@@ -314,7 +314,7 @@ func (l *Lease) PutBack(ctx context.Context, e Envelope, payloads *Payloads) err
 	return l.PutBackFor(ctx, e, payloads, minPutBack)
 }
 
-// PutBackFor is PutBack with a delay that the caller chose.
+// PutBackFor is PutBack with the given delay.
 func (l *Lease) PutBackFor(ctx context.Context, e Envelope, payloads *Payloads, delay time.Duration) error {
 	if l.wasPutBack(e) {
 		return l.Release(ctx, delay)
@@ -336,20 +336,20 @@ func (l *Lease) PutBackFor(ctx context.Context, e Envelope, payloads *Payloads, 
 	return nil
 }
 
-// wasPutBack reports whether the envelope has a time since when it is put back.
+// wasPutBack reports whether the envelope was put back before.
 func (l *Lease) wasPutBack(e Envelope) bool {
 	return !e.PutBackSince.IsZero() && !e.PutBackSince.After(l.ClaimedAt)
 }
 
-// ClearPutBack takes put_back_since out of the message: the next update of the
-// message, a renewal for example, carries the text without it and costs no call
-// of its own. It returns the envelope as it is then. e is what Text decodes to.
+// ClearPutBack removes put_back_since from the message, and returns the envelope
+// without it. It makes no call: the next update of the message, such as a renewal,
+// sends the changed text. e is the decoded Text.
 func (l *Lease) ClearPutBack(e Envelope) Envelope {
 	if e.PutBackSince.IsZero() {
 		return e
 	}
 	e.PutBackSince = time.Time{}
-	if text, err := e.encode(maxJSON); err == nil { // it becomes shorter, so it fits
+	if text, err := e.encode(maxJSON); err == nil { // it gets shorter, so it fits
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.rewritten = text
@@ -357,8 +357,8 @@ func (l *Lease) ClearPutBack(e Envelope) Envelope {
 	return e
 }
 
-// isLost reports whether err is the service's way of saying that a pop receipt is
-// stale: 400 PopReceiptMismatch or 404 MessageNotFound.
+// isLost reports whether the service refused a pop receipt as stale: with 400
+// PopReceiptMismatch or 404 MessageNotFound.
 func isLost(err error) bool {
 	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
 }
@@ -366,7 +366,7 @@ func isLost(err error) bool {
 // isNotFound reports whether err is 404 MessageNotFound.
 func isNotFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
 
-// Throttled reports whether err says that the service is busy: 503 or 429.
+// Throttled reports whether the service answered that it is busy: 503 or 429.
 func Throttled(err error) bool {
 	var response *azcore.ResponseError
 	if !errors.As(err, &response) {

@@ -22,7 +22,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// Payload is a job's input: inline, or a reference to a blob that holds it.
+// Payload is a job's input: inline, or a reference to a blob.
 // The zero value is an empty payload.
 type Payload struct {
 	data   []byte
@@ -30,16 +30,16 @@ type Payload struct {
 	ref    *Ref
 }
 
-// Ref names a payload that is kept in a blob, by what it must contain.
+// Ref identifies a payload in a blob by its hash and size.
 type Ref struct {
 	SHA256 string `json:"sha256"` // lower-case hex
 	Size   int64  `json:"size"`   // bytes
 
-	// unknown holds fields of newer versions' making, which survive a rewrite.
+	// unknown holds fields of newer versions, which are kept on a rewrite.
 	unknown map[string]json.RawMessage
 }
 
-// UnmarshalJSON reads the fields by their exact names, as all of an envelope.
+// UnmarshalJSON reads the fields by their exact names, as everywhere in an envelope.
 func (r *Ref) UnmarshalJSON(raw []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -71,8 +71,7 @@ func (r *Ref) MarshalJSON() ([]byte, error) {
 	return mergeUnknown(raw, r.unknown)
 }
 
-// JSONPayload returns a payload that is a JSON value. Its bytes are the value's
-// compact text.
+// JSONPayload returns a payload that is a JSON value, as compact text.
 func JSONPayload(raw []byte) (Payload, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
@@ -84,14 +83,14 @@ func JSONPayload(raw []byte) (Payload, error) {
 // BytesPayload returns a payload of any bytes.
 func BytesPayload(data []byte) Payload { return Payload{data: data} }
 
-// Inline returns the payload's bytes; ok is false when they are in a blob.
+// Inline returns the payload's bytes; ok is false if they are in a blob.
 func (p Payload) Inline() (data []byte, ok bool) { return p.data, p.ref == nil }
 
-// Ref returns where the payload's bytes are kept, or nil when they are inline.
+// Ref returns the reference to the payload's blob, or nil if the payload is inline.
 func (p Payload) Ref() *Ref { return p.ref }
 
 // Hash returns the SHA-256 of the payload's bytes in lower-case hex. The job's
-// record keeps it, so that an id used again for other work is noticed.
+// record contains it, so that reuse of an id for other work is detected.
 func (p Payload) Hash() string {
 	if p.ref != nil {
 		return p.ref.SHA256
@@ -111,19 +110,19 @@ const MaxPayload = 64 << 20
 // transferTimeout bounds the transfer of one payload.
 const transferTimeout = 2 * time.Minute
 
-// ErrPayload says that a payload in a blob is missing or is not what its
-// message says. No further attempt can mend it.
+// ErrPayload means that a payload in a blob is missing, or is not the one that its message
+// states. A retry cannot help.
 var ErrPayload = errors.New("payload cannot be used")
 
 var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
 
-// Payloads keeps payloads that are too large for a message, in blobs named
+// Payloads stores payloads that are too large for a message, in blobs named
 // <hhh>/<job id>/<sha256>.
 type Payloads struct {
 	container *container.Client
 }
 
-// NewPayloads returns the payloads in that container.
+// NewPayloads returns the store of the payloads in container c.
 func NewPayloads(c *container.Client) *Payloads { return &Payloads{container: c} }
 
 // Check reports whether the container can be reached.
@@ -137,8 +136,8 @@ func (p *Payloads) Check(ctx context.Context) error {
 }
 
 // Offload stores the envelope's payload in a blob and returns an envelope that
-// refers to it. Storing the same payload for the same job again changes
-// nothing: the blob's name is its content.
+// refers to it. Storing the same payload for the same job again is harmless: the
+// blob is named after its content.
 func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 	data, inline := e.Payload.Inline()
 	if !inline {
@@ -155,7 +154,7 @@ func (p *Payloads) Offload(ctx context.Context, e Envelope) (Envelope, error) {
 	return e, nil
 }
 
-// put creates a blob whose name tells its content, so an existing one is right.
+// put creates a blob that is named after its content, so an existing one is correct.
 func (p *Payloads) put(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
@@ -169,8 +168,8 @@ func (p *Payloads) put(ctx context.Context, name string, data []byte) error {
 }
 
 // Load returns the envelope's payload, from the message or from its blob. The
-// error wraps [ErrPayload] when the blob is missing or differs from what the
-// message says.
+// error wraps [ErrPayload] if the blob is missing or differs from what the message
+// states.
 func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	data, inline := e.Payload.Inline()
 	if inline {
@@ -198,9 +197,9 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	return data, nil
 }
 
-// Find returns the payload of a job of which only the hash is known, as its record
-// has it: the empty one, or one in a blob. ok is false when there is no such blob;
-// the payload was in the message then, and is gone with it.
+// Find returns the payload of a job by the hash in its record: the empty payload, or
+// one in a blob. ok is false if there is no such blob: then the payload was in the
+// message, and is gone with it.
 func (p *Payloads) Find(ctx context.Context, id, hash string) (found Payload, ok bool, err error) {
 	if found.Hash() == hash {
 		return found, true, nil
@@ -213,14 +212,14 @@ func (p *Payloads) Find(ctx context.Context, id, hash string) (found Payload, ok
 		return Payload{}, false, nil
 	}
 	if err != nil {
-		return Payload{}, false, fmt.Errorf("look for the payload of job %s: %w", id, err)
+		return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
 	}
 	ref.Size = *reply.ContentLength
 	return Payload{ref: ref}, true, nil
 }
 
-// get reads a blob into one buffer of the size that its message states. It reads
-// nothing of a blob of another size. The caller compares the hash.
+// get reads a blob of that size, which the message states. It does not read a blob
+// of another size. The caller compares the hash.
 func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, error) {
 	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
 	if err != nil {
@@ -236,8 +235,7 @@ func (p *Payloads) get(ctx context.Context, name string, size int64) ([]byte, er
 	return data, err
 }
 
-// getAtMost reads a blob of which only the largest size is known, and at most one
-// byte more than that.
+// getAtMost reads a blob, but at most one byte more than limit.
 func (p *Payloads) getAtMost(ctx context.Context, name string, limit int64) ([]byte, error) {
 	reply, err := p.container.NewBlobClient(name).DownloadStream(ctx, nil)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 )
 
-// maxReason cuts the reason of a poison message, in bytes.
+// maxReason limits the reason of a poison message, in bytes.
 const maxReason = 2 << 10
 
-// ErrNotPoison says that a text is no poison message that this version reads.
+// ErrNotPoison means that the text is not a poison message that this version can read.
 var ErrNotPoison = errors.New("not a poison message")
 
-// Poison is a message that was taken out of the way, with the reason. It is an
-// envelope of its own kind on the poison queue; docs/FORMATS.md has its JSON.
+// Poison is a message on the poison queue: a dead-lettered job message with the
+// reason. docs/FORMATS.md has its JSON.
 type Poison struct {
 	V          int       `json:"v"`
 	ID         string    `json:"id,omitempty"`   // the job's id, if it is known
@@ -31,15 +31,15 @@ type Poison struct {
 	Origin     string    `json:"origin"`     // the queue it came from
 	MessageID  string    `json:"message_id"` // the original message's id
 
-	// Body is the original message's text. One that does not fit is kept in
-	// the payload container instead, under the name BodyBlob.
+	// Body is the original message's text. If it does not fit, it is stored in the
+	// payload container instead, under the name BodyBlob.
 	Body     string `json:"body,omitempty"`
 	BodyBlob string `json:"body_blob,omitempty"`
 }
 
-// PutPoison puts p on q, the poison queue. The original message must be
-// deleted only afterwards; doing both again after a crash makes a second
-// poison message, which is harmless.
+// PutPoison puts p on q, the poison queue. The caller deletes the original message
+// only afterwards. Repeating both after a crash makes a second poison message, which
+// is harmless.
 func (q *Queue) PutPoison(ctx context.Context, p Poison, payloads *Payloads) error {
 	p.V = Version
 	p.Reason = cut(p.Reason, maxReason)
@@ -69,8 +69,8 @@ func (p Poison) encode() (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), nil
 }
 
-// DecodePoison reads a poison message's text. The error wraps [ErrNotPoison]
-// when it is none that this version reads.
+// DecodePoison reads a poison message's text. The error wraps [ErrNotPoison] if it
+// is not one that this version can read.
 func DecodePoison(text string) (Poison, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -86,8 +86,8 @@ func DecodePoison(text string) (Poison, error) {
 	return p, nil
 }
 
-// decodePoison takes the fields by their exact names, which encoding/json does not
-// do by itself.
+// decodePoison reads the fields by their exact names, since encoding/json ignores
+// case.
 func decodePoison(raw []byte) (p Poison, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -121,13 +121,12 @@ func cut(s string, limit int) string {
 	return s + "…"
 }
 
-// PutUnchanged puts the text of a message that nobody could read once more, as it
-// was: a worker of another version may be able to.
+// PutUnchanged puts the text of a message that could not be decoded on the queue
+// again: a worker of another version may be able to decode it.
 func (q *Queue) PutUnchanged(ctx context.Context, text string) error { return q.putText(ctx, text, 0) }
 
-// Original returns the text of the message that p stands for, from p or from its
-// blob. The error wraps [ErrPayload] when the blob is missing or is not one that
-// p may name.
+// Original returns the text of the original message, from p or from its blob. The
+// error wraps [ErrPayload] if the blob is missing or is not one that p may name.
 func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error) {
 	if p.BodyBlob == "" {
 		return p.Body, nil
@@ -149,8 +148,8 @@ func (p Poison) Original(ctx context.Context, payloads *Payloads) (string, error
 	return string(text), nil
 }
 
-// DiscardOriginal deletes the blob with the text, if there is one. The poison
-// message must be gone before: it is worth nothing without it.
+// DiscardOriginal deletes the blob with the original text, if there is one. The
+// caller deletes the poison message first: it is useless without its text.
 func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
 	if p.BodyBlob == "" || p.checkBlob() != nil {
 		return nil
@@ -164,14 +163,14 @@ func (p Poison) DiscardOriginal(ctx context.Context, payloads *Payloads) error {
 	return nil
 }
 
-// maxMessageID is the longest id of a message that is believed, in bytes. The
-// service's are GUIDs.
+// maxMessageID is the longest message id that is accepted, in bytes. The service's
+// ids are GUIDs.
 const maxMessageID = 64
 
-// checkBlob keeps a message that somebody made up from naming a job's payload.
+// checkBlob prevents a forged message from naming a job's payload blob.
 func (p Poison) checkBlob() error {
 	if p.MessageID == "" || len(p.MessageID) > maxMessageID {
-		return fmt.Errorf("%w: it names a blob, and no message of which that could be", ErrPayload)
+		return fmt.Errorf("%w: it names a blob, but no original message", ErrPayload)
 	}
 	for _, c := range p.MessageID {
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-') {

@@ -12,21 +12,21 @@ import (
 
 // Limits of the service.
 const (
-	// MaxClaim is the most messages one call can dequeue.
+	// MaxClaim is how many messages one call can dequeue at most.
 	MaxClaim = 32
 
-	// MaxDelay is the longest visibility time-out.
+	// MaxDelay is the longest visibility timeout.
 	MaxDelay = 7 * 24 * time.Hour
 )
 
-// callTimeout bounds one call, the SDK's retries included. A caller with less
-// time gives a context that ends sooner.
+// callTimeout is the timeout of one call, including the SDK's retries. A caller with
+// less time passes a context that ends sooner.
 const callTimeout = 20 * time.Second
 
-// never is the time to live of every message put here, in seconds: it does not expire.
+// never is the time to live of every message put here, in seconds: no expiry.
 const never = -1
 
-// neverYear is the year in which a message expires that does not, in UTC.
+// neverYear is the year of the expiration time of a message without expiry, in UTC.
 const neverYear = 9999
 
 // Queue is one storage queue of jobs.
@@ -35,7 +35,7 @@ type Queue struct {
 	name   string
 }
 
-// New returns the queue of that name behind client.
+// New returns the queue behind client, with its name for messages to people.
 func New(client *azqueue.QueueClient, name string) *Queue {
 	return &Queue{client: client, name: name}
 }
@@ -43,7 +43,7 @@ func New(client *azqueue.QueueClient, name string) *Queue {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Create makes the queue if it is missing.
+// Create creates the queue if it does not exist.
 func (q *Queue) Create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -54,7 +54,8 @@ func (q *Queue) Create(ctx context.Context) error {
 	return nil
 }
 
-// Depth returns about how many messages the queue holds, invisible ones included.
+// Depth returns the approximate number of messages on the queue, including hidden
+// ones.
 func (q *Queue) Depth(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -66,9 +67,9 @@ func (q *Queue) Depth(ctx context.Context) (int, error) {
 }
 
 // Put adds a message that becomes visible after delay (0 … [MaxDelay]) and
-// never expires. The error wraps a [*TooLargeError] when the envelope does not
-// fit. A put whose reply was lost may have added the message: putting it again
-// makes a duplicate, which costs nothing but a look.
+// never expires. The error wraps a [*TooLargeError] if the envelope does not fit.
+// A put whose reply was lost may have added the message: putting it again makes a
+// duplicate, which costs only a read of the record.
 func (q *Queue) Put(ctx context.Context, e Envelope, delay time.Duration) error {
 	text, err := e.Encode()
 	if err != nil {
@@ -88,7 +89,7 @@ func (q *Queue) putText(ctx context.Context, text string, delay time.Duration) e
 }
 
 // Claim dequeues up to n messages (at most [MaxClaim]) and hides them from
-// others for visibility. An empty queue gives none and no error.
+// others for visibility. For an empty queue it returns none and no error.
 func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -112,18 +113,18 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	return leases, nil
 }
 
-// seconds rounds up, so that a wait is never shorter than was asked for.
+// seconds rounds up, so that a delay is never shorter than requested.
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
 // PutMoved adds a message that replaces another one of a job that has a record:
-// on another queue, or where the old one expired or was removed. It says resume,
-// so that even its first delivery reads the record, becomes visible after delay,
-// and counts its put-backs from zero. It needs nothing of the message that it
-// replaces: a foreign one becomes an envelope whose id is fixed, and a payload
-// that does not fit any more moves to a blob.
+// on another queue, or because the old one expired or was removed. The new message
+// has resume set, so that even its first delivery reads the record, becomes visible
+// after delay, and was never put back. It does not depend on the old message: a
+// foreign one becomes an envelope with a fixed id, and a payload that no longer fits
+// moves to a blob.
 //
-// The old message must be deleted only afterwards. Doing both again after a crash
-// makes a duplicate, which costs nothing but a look.
+// The caller deletes the old message only afterwards. Repeating both after a crash
+// makes a duplicate, which costs only a read of the record.
 func (q *Queue) PutMoved(ctx context.Context, e Envelope, delay time.Duration, payloads *Payloads) error {
 	e.Resume, e.PutBackSince = true, time.Time{}
 	err := q.Put(ctx, e, delay)
@@ -136,15 +137,14 @@ func (q *Queue) PutMoved(ctx context.Context, e Envelope, delay time.Duration, p
 	return q.Put(ctx, e, delay)
 }
 
-// Peeked is a message as it lies on the queue.
+// Peeked is a message on the queue that was not claimed.
 type Peeked struct {
 	ID, Text   string
 	InsertedAt time.Time // by the service's clock
 }
 
-// Peek returns up to n messages (at most [MaxClaim]) that are visible, and
-// leaves them as they are. The service shows those at the front and no others:
-// to see more, they must be claimed.
+// Peek returns up to n visible messages (at most [MaxClaim]) without changing them.
+// The service shows only those at the front: to see more, claim them.
 func (q *Queue) Peek(ctx context.Context, n int) ([]Peeked, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
