@@ -315,11 +315,11 @@ func TestNewJob(t *testing.T) {
 		t.Errorf("ids made = %q and %q, %v; want two UUIDs of version 7", j.ID(), other.ID(), err)
 	}
 	for want, spec := range map[string]Spec{
-		`kind "": must not be empty`:                                                                 {},
-		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:                             {Kind: "a b"},
-		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`:                          {Kind: "k", ID: "a/b"},
-		`delay -1s: it must be between 0 and 168h0m0s`:                                               {Kind: "k", Terms: Terms{Delay: -time.Second}},
-		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                                          {Kind: "k", Terms: Terms{Delay: queue.MaxDelay + time.Second}},
+		`kind "": must not be empty`:                                                                          {},
+		`kind "a b": has ' ' at byte 1; allowed are A-Z a-z 0-9 and ._-`:                                      {Kind: "a b"},
+		`job id "a/b": has '/' at byte 1; allowed are A-Z a-z 0-9 and ._~-`:                                   {Kind: "k", ID: "a/b"},
+		`delay -1s: it must be between 0 and 168h0m0s`:                                                        {Kind: "k", Terms: Terms{Delay: -time.Second}},
+		`delay 168h0m1s: it must be between 0 and 168h0m0s`:                                                   {Kind: "k", Terms: Terms{Delay: queue.MaxDelay + time.Second}},
 		`max run: -1s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`:      {Kind: "k", Terms: Terms{MaxRun: -time.Second}},
 		`max silence: 1.5s is not a valid limit: give whole seconds, from 1s to 277777h46m40s, or 0 for none`: {Kind: "k", Terms: Terms{MaxSilence: 1500 * time.Millisecond}},
 		`payload has 67108865 bytes; at most 67108864 are allowed: put the data in a blob and name it in the payload`: {
