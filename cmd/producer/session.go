@@ -67,7 +67,7 @@ func create(ctx context.Context, stores *cli.Stores) error {
 // checkAccess finds out whether the account can be used, without changing anything.
 func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 	q := s.queue(stores)
-	exists, err := producer.Reach(ctx, q)
+	exists, err := producer.QueueExists(ctx, q)
 	if err == nil && !exists {
 		s.note("queue %s does not exist yet; it would be created", q.Name())
 	}

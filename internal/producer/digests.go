@@ -22,26 +22,26 @@ import (
 const (
 	digestKind = "digest"
 
-	// digestPrefix starts the ids of the jobs that Digests makes.
+	// digestPrefix is the prefix of the ids of the jobs that Digests yields.
 	digestPrefix = "digest-"
 
-	// listTimeout bounds one page of a listing, the SDK's retries included.
+	// listTimeout is the timeout of one page of a listing, including the SDK's retries.
 	listTimeout = time.Minute
 )
 
 // DigestID returns the id of the job that hashes a blob: "digest-" and the first
 // 32 hex digits of the SHA-256 of container, name and ETag with a zero byte
-// between them. A blob that was not written since has the same id in every
-// listing, so that it is hashed once; one that was written has another.
+// between them. An unchanged blob has the same id in every listing, so that it is
+// hashed once; a blob that was written again has another id.
 func DigestID(containerName, blob, etag string) string {
 	etag = strings.Trim(etag, `"`) // a listing has no quotes, a header has
 	sum := sha256.Sum256([]byte(containerName + "\x00" + blob + "\x00" + etag))
 	return digestPrefix + hex.EncodeToString(sum[:16])
 }
 
-// Digests yields a job of the kind "digest" for each blob of a container whose
-// name starts with prefix (all for ""), in the order of their names, on
-// those terms. Any error but a [*JobError] ends the sequence.
+// Digests yields a job of the kind "digest" with those terms for each blob of a
+// container whose name starts with prefix (all for ""), in the order of their
+// names. Any error but a [*JobError] ends the sequence.
 func Digests(ctx context.Context, client *container.Client, name, prefix string, terms Terms) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
@@ -78,8 +78,8 @@ func nextPage(ctx context.Context, next func(context.Context) (container.ListBlo
 	return page.Segment.BlobItems, nil
 }
 
-// isDirectory reports the entries that a listing of an account with a
-// hierarchical namespace has for its directories.
+// isDirectory reports whether an entry is a directory, as listed by an account with a
+// hierarchical namespace.
 func isDirectory(item *container.BlobItem) bool {
 	p := item.Properties
 	return p != nil && p.ResourceType != nil && *p.ResourceType == "directory"
@@ -102,10 +102,10 @@ func digestJob(name string, item *container.BlobItem, terms Terms) (Job, error) 
 	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload, Terms: terms})
 }
 
-// KnownDigests returns the status of all jobs of [Digests] that have a record:
-// who is open or running needs no second message, and who is done, poison or
-// cancelled would not be done by one. It costs one call per 5,000 records of the
-// deployment. Where there is no container of records, none is known.
+// KnownDigests returns the status of all jobs of [Digests] that have a record. A job
+// that is open or running needs no second message; one that is done, poison or
+// cancelled would not run. It costs one call per 5,000 records of the deployment.
+// If the container of records does not exist, the result is empty.
 func KnownDigests(ctx context.Context, records *checkpoint.Store) (map[string]checkpoint.Status, error) {
 	known := map[string]checkpoint.Status{}
 	for record, err := range records.List(ctx, digestPrefix) {

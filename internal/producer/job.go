@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// Spec is what a caller says about a job.
+// Spec describes a job to put.
 type Spec struct {
 	// ID is the job's id and idempotency key. Default: a new UUIDv7.
 	ID string
@@ -22,25 +22,25 @@ type Spec struct {
 	// Payload is the handler's input. Default: empty.
 	Payload queue.Payload
 
-	// Deadline is handed to the handler. Default: none.
+	// Deadline is passed to the handler. Default: none.
 	Deadline time.Time
 
 	Terms
 }
 
-// Terms are what may be said about one job, or about all of a run.
+// Terms are settings of one job, or of all jobs of a run.
 type Terms struct {
-	// Delay keeps the job from being started for a while, up to
+	// Delay is how long the message stays hidden before the job can start, up to
 	// [queue.MaxDelay]. Default: none.
 	Delay time.Duration
 
-	// MaxRun is the most time that handlers may take for the job, over all
-	// deliveries, and MaxSilence the most time without a report. Whole seconds.
-	// The kind's own limits count where they are stricter. Default: none.
+	// MaxRun limits the job's run time over all deliveries, and MaxSilence the time
+	// between two reports. Whole seconds. The kind's own limits apply too, and the
+	// stricter ones win. Default: none.
 	MaxRun, MaxSilence time.Duration
 }
 
-// Check says what must be changed, or returns nil.
+// Check returns an error that states what to change, or nil.
 func (t Terms) Check() error {
 	if t.Delay < 0 || t.Delay > queue.MaxDelay {
 		return fmt.Errorf("delay %s: it must be between 0 and %s", t.Delay, queue.MaxDelay)
@@ -56,11 +56,11 @@ func (t Terms) Check() error {
 
 // Job is a job that can be put on a queue.
 type Job struct {
-	// Where says where in the input the job comes from: "line 3". Empty where it
-	// is the only one.
+	// Where is the job's place in the input, such as "line 3". Empty if it is the
+	// only job.
 	Where string
 
-	// OwnID says that the id came with the job; otherwise it was made for it.
+	// OwnID says that the caller chose the id; otherwise it was generated.
 	OwnID bool
 
 	envelope queue.Envelope
@@ -73,7 +73,7 @@ func (j Job) ID() string { return j.envelope.ID }
 // Kind returns the name of the job's handler.
 func (j Job) Kind() string { return j.envelope.Kind }
 
-// Delay returns how long the job is kept from being started.
+// Delay returns how long the job's message stays hidden before the job can start.
 func (j Job) Delay() time.Duration { return j.delay }
 
 // Size returns the length of the payload in bytes.
@@ -82,12 +82,12 @@ func (j Job) Size() int64 {
 	return int64(len(data))
 }
 
-// delivery is what the rules of the job's record need to know of it.
+// delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
 	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.envelope.Payload.Hash()}
 }
 
-// NewJob checks a job and gives it an id if it has none.
+// NewJob validates a job and generates an id if it has none.
 func NewJob(where string, s Spec) (Job, error) {
 	if err := jobid.ValidateKind(s.Kind); err != nil {
 		return Job{}, err
@@ -119,9 +119,9 @@ func NewJob(where string, s Spec) (Job, error) {
 	}, nil
 }
 
-// JobError says which job was not enqueued, and why. Others are not concerned.
+// JobError says which job was not put, and why. It does not affect other jobs.
 type JobError struct {
-	// Where is the place of [Job], ID the job's id as far as there is one.
+	// Where is that of [Job], and ID the job's id, or empty if unknown.
 	Where, ID string
 	Err       error
 }

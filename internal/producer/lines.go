@@ -17,25 +17,25 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// maxLine is the longest line, in bytes: the largest payload in base64, and
-// room for the other fields.
+// maxLine is the longest line, in bytes: the largest payload in base64, plus room for
+// the other fields.
 const maxLine = queue.MaxPayload/3*4 + 64<<10
 
-// errLineTooLong says that a line was skipped for its length.
+// errLineTooLong means that a line was skipped because of its length.
 var errLineTooLong = fmt.Errorf("it is longer than %d bytes: put large data in a blob and name it in the payload", maxLine)
 
-// byteOrderMark is what some editors and shells put before UTF-8.
+// byteOrderMark is written before UTF-8 text by some editors and shells.
 var byteOrderMark = []byte("\uFEFF")
 
-// Lines yields the job of each line of r, which is JSON:
+// Lines yields the job of each line of r. A line is a JSON object:
 //
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run and max_silence are times like delay. usual are
-// the terms of the lines that name none. Empty lines are skipped. A line that is
-// no job yields a [*JobError]; an error of r itself ends the sequence.
-func Lines(r io.Reader, usual Terms) iter.Seq2[Job, error] {
+// Only kind is required; max_run and max_silence are durations like delay. A line
+// that does not set a term gets the default. Empty lines are skipped. An invalid line
+// yields a [*JobError]; an error of r itself ends the sequence.
+func Lines(r io.Reader, defaults Terms) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
@@ -57,7 +57,7 @@ func Lines(r io.Reader, usual Terms) iter.Seq2[Job, error] {
 			}
 			var j Job
 			if err == nil {
-				j, err = parseLine(where, line, usual)
+				j, err = parseLine(where, line, defaults)
 			}
 			if !yield(j, err) {
 				return
@@ -67,8 +67,8 @@ func Lines(r io.Reader, usual Terms) iter.Seq2[Job, error] {
 }
 
 // parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte, usual Terms) (Job, error) {
-	spec, err := parseSpec(line, usual)
+func parseLine(where string, line []byte, defaults Terms) (Job, error) {
+	spec, err := parseSpec(line, defaults)
 	if err == nil {
 		var j Job
 		if j, err = NewJob(where, spec); err == nil {
@@ -85,9 +85,9 @@ type lineReader struct {
 	line  []byte
 }
 
-// next returns the next line without the space around it, which is good until
-// the call after. The error is io.EOF at the end and errLineTooLong for a line
-// that was skipped; after any other the line is incomplete and not returned.
+// next returns the next line without surrounding space, valid until the next call.
+// The error is io.EOF at the end and errLineTooLong for a line that was skipped;
+// after any other error the line is incomplete and not returned.
 func (l *lineReader) next() ([]byte, error) {
 	l.line = l.line[:0]
 	tooLong := false
@@ -113,7 +113,7 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// lineJSON is a job on a line. Pointers tell absent from empty.
+// lineJSON is a job on a line. Pointers distinguish absent from empty.
 type lineJSON struct {
 	ID            *string         `json:"id"`
 	Kind          string          `json:"kind"`
@@ -125,11 +125,10 @@ type lineJSON struct {
 	MaxSilence    *string         `json:"max_silence"`
 }
 
-// parseSpec reads a line. An unknown field is an error: it is a typing mistake
-// more often than not, and the job would run without what it was meant to say.
-// usual are the terms of a line which names none. What could be read comes with
-// the error.
-func parseSpec(line []byte, usual Terms) (Spec, error) {
+// parseSpec reads a line. An unknown field is an error: it is probably a typing
+// error, and the job would run without the intended setting. With an error it
+// returns what could be read.
+func parseSpec(line []byte, defaults Terms) (Spec, error) {
 	var l lineJSON
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -139,7 +138,7 @@ func parseSpec(line []byte, usual Terms) (Spec, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("it has more than one JSON value")
 	}
-	spec := Spec{Kind: l.Kind, Terms: usual}
+	spec := Spec{Kind: l.Kind, Terms: defaults}
 	if l.ID != nil {
 		if *l.ID == "" {
 			return spec, errors.New("field id is empty; leave it out for a new id")
@@ -164,7 +163,7 @@ func parseSpec(line []byte, usual Terms) (Spec, error) {
 	return spec, err
 }
 
-// terms sets those that the line names.
+// terms sets the terms that the line contains.
 func (l *lineJSON) terms(t *Terms) error {
 	for _, field := range []struct {
 		name, example string
@@ -203,7 +202,7 @@ func (l *lineJSON) payload() (queue.Payload, error) {
 	return queue.Payload{}, nil
 }
 
-// readable says what is wrong with a line in the words of its fields.
+// readable translates a JSON error into words about the line's fields.
 func readable(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
@@ -221,9 +220,9 @@ func readable(err error) error {
 	return fmt.Errorf("it is not JSON: %s", text)
 }
 
-// Interruptible returns a reader of in whose reads end with ctx, which those of
-// a terminal or a pipe cannot. The goroutine that reads in ends with in, or with
-// its first byte after ctx ended; where that never comes, with the process.
+// Interruptible returns a reader of in whose reads end with ctx, unlike those of a
+// terminal or pipe. Its goroutine ends when in ends, or with the first byte after
+// ctx has ended; if that never comes, with the process.
 func Interruptible(ctx context.Context, in io.Reader) io.Reader {
 	reader, writer := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = writer.CloseWithError(context.Cause(ctx)) })
@@ -234,12 +233,12 @@ func Interruptible(ctx context.Context, in io.Reader) io.Reader {
 	return reader
 }
 
-// Spool copies in to a temporary file, for an input that must be read twice.
-// remove closes and deletes it.
+// Spool copies in to a temporary file, so that the input can be read twice. remove
+// closes and deletes the file.
 func Spool(in io.Reader) (file *os.File, remove func(), err error) {
 	file, err = os.CreateTemp("", "producer-*.jsonl")
 	if err != nil {
-		return nil, nil, fmt.Errorf("keep the input: %w", err)
+		return nil, nil, fmt.Errorf("store the input in a temporary file: %w", err)
 	}
 	remove = func() {
 		_ = file.Close()
@@ -250,7 +249,7 @@ func Spool(in io.Reader) (file *os.File, remove func(), err error) {
 	}
 	if err != nil {
 		remove()
-		return nil, nil, fmt.Errorf("keep the input: %w", err)
+		return nil, nil, fmt.Errorf("store the input in a temporary file: %w", err)
 	}
 	return file, remove, nil
 }

@@ -19,78 +19,77 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// DefaultParallel is how many jobs are put at once unless said otherwise.
+// DefaultParallel is the default number of jobs put at once.
 const DefaultParallel = 16
 
-// maxInFlight bounds the payloads that are held in memory at once, in bytes.
-// It has room for a largest one, or for many usual ones.
+// maxInFlight limits the payloads that are in memory at once, in bytes.
 const maxInFlight = 2 * queue.MaxPayload
 
-// ErrInterrupted says that a run was told to stop before its input ended.
+// ErrInterrupted means that a run was stopped before its input ended.
 var ErrInterrupted = errors.New("interrupted")
 
 // Producer puts jobs on a queue.
 type Producer struct {
-	// Queue takes the messages, Payloads what does not fit into one.
+	// Queue receives the messages, and Payloads the payloads that do not fit into one.
 	Queue    *queue.Queue
 	Payloads *queue.Payloads
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int
 
-	// Skip, if set, says which jobs not to put, and the status of their record.
+	// Skip, if set, returns whether not to put a job, and the status of its record.
 	Skip func(id string) (found checkpoint.Status, skip bool)
 
-	// TakeOver opens the record of a job that is recorded as running before its
-	// message is put, which may then claim the job at once instead of waiting
-	// until the record has not been written for an hour. It is for jobs whose
-	// owner is known to be dead ([checkpoint.Store.Reopen]). A job whose record is
-	// final is skipped; one whose id stands for other work fails.
+	// TakeOver reopens the record of a job that is recorded as running, before its
+	// message is put. The message can then claim the job at once, instead of an hour
+	// after the last write of the record. It is for jobs whose owner is known to be
+	// dead ([checkpoint.Store.Reopen]). A job whose record is final is skipped; one
+	// whose id stands for other work fails.
 	TakeOver bool
 
-	// CheckIDs reads the record of each job whose id came with it before its message
-	// is put: one call, of which Parallel are made at once. A job whose record is
-	// final is skipped, one that is open or running is put to resume it, and one
-	// whose id stands for other work fails. Jobs with a new id cost nothing.
+	// CheckIDs reads the record of each job whose id the caller chose, before its
+	// message is put: one call per job, Parallel at once. A job whose record is final
+	// is skipped, one that is open or running is put with resume, and one whose id
+	// stands for other work fails. Jobs with a generated id cost nothing.
 	CheckIDs bool
 
-	// Unchecked, if set, is told once why records cannot be read. The jobs are put
-	// all the same: their first delivery looks.
+	// Unchecked, if set, is called once with the reason if records cannot be read. The
+	// jobs are put all the same: the worker reads the record at their first delivery.
 	Unchecked func(error)
 
-	// Records are needed with TakeOver and CheckIDs, and Name with TakeOver: it goes
-	// into the records that are opened as their last writer.
+	// Records is required for TakeOver and CheckIDs, and Name for TakeOver: it is
+	// recorded as the last writer of records that are reopened.
 	Records *checkpoint.Store
 	Name    string
 
-	// DryRun does everything but write: no message is put, no payload stored,
-	// no record opened. What would be enqueued counts and is told as confirmed.
+	// DryRun does everything but write: no message is put, no payload stored, no
+	// record reopened. Jobs that would be put are counted and reported as confirmed.
 	DryRun bool
 
-	// Confirmed, if set, is told each job that the service has confirmed, and
-	// Skipped each that is not put. found is the status of the record that was
-	// there before; empty where there was none or nobody looked. An error ends
-	// the run: nobody would learn of further jobs.
+	// Confirmed, if set, is called for each job that the service has confirmed, and
+	// Skipped for each that is not put. found is the status of the record that
+	// existed before; empty if there was none or it was not read. An error ends the
+	// run, since further jobs could not be reported.
 	Confirmed func(j Job, found checkpoint.Status) error
 	Skipped   func(j Job, found checkpoint.Status) error
 
-	// Failed, if set, is told of each job that was not put.
+	// Failed, if set, is called for each job that could not be put.
 	Failed func(*JobError)
 }
 
-// Summary is what came of a run.
+// Summary is the result of a run.
 type Summary struct {
 	Enqueued, Skipped, Failed int
 
-	// Last is the place of the last job that was taken; empty if none was. All
-	// jobs up to it are enqueued, skipped or failed, and none after it.
+	// Last is the place in the input of the last job that was taken; empty if none
+	// was. All jobs up to it are enqueued, skipped or failed, and none after it.
 	Last string
 }
 
-// Run puts the jobs of a source. An error of the source that is a [*JobError]
-// counts as failed and is passed to Failed; any other ends the run, and so does
-// a refusal that would meet every job. When ctx ends, Run takes no more jobs,
-// waits for those under way, and returns [ErrInterrupted].
+// Run puts the jobs of a source. A [*JobError] of the source counts as failed and is
+// passed to Failed; any other error ends the run, and so does a refusal that would
+// affect every job. When ctx ends, Run takes no more jobs, waits for those in
+// flight, and returns [ErrInterrupted].
 //
 // Confirmed, Skipped and Failed are called one at a time.
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary, error) {
@@ -113,7 +112,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary
 	return r.summary, r.stop
 }
 
-// parallel returns how many calls to make at once.
+// parallel returns n, or the default.
 func parallel(n int) int {
 	if n <= 0 {
 		return DefaultParallel
@@ -121,10 +120,10 @@ func parallel(n int) int {
 	return n
 }
 
-// Check reads a source to its end without putting anything. It passes each job
-// that is none to failed and returns how many jobs the source has, and how many
-// of them are bad. The error is [ErrInterrupted] when ctx ended first, or one of
-// the source that is no [*JobError].
+// Check reads a source to its end without putting anything. It passes each invalid
+// job to failed, and returns how many jobs the source has and how many of them are
+// bad. The error is [ErrInterrupted] if ctx ended first, or one of the source that
+// is not a [*JobError].
 func Check(ctx context.Context, jobs iter.Seq2[Job, error], failed func(*JobError)) (checked, bad int, err error) {
 	for _, err := range jobs {
 		if ctx.Err() != nil {
@@ -143,12 +142,12 @@ func Check(ctx context.Context, jobs iter.Seq2[Job, error], failed func(*JobErro
 	return checked, bad, nil
 }
 
-// createTimeout bounds the creation of a container, the SDK's retries included.
+// createTimeout is the timeout of creating a container, including the SDK's retries.
 const createTimeout = 20 * time.Second
 
-// Create makes the queues and the named containers that are missing. An identity
-// that may put messages but create nothing is no error here: what it uses is
-// usually there, and if it is not, the first use says so.
+// Create creates the queues and containers that do not exist. It is not an error if
+// the identity may not create them: they usually exist, and otherwise the first use
+// fails.
 func Create(ctx context.Context, queues []*queue.Queue, containers map[string]*container.Client) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, q := range queues {
@@ -160,10 +159,9 @@ func Create(ctx context.Context, queues []*queue.Queue, containers map[string]*c
 	return group.Wait()
 }
 
-// Reach reports whether there is such a queue, and writes nothing. An identity
-// that may put messages but not look at the queue is no error: it is taken to be
-// there.
-func Reach(ctx context.Context, q *queue.Queue) (exists bool, err error) {
+// QueueExists reports whether a queue exists, without writing. If the identity may
+// put messages but not read the queue's properties, the queue is assumed to exist.
+func QueueExists(ctx context.Context, q *queue.Queue) (exists bool, err error) {
 	_, err = q.Depth(ctx)
 	if queueerror.HasCode(err, queueerror.QueueNotFound) {
 		return false, nil
@@ -181,8 +179,8 @@ func createContainer(ctx context.Context, client *container.Client, name string)
 	return nil
 }
 
-// unlessForbidden drops the refusals of an identity that the service knows. A
-// wrong key or token is another matter: it can do nothing at all.
+// unlessForbidden returns nil for a refusal because of a missing permission. A wrong
+// key or token remains an error, since nothing works with it.
 func unlessForbidden(err error) error {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if ok && response.StatusCode == http.StatusForbidden && response.ErrorCode != string(bloberror.AuthenticationFailed) {

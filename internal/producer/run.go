@@ -20,19 +20,19 @@ import (
 // run is the state of one [Producer.Run].
 type run struct {
 	*Producer
-	slots *semaphore.Weighted // one for each put under way
+	slots *semaphore.Weighted // one for each put in flight
 	room  *semaphore.Weighted // bytes of payload
 	puts  sync.WaitGroup
 
-	unreadable atomic.Bool // the records: checked no more
+	unreadable atomic.Bool // the records, so that they are no longer checked
 
 	mu      sync.Mutex
 	summary Summary
 	inARow  int   // puts that failed since the last one that did not
-	stop    error // why no more jobs are taken
+	stop    error // why the run takes no more jobs
 }
 
-// acquireSlot waits for a free slot. It returns false when the run takes no more jobs.
+// acquireSlot waits for a free slot. It returns false if the run takes no more jobs.
 func (r *run) acquireSlot(ctx context.Context) bool {
 	err := r.slots.Acquire(ctx, 1)
 	r.mu.Lock()
@@ -43,7 +43,7 @@ func (r *run) acquireSlot(ctx context.Context) bool {
 	return r.stop == nil
 }
 
-// accept notes what the source yielded, and reports whether it is to be put.
+// accept records what the source yielded, and reports whether to put it.
 func (r *run) accept(j Job, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,11 +68,11 @@ func (r *run) accept(j Job, err error) bool {
 	return !skip
 }
 
-// start puts a job when there is room for it in memory. What was taken is put
-// although ctx may end meanwhile; every call has its own time limit.
+// start puts a job when there is room for it in memory. A job that was taken is put
+// even if ctx ends: every call has its own timeout.
 func (r *run) start(ctx context.Context, j Job) {
 	ctx = context.WithoutCancel(ctx)
-	_ = r.room.Acquire(ctx, j.Size()) // a context without end gives no error
+	_ = r.room.Acquire(ctx, j.Size()) // never fails: the context does not end
 	put := func() {
 		defer r.slots.Release(1)
 		defer r.room.Release(j.Size())
@@ -80,13 +80,13 @@ func (r *run) start(ctx context.Context, j Job) {
 		r.record(j, found, err)
 	}
 	if r.DryRun && !r.readsRecord(j) {
-		put() // there is nothing to wait for, and the jobs keep their order
+		put() // no call to wait for, and the jobs keep their order
 		return
 	}
 	r.puts.Go(put)
 }
 
-// record notes what came of a put.
+// record records the result of a put.
 func (r *run) record(j Job, found checkpoint.Status, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,18 +116,18 @@ func (r *run) confirm(j Job, found checkpoint.Status) {
 		return
 	}
 	if err := r.Confirmed(j, found); err != nil && r.stop == nil {
-		r.stop = fmt.Errorf("job %s is enqueued, but its id cannot be told: %w", j.ID(), err)
+		r.stop = fmt.Errorf("job %s is enqueued, but its id cannot be printed: %w", j.ID(), err)
 	}
 }
 
-// skip counts a job that is not to be put. The caller holds mu.
+// skip counts a job that is not put. The caller holds mu.
 func (r *run) skip(j Job, found checkpoint.Status) {
 	r.summary.Skipped++
 	if r.Skipped == nil {
 		return
 	}
 	if err := r.Skipped(j, found); err != nil && r.stop == nil {
-		r.stop = fmt.Errorf("job %s is skipped, but that cannot be told: %w", j.ID(), err)
+		r.stop = fmt.Errorf("job %s is skipped, but that cannot be printed: %w", j.ID(), err)
 	}
 }
 
@@ -139,8 +139,8 @@ func (r *run) fail(bad *JobError) {
 	}
 }
 
-// put puts one job, and returns the status of the record that it found. When
-// that is final, nothing was put.
+// put puts one job, and returns the status of the record that it found. If that is
+// final, nothing was put.
 func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
@@ -148,7 +148,7 @@ func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err erro
 		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err
 		}
-		e.Resume = found != "" // even a first delivery must read the record
+		e.Resume = found != "" // so that even the first delivery reads the record
 	}
 	if r.DryRun {
 		return found, checkSize(e)
@@ -156,12 +156,12 @@ func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err erro
 	return found, r.send(ctx, e, j.delay)
 }
 
-// readsRecord reports whether the record of a job is read before its message is put. A
-// new id has none.
+// readsRecord reports whether to read a job's record before its message is put. A
+// generated id has no record.
 func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.CheckIDs) }
 
-// find returns the status of a job's record, which with TakeOver it opens; empty
-// where there is none, or where nobody may read it.
+// find returns the status of a job's record, which it reopens if TakeOver is set. The
+// status is empty if there is no record, or if it may not be read.
 func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	if r.TakeOver {
 		return r.reopen(ctx, j)
@@ -188,8 +188,7 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	return record.Status, nil
 }
 
-// send puts a message. One that does not fit leaves its payload in a blob first,
-// which a repeat finds there.
+// send puts a message. If it does not fit, its payload is first stored in a blob.
 func (p *Producer) send(ctx context.Context, e queue.Envelope, delay time.Duration) error {
 	err := p.Queue.Put(ctx, e, delay)
 	if !tooLarge(err) {
@@ -202,13 +201,13 @@ func (p *Producer) send(ctx context.Context, e queue.Envelope, delay time.Durati
 	return p.Queue.Put(ctx, e, delay)
 }
 
-// checkSize reports why a message could not be sent, as far as that shows without
+// checkSize returns why a message could not be sent, as far as that is known without
 // sending it.
 func checkSize(e queue.Envelope) error {
 	if _, err := e.Encode(); !tooLarge(err) {
 		return err
 	}
-	return nil // its payload goes to a blob
+	return nil // its payload would be stored in a blob
 }
 
 func tooLarge(err error) bool {
@@ -217,7 +216,7 @@ func tooLarge(err error) bool {
 }
 
 // reopen ends the claim on a job that is recorded as running, and returns the
-// status that the record had; empty when there is no record.
+// status that the record had; empty if there is no record.
 func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error) {
 	var record checkpoint.Record
 	var err error
@@ -232,25 +231,24 @@ func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error)
 	return record.Status, err
 }
 
-// minInARow is the least number of failures in a row that ends a run.
+// minInARow is the smallest number of failures in a row that ends a run.
 const minInARow = 10
 
-// isJobError reports whether an error is about a single job, whatever the
-// state of the storage.
+// isJobError reports whether an error concerns a single job and not the storage.
 func isJobError(err error) bool {
 	return errors.Is(err, checkpoint.ErrOtherWork) || errors.Is(err, checkpoint.ErrReclaimed) ||
 		errors.Is(err, checkpoint.ErrUnknownFormat)
 }
 
-// isFatal reports whether an error will meet every other job too: no right
-// to put messages, no such queue, or a storage that has long been silent.
+// isFatal reports whether an error would affect every other job too: a missing
+// permission, a missing queue, or a storage outage.
 func isFatal(err error, inARow, parallel int) bool {
-	// One bad moment fails all the calls under way, and is not the end.
+	// A brief outage fails all calls in flight, and must not end the run.
 	return forbidden(err) || inARow >= max(minInARow, 2*parallel)
 }
 
-// forbidden reports whether the service refuses such calls altogether: no right
-// to make them, or nothing there to make them on.
+// forbidden reports whether the service refuses all such calls: for lack of
+// permission, or because the queue or container does not exist.
 func forbidden(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || bloberror.HasCode(err, bloberror.BlobNotFound) {

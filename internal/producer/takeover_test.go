@@ -173,7 +173,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-func TestReach(t *testing.T) {
+func TestQueueExists(t *testing.T) {
 	b := setup(t)
 	for _, row := range []struct {
 		code   string
@@ -192,8 +192,8 @@ func TestReach(t *testing.T) {
 			}
 			return storage.Fault{Refuse: &storage.Error{Status: row.status, Code: row.code}}
 		})
-		if exists, err := Reach(t.Context(), b.Queue); exists != row.exists || (err != nil) != row.fails {
-			t.Errorf("Reach with %q = %t, %v; want %t and an error: %t", row.code, exists, err, row.exists, row.fails)
+		if exists, err := QueueExists(t.Context(), b.Queue); exists != row.exists || (err != nil) != row.fails {
+			t.Errorf("QueueExists with %q = %t, %v; want %t and an error: %t", row.code, exists, err, row.exists, row.fails)
 		}
 	}
 	if n := b.writes(); n != 0 {

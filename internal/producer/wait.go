@@ -14,17 +14,17 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// Waiter waits for jobs to end. It holds the id, kind and hash of each in
-// memory, and no more than Parallel results at once.
+// Waiter waits for jobs to end by polling their records. It keeps the id, kind and
+// payload hash of each job in memory, and at most Parallel results at once.
 type Waiter struct {
-	// Records are read until all jobs have ended.
+	// Records is read until all jobs have ended.
 	Records *checkpoint.Store
 
 	// Parallel is how many records are read at once. Default [DefaultParallel].
 	Parallel int
 
-	// Ended is told what became of each job, one at a time and in the order in
-	// which that was seen. An error ends the waiting.
+	// Ended is called with the outcome of each job, one at a time and in the order in
+	// which they were read. An error ends the waiting.
 	Ended func(Ended) error
 
 	mu      sync.Mutex // guards what follows
@@ -32,7 +32,7 @@ type Waiter struct {
 	listed  int // records in the last listing
 }
 
-// Add makes the waiter wait for a job.
+// Add adds a job to wait for.
 func (w *Waiter) Add(j Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,10 +49,9 @@ func (w *Waiter) Pending() int {
 	return len(w.pending)
 }
 
-// Wait returns when all jobs have ended. Earlier it returns the cause of ctx's
-// end, a refusal that will not pass, or the error of a storage that has failed
-// for ten minutes.
-// The jobs know nothing of it and go on. Wait may be called again.
+// Wait returns nil when all jobs have ended. It returns early with the cause of ctx,
+// a refusal that will not pass, or the last error if storage has failed for ten
+// minutes. None of this affects the jobs. Wait may be called again.
 func (w *Waiter) Wait(ctx context.Context) error {
 	good := time.Now()
 	for quiet := 1; ; quiet++ {
@@ -80,18 +79,18 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	}
 }
 
-// poll reads the records of all jobs once, and tells of those that have ended.
+// poll reads the records of all jobs once, and reports those that have ended.
 func (w *Waiter) poll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel(w.Parallel))
 	err := w.pollEach(ctx, group)
 	if groupErr := group.Wait(); groupErr != nil {
-		return groupErr // the cause of whatever ended the loop
+		return groupErr // the cause of what ended the loop
 	}
 	return err
 }
 
-// pollEach reads the records in the way that costs less.
+// pollEach reads the records of all pending jobs, one by one or by a listing.
 func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 	w.mu.Lock()
 	ids := make([]string, 0, len(w.pending))
@@ -108,7 +107,7 @@ func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 		group.Go(func() error {
 			record, err := w.Records.Read(ctx, id)
 			if errors.Is(err, checkpoint.ErrNotFound) {
-				return nil // nobody has taken it up yet
+				return nil // no worker has claimed it yet
 			}
 			if err != nil {
 				return err
@@ -119,7 +118,7 @@ func (w *Waiter) pollEach(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-// pollList goes through all records of the deployment.
+// pollList reads all records of the deployment in a listing.
 func (w *Waiter) pollList(ctx context.Context, group *errgroup.Group) error {
 	n := 0
 	for record, err := range w.Records.List(ctx, "") {
@@ -144,18 +143,18 @@ func (w *Waiter) waitsFor(id string) (checkpoint.Delivery, bool) {
 	return d, ok
 }
 
-// How often a [Waiter] looks.
+// How often a [Waiter] polls.
 const (
-	// shortestWait and longestWait bound the time between two looks.
+	// shortestWait and longestWait limit the time between two polls.
 	shortestWait = 500 * time.Millisecond
 	longestWait  = 5 * time.Second
 
-	// readAtMost is how many jobs are looked at one by one, and listPage how
-	// many records one call of a listing returns.
+	// readAtMost is the largest number of jobs whose records are always read one by
+	// one, and listPage how many records one call of a listing returns.
 	readAtMost = 64
 	listPage   = 5000
 
-	// maxOutage is how long all looks may fail before the waiting ends.
+	// maxOutage is how long all polls may fail before Wait returns.
 	maxOutage = 10 * time.Minute
 )
 
@@ -166,35 +165,35 @@ func pollDelay(quiet int, took time.Duration) time.Duration {
 	return max(retry.Backoff{First: shortestWait, Max: longestWait}.Delay(quiet), took)
 }
 
-// byListing reports whether to list all records instead of reading one for each
-// job: many jobs, and fewer calls. listed is how many records the last listing
-// had, 0 before the first.
+// byListing reports whether to list all records instead of reading one per job: for
+// many jobs, if that takes fewer calls. listed is the number of records in the last
+// listing, 0 before the first.
 func byListing(jobs, listed int) bool {
 	return jobs > readAtMost && jobs > listed/listPage
 }
 
-// Ended is what became of a job.
+// Ended is the outcome of a job.
 type Ended struct {
 	ID string
 
-	// Status is final.
+	// Status is the job's final status.
 	Status checkpoint.Status
 
-	// Result is that of a job which is done.
+	// Result is the result of a job that is done.
 	Result []byte
 
-	// Reason says why a job is poison or was cancelled.
+	// Reason is why a job is poison or was cancelled.
 	Reason string
 
-	// Err, if set, says why nothing can be known about the job: its id was used
-	// for other work, or its record cannot be read. It has no status then.
+	// Err, if set, is why the outcome is unknown: the id was used for other work, or
+	// the record cannot be read. Status is empty then.
 	Err error
 }
 
 // errReport marks an error of [Waiter.Ended].
-var errReport = errors.New("what became of a job cannot be told")
+var errReport = errors.New("cannot report the job's outcome")
 
-// examine tells what became of a job if its record says so.
+// examine reports the outcome of a job if its record has one.
 func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 	d, ok := w.waitsFor(r.ID)
 	if !ok {
@@ -224,7 +223,7 @@ func (w *Waiter) report(ended Ended) error {
 	defer w.mu.Unlock()
 	delete(w.pending, ended.ID)
 	if err := w.Ended(ended); err != nil {
-		return fmt.Errorf("%w: job %s: %w", errReport, ended.ID, err)
+		return fmt.Errorf("%w (job %s): %w", errReport, ended.ID, err)
 	}
 	return nil
 }
