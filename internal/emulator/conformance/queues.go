@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 )
@@ -116,5 +117,124 @@ func clearMessages(t *testing.T, e *env) {
 	props := must(q.GetProperties(t.Context(), nil))(t, "GetProperties")
 	if got := *props.ApproximateMessagesCount; got != 0 {
 		t.Errorf("count after clear = %d, want 0", got)
+	}
+}
+
+var visibilityCases = []testCase{
+	{fact: "DequeueHidesUntilVisibilityRunsOut", waits: true, check: dequeueHides},
+	{fact: "ReceiptStaysGoodAfterVisibilityRanOut", waits: true, check: receiptOutlivesVisibility},
+	{fact: "ReceiptIsStaleOnceSomebodyElseDequeued", waits: true, check: receiptAfterTakeover},
+	{fact: "UpdateExtendsVisibility", waits: true, check: updateExtends},
+	{fact: "PutMayDelayAMessage", waits: true, check: putDelays},
+	{fact: "MessageExpires", waits: true, check: messageExpires},
+	{fact: "DequeueDoesNotExtendTimeToLive", waits: true, check: dequeueKeepsTTL},
+	{fact: "ReleasedMessageGoesBehindTheBacklog", check: releasedGoesLast},
+}
+
+// tick is a little longer than the shortest visibility.
+const tick = 1200 * time.Millisecond
+
+func dequeueHides(t *testing.T, e *env) {
+	q := e.queue(t)
+	put(t, q, "text")
+	takeFor(t, q, 1, 1)
+	if got := takeFor(t, q, 1, 1); len(got) != 0 {
+		t.Fatalf("dequeued %d messages while the only one is hidden, want 0", len(got))
+	}
+	e.pass(tick)
+	got := takeFor(t, q, 1, 1)
+	if len(got) != 1 || *got[0].DequeueCount != 2 {
+		t.Errorf("dequeued %d messages after the visibility ran out, want 1 with count 2", len(got))
+	}
+}
+
+func receiptOutlivesVisibility(t *testing.T, e *env) {
+	q := e.queue(t)
+	put(t, q, "text")
+	m := takeFor(t, q, 1, 1)[0]
+	e.pass(tick)
+	updated := update(t, q, m, "text", 1)
+	e.pass(tick)
+	if _, err := q.DeleteMessage(t.Context(), *m.MessageID, *updated.PopReceipt, nil); err != nil {
+		t.Errorf("DeleteMessage after the visibility ran out = %v, want success: nobody else has the message", err)
+	}
+}
+
+func receiptAfterTakeover(t *testing.T, e *env) {
+	q := e.queue(t)
+	put(t, q, "text")
+	first := takeFor(t, q, 1, 1)[0]
+	e.pass(tick)
+	second := take(t, q, 1)[0]
+	_, err := q.DeleteMessage(t.Context(), *first.MessageID, *first.PopReceipt, nil)
+	if status, code := refusal(err); code != "PopReceiptMismatch" && code != "MessageNotFound" {
+		t.Errorf("DeleteMessage by the first holder = %d %s, want a refusal", status, code)
+	}
+	if _, err := q.DeleteMessage(t.Context(), *second.MessageID, *second.PopReceipt, nil); err != nil {
+		t.Errorf("DeleteMessage by the second holder = %v, want success", err)
+	}
+}
+
+func updateExtends(t *testing.T, e *env) {
+	q := e.queue(t)
+	put(t, q, "text")
+	m := takeFor(t, q, 1, 1)[0]
+	updated := update(t, q, m, "text", 60)
+	e.pass(tick)
+	if got := takeFor(t, q, 1, 1); len(got) != 0 {
+		t.Errorf("dequeued %d messages, want 0: the message was renewed for 60 s", len(got))
+	}
+	if left := updated.TimeNextVisible.Sub(*updated.Date); left < 58*time.Second || left > 62*time.Second {
+		t.Errorf("next visible %s after the reply's date, want about 60 s", left)
+	}
+}
+
+func putDelays(t *testing.T, e *env) {
+	q := e.queue(t)
+	must(q.EnqueueMessage(t.Context(), "text",
+		&azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(1))}))(t, "EnqueueMessage")
+	if got := takeFor(t, q, 1, 1); len(got) != 0 {
+		t.Fatalf("dequeued %d messages before the delay is over, want 0", len(got))
+	}
+	e.pass(tick)
+	if got := takeFor(t, q, 1, 1); len(got) != 1 {
+		t.Errorf("dequeued %d messages after the delay, want 1", len(got))
+	}
+}
+
+func messageExpires(t *testing.T, e *env) {
+	q := e.queue(t)
+	must(q.EnqueueMessage(t.Context(), "text",
+		&azqueue.EnqueueMessageOptions{TimeToLive: new(int32(1))}))(t, "EnqueueMessage")
+	put(t, q, "lasting")
+	e.pass(tick)
+	got := takeFor(t, q, 32, 60)
+	if len(got) != 1 || *got[0].MessageText != "lasting" {
+		t.Errorf("dequeued %d messages, want the one that does not expire", len(got))
+	}
+}
+
+func dequeueKeepsTTL(t *testing.T, e *env) {
+	q := e.queue(t)
+	must(q.EnqueueMessage(t.Context(), "text",
+		&azqueue.EnqueueMessageOptions{TimeToLive: new(int32(1))}))(t, "EnqueueMessage")
+	m := take(t, q, 1)[0]
+	e.pass(tick)
+	_, err := q.UpdateMessage(t.Context(), *m.MessageID, *m.PopReceipt, "text", nil)
+	wantRefused(t, err, 404, "MessageNotFound", "UpdateMessage of a message that expired in somebody's hands")
+}
+
+// The service promises no order, so nothing may rely on this: the case only
+// keeps the emulators alike.
+func releasedGoesLast(t *testing.T, e *env) {
+	q := e.queue(t)
+	put(t, q, "first")
+	e.pass(2 * time.Millisecond)
+	put(t, q, "second")
+	m := take(t, q, 1)[0]
+	e.pass(2 * time.Millisecond)
+	release(t, q, m)
+	if got := *take(t, q, 1)[0].MessageText; got != "second" {
+		t.Errorf("dequeued %q after the first was released, want %q", got, "second")
 	}
 }
