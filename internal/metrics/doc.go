@@ -1,5 +1,4 @@
-// Package metrics counts what happens in a worker and shows it in the text
-// format of Prometheus.
+// Package metrics holds the Prometheus metrics of a worker.
 //
 //	worker  ──▶ Jobs, Platform ─┐
 //	azure   ──▶ Storage         ├─▶ registry ──▶ /metrics

@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Jobs are the metrics about states of the worker and its jobs.
+// Jobs are the metrics of the worker's state and its jobs.
 type Jobs struct {
 	state      *prometheus.GaugeVec
-	inHand     prometheus.Gauge
+	active     prometheus.Gauge
 	deliveries prometheus.Counter
 	outcomes   *prometheus.CounterVec
 	starts     *prometheus.CounterVec
@@ -30,9 +30,9 @@ var saveBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30
 func newJobs(w Words) Jobs {
 	j := Jobs{
 		state:      gaugeVec("state", "1 for the lifecycle state that the worker is in, 0 for the others.", "state"),
-		inHand:     gauge("jobs_in_hand", "Messages that the worker has taken and not let go of."),
-		deliveries: counter("deliveries_total", "Messages taken in hand. Those of one job count each time."),
-		outcomes:   byWord(w.Outcomes, "delivery_outcomes_total", "Messages let go of, by what became of their job.", "outcome"),
+		active:     gauge("jobs_in_hand", "Messages that the worker has claimed and not released yet."),
+		deliveries: counter("deliveries_total", "Messages claimed. Those of one job count each time."),
+		outcomes:   byWord(w.Outcomes, "delivery_outcomes_total", "Messages released, by the outcome for their job.", "outcome"),
 		starts: byWord(w.Starts, "handler_starts_total",
 			"Handlers called: first, resumed from a recorded state, or again from the beginning since nothing was recorded.", "start"),
 		saves: byWord(w.Saves, "checkpoint_saves_total",
@@ -43,11 +43,11 @@ func newJobs(w Words) Jobs {
 			Namespace: namespace, Name: "checkpoint_save_duration_seconds",
 			Help: "Time that it took to record a state.", Buckets: saveBuckets,
 		}),
-		leftOut: counter("states_left_out_total", "Jobs let go of without their last state: what was done since the checkpoint before is done again."),
+		leftOut: counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		circles: byWord(w.Circles, "jobs_circling_total",
-			"Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
+			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
 		refused: byWord(w.Refusals, "storage_refusals_total",
-			"Messages put back because storage refuses a blob of their job until somebody changes that, by the service's error code.", "code"),
+			"Messages requeued because storage permanently refuses a blob of their job, by the service's error code.", "code"),
 		broken: gaugeVec("breaker_open", "1 while the circuit breaker of a kind is open or half-open: its jobs fail in a row on this worker, which leaves them to others.", "kind"),
 		breaks: counterVec("breaker_trips_total", "Times that the circuit breaker of a kind opened, also after one job was tried.", "kind"),
 		states: w.States,
@@ -64,11 +64,11 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.inHand, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
-// Entered takes note of the worker's state.
+// Entered records the state that the worker is in.
 func (j *Jobs) Entered(state string, _ bool) {
 	for _, other := range j.states {
 		if other != state {
@@ -78,22 +78,22 @@ func (j *Jobs) Entered(state string, _ bool) {
 	j.state.WithLabelValues(state).Set(1)
 }
 
-// Delivered takes note of a message in hand.
+// Delivered counts a claimed message.
 func (j *Jobs) Delivered() {
 	j.deliveries.Inc()
-	j.inHand.Inc()
+	j.active.Inc()
 }
 
-// Ended takes note of a message that was let go of.
+// Ended counts a message that was released.
 func (j *Jobs) Ended(outcome string) {
 	j.outcomes.WithLabelValues(outcome).Inc()
-	j.inHand.Dec()
+	j.active.Dec()
 }
 
-// Started takes note of a handler that is called.
+// Started counts a handler call.
 func (j *Jobs) Started(how string) { j.starts.WithLabelValues(how).Inc() }
 
-// Saved takes note of an attempt to record a state.
+// Saved counts an attempt to save a state.
 func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
 	j.saves.WithLabelValues(result).Inc()
 	if result == resultSaved {
@@ -102,26 +102,26 @@ func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
 	}
 }
 
-// resultSaved is the result of an attempt to record a state that did.
+// resultSaved is the result of an attempt that succeeded.
 const resultSaved = "saved"
 
-// Circles counts a report of a job that does not come to an end.
+// Circles counts a job that keeps failing or breaking off.
 func (j *Jobs) Circles(cause string) { j.circles.WithLabelValues(cause).Inc() }
 
-// Broke takes note of a circuit breaker that opened.
+// Broke records that a circuit breaker opened.
 func (j *Jobs) Broke(kind string) {
 	j.breaks.WithLabelValues(kind).Inc()
 	j.broken.WithLabelValues(kind).Set(1)
 }
 
-// Recovered takes note of a circuit breaker that is closed.
+// Recovered records that a circuit breaker is closed.
 func (j *Jobs) Recovered(kind string) {
 	j.breaks.WithLabelValues(kind) // which begins at 0
 	j.broken.WithLabelValues(kind).Set(0)
 }
 
-// Refused takes note of a message that was put back because of a refusal.
+// Refused counts a message that was requeued because storage refused a blob.
 func (j *Jobs) Refused(code string) { j.refused.WithLabelValues(code).Inc() }
 
-// LeftOut takes note of a state that could not be recorded in time.
+// LeftOut counts a state that could not be saved in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

@@ -47,20 +47,20 @@ spotworker_checkpoint_saved_bytes_total 1000
 # TYPE spotworker_checkpoint_saves_total counter
 spotworker_checkpoint_saves_total{result="failed"} 1
 spotworker_checkpoint_saves_total{result="saved"} 1
-# HELP spotworker_deliveries_total Messages taken in hand. Those of one job count each time.
+# HELP spotworker_deliveries_total Messages claimed. Those of one job count each time.
 # TYPE spotworker_deliveries_total counter
 spotworker_deliveries_total 2
-# HELP spotworker_delivery_outcomes_total Messages let go of, by what became of their job.
+# HELP spotworker_delivery_outcomes_total Messages released, by the outcome for their job.
 # TYPE spotworker_delivery_outcomes_total counter
 spotworker_delivery_outcomes_total{outcome="committed"} 1
 spotworker_delivery_outcomes_total{outcome="left"} 0
 # HELP spotworker_job_slots Jobs that this worker runs at once.
 # TYPE spotworker_job_slots gauge
 spotworker_job_slots 4
-# HELP spotworker_jobs_in_hand Messages that the worker has taken and not let go of.
+# HELP spotworker_jobs_in_hand Messages that the worker has claimed and not released yet.
 # TYPE spotworker_jobs_in_hand gauge
 spotworker_jobs_in_hand 1
-# HELP spotworker_jobs_circling_total Jobs that do not come to an end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.
+# HELP spotworker_jobs_circling_total Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.
 # TYPE spotworker_jobs_circling_total counter
 spotworker_jobs_circling_total{cause="breaks"} 1
 spotworker_jobs_circling_total{cause="failures"} 0
@@ -69,7 +69,7 @@ spotworker_jobs_circling_total{cause="failures"} 0
 spotworker_state{state="process"} 1
 spotworker_state{state="start"} 0
 spotworker_state{state="stopped"} 0
-# HELP spotworker_states_left_out_total Jobs let go of without their last state: what was done since the checkpoint before is done again.
+# HELP spotworker_states_left_out_total Jobs released without their last state: the work since the checkpoint before is repeated.
 # TYPE spotworker_states_left_out_total counter
 spotworker_states_left_out_total 1
 `, "checkpoint_saved_bytes_total", "checkpoint_saves_total", "deliveries_total", "delivery_outcomes_total",

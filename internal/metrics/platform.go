@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Platform are the metrics about what Azure announces for the VM, and what the
-// worker makes of it.
+// Platform are the metrics of scheduled events and of the drains that they cause.
 type Platform struct {
 	events           *prometheus.CounterVec
 	unrecognised     prometheus.Counter
@@ -26,12 +25,12 @@ func newPlatform(w Words) Platform {
 			"Scheduled events that named this VM, by what the worker did about them. One counts again if another action follows from it.", "type", "action"),
 		unrecognised: counter("evictions_unrecognised_total",
 			"Evictions announced in this VM's group while the VM's name was not known. Each made every job save; none can be drained for. Set --vm-name."),
-		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker let go ahead, or tried to.", "result"),
+		acknowledgements: byWord(w.Acknowledgements, "acknowledgements_total", "Scheduled events that the worker acknowledged, or tried to.", "result"),
 		drains: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "drain_duration_seconds", Buckets: drainBuckets,
-			Help: "Time from the notice until nothing was in hand, by why the work was stopped.",
+			Help: "Time from the notice until no job was left, by the reason for the stop.",
 		}, []string{"reason"}),
-		polls: byWord(w.PollResults, "metadata_polls_total", "Questions to the metadata service for scheduled events, by how they ended.", "result"),
+		polls: byWord(w.PollResults, "metadata_polls_total", "Polls of the metadata service for scheduled events, by result.", "result"),
 		sight: &sight{},
 	}
 	for _, reason := range w.DrainReasons {
@@ -44,21 +43,21 @@ func (p *Platform) collectors() []prometheus.Collector {
 	return []prometheus.Collector{p.sight, p.events, p.unrecognised, p.acknowledgements, p.drains, p.polls}
 }
 
-// Announced takes note of an event that names this VM.
+// Announced counts an event that names this VM.
 func (p *Platform) Announced(kind, action string) { p.events.WithLabelValues(kind, action).Inc() }
 
 // Unrecognised counts an eviction that may have been this VM's.
 func (p *Platform) Unrecognised() { p.unrecognised.Inc() }
 
-// Acknowledged takes note of what came of letting an event go ahead.
+// Acknowledged counts an acknowledgement by its result.
 func (p *Platform) Acknowledged(result string) { p.acknowledgements.WithLabelValues(result).Inc() }
 
-// Drained takes note of a drain that is over.
+// Drained records how long a finished drain took.
 func (p *Platform) Drained(reason string, took time.Duration) {
 	p.drains.WithLabelValues(reason).Observe(took.Seconds())
 }
 
-// Polled takes note of a poll of the metadata service.
+// Polled counts a poll of the metadata service.
 func (p *Platform) Polled(at time.Time, result string) {
 	p.polls.WithLabelValues(result).Inc()
 	if result == resultAnswered {
@@ -69,6 +68,6 @@ func (p *Platform) Polled(at time.Time, result string) {
 // resultAnswered is the result of a poll that had a document.
 const resultAnswered = "answered"
 
-// Blind takes note that no poll has been answered since then or, with the zero
-// time, that they are again.
+// Blind records that no poll has been answered since then or, with the zero time,
+// that they are answered again.
 func (p *Platform) Blind(since time.Time) { p.sight.blind(since, time.Now()) }

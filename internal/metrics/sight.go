@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sight is how well the worker sees what is announced for its VM.
+// sight measures for how long the metadata service has not answered.
 type sight struct {
 	mu       sync.Mutex
 	answer   time.Time     // of the last poll that was answered; zero before the first

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Storage are the metrics about calls to the storage account.
+// Storage are the metrics of calls to the storage account.
 type Storage struct {
 	calls    *prometheus.CounterVec
 	callTime *prometheus.HistogramVec
@@ -18,11 +18,11 @@ var callBuckets = []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 
 func newStorage() Storage {
 	return Storage{
 		calls: counterVec("storage_calls_total",
-			"Calls to the storage account, each repeat by itself. Conflicts (4xx) are part of how jobs are fenced; throttled ones ask for fewer calls.",
+			"Calls to the storage account, each retry counted. Conflicts (4xx) are part of fencing; throttled ones ask for fewer calls.",
 			"service", "operation", "status"),
 		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "storage_call_duration_seconds", Buckets: callBuckets,
-			Help: "Time of calls to the storage account, each repeat by itself, until the head of the answer.",
+			Help: "Time of calls to the storage account, each retry counted, until the head of the response.",
 		}, []string{"service", "operation"}),
 	}
 }
@@ -31,7 +31,7 @@ func (s *Storage) collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.calls, s.callTime}
 }
 
-// Called takes note of one call to the storage account.
+// Called counts one call to the storage account.
 func (s *Storage) Called(service, operation, status string, took time.Duration) {
 	s.calls.WithLabelValues(service, operation, status).Inc()
 	s.callTime.WithLabelValues(service, operation).Observe(took.Seconds())
