@@ -23,14 +23,13 @@ const (
 // envPrefix starts the environment variable of every flag.
 const envPrefix = "SPOTWORKER"
 
-// ConfigError marks an error as one that only a change of the configuration
-// can mend.
+// ConfigError marks an error that only a change of the configuration can fix.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Program is what a command line is parsed for.
+// Program describes the program whose command line is parsed.
 type Program struct {
 	Name, Description, Version string
 
@@ -61,7 +60,7 @@ func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
 	vars := kong.Vars{"version": p.Name + " " + p.Version}
 	maps.Copy(vars, p.Vars)
 	parser, err := kong.New(flags, append(more,
-		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(versionIsNoSetting), vars,
+		kong.Name(p.Name), kong.Description(p.Description), kong.DefaultEnvars(envPrefix), kong.PostBuild(ignoreVersionVariable), vars,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 	)...)
 	if err != nil {
@@ -70,8 +69,7 @@ func (p Program) parser(flags any, more ...kong.Option) (*kong.Kong, error) {
 	return parser, nil
 }
 
-// Chosen returns the command that a command line of several names, as the C that
-// the program runs. It is for AfterApply of the flags.
+// Chosen returns the selected subcommand as a C. Call it in AfterApply of the flags.
 func Chosen[C any](ctx *kong.Context) (C, error) {
 	chosen, ok := reflect.TypeAssert[C](ctx.Selected().Target.Addr())
 	if !ok {
@@ -80,10 +78,10 @@ func Chosen[C any](ctx *kong.Context) (C, error) {
 	return chosen, nil
 }
 
-// versionIsNoSetting takes --version out of the environment: with a variable
-// SPOTWORKER_VERSION, set for anything else, a worker would print its version
-// and exit as if it had handed everything over.
-func versionIsNoSetting(k *kong.Kong) error {
+// ignoreVersionVariable keeps --version from being set in the environment: with a
+// variable SPOTWORKER_VERSION, set for something else, a worker would print its
+// version and exit with 0.
+func ignoreVersionVariable(k *kong.Kong) error {
 	for _, flag := range k.Model.Flags {
 		if flag.Name == "version" {
 			flag.Envs, flag.Tag.Envs = nil, nil
@@ -92,8 +90,7 @@ func versionIsNoSetting(k *kong.Kong) error {
 	return nil
 }
 
-// Exit ends the program with the code that err stands for, after saying in one
-// line what is wrong.
+// Exit prints err in one line, if there is one, and exits with its code.
 func Exit(name string, err error) {
 	if err == nil {
 		os.Exit(ExitOK)
@@ -102,7 +99,7 @@ func Exit(name string, err error) {
 	os.Exit(Code(err))
 }
 
-// Code returns the exit code that err stands for.
+// Code returns the exit code for err.
 func Code(err error) int {
 	var config *ConfigError
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// Storage are the flags that say which storage account to use.
+// Storage are the flags for the storage account.
 type Storage struct {
 	Account       string `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
 	ClientID      string `help:"Client id of the managed identity to sign in with. Without it the developer's own sign-in is used." env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
@@ -18,12 +18,12 @@ type Storage struct {
 	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
 	Queue         string `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
 
-	// OnCall is told of every call to the account. Optional.
+	// OnCall is called after each call to the account. Optional.
 	OnCall func(azure.Call) `kong:"-"`
 }
 
-// connectionStringVariable holds endpoints and key, for emulators. It has no
-// flag: command lines are visible to everybody on a machine.
+// connectionStringVariable holds endpoints and key, for emulators. It has no flag:
+// every user of a machine can read command lines.
 const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
 // Stores are a deployment's queues and containers.
@@ -36,8 +36,8 @@ type Stores struct {
 	Workers                 *presence.Store
 }
 
-// Open prepares the deployment's queues and containers for that many calls at
-// once. It sends nothing. The error says what must be changed.
+// Open returns clients of the deployment's queues and containers, for that many
+// concurrent calls. It sends nothing. Its error is a [ConfigError].
 func (s *Storage) Open(concurrency int, version string) (*Stores, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Unread is a variable that looks like a setting and is none.
+// Unread is an environment variable that looks like a setting and is none.
 type Unread struct {
 	Name    string
-	Nearest string // the variable that may be meant, empty without a similar one
+	Nearest string // a flag's variable with a similar name, or empty
 }
 
-// nearby is how many letters a misspelt name may differ in.
+// nearby is the largest edit distance of a misspelt name.
 const nearby = 3
 
-// Unread returns the variables in an environment, as of [os.Environ], that begin
-// as those of flags do, and that no flag reads. others names those that somebody
-// else reads. Values are not looked at: one may be a secret.
+// Unread returns the variables in an environment, as from [os.Environ], that have
+// the prefix of flags and that no flag reads, without those in others. It does not
+// look at values: one may be a secret.
 func (p Program) Unread(flags any, environ, others []string) ([]Unread, error) {
 	parser, err := p.parser(flags)
 	if err != nil {
@@ -45,7 +45,7 @@ func unread(known, environ, others []string) []Unread {
 	return all
 }
 
-// nearest returns the name that differs least, empty if none is nearby.
+// nearest returns the most similar name, empty if none is within nearby.
 func nearest(name string, known []string) string {
 	found, least := "", nearby+1
 	for _, other := range known {
@@ -56,10 +56,9 @@ func nearest(name string, known []string) string {
 	return found
 }
 
-// distance is how many bytes must be put in, left out or replaced to get from one
-// text to the other (Levenshtein).
+// distance returns the Levenshtein distance of two texts, in bytes.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of what was seen of a to each beginning of b
+	row := make([]int, len(b)+1) // distances of a[:i] to each b[:j]
 	for j := range row {
 		row[j] = j
 	}

@@ -23,20 +23,20 @@ type flags struct {
 	ProgramUsers          string           `help:"User ids that commands run as, one for each job, as FIRST-LAST: jobs then cannot read the worker's memory or each other's files. They are divided among up to four workers that share --runtime-dir. none: commands run as the worker's user. Linux; needs CAP_SETUID, CAP_SETGID and CAP_KILL." default:"none" group:"Jobs" placeholder:"FIRST-LAST"`
 	Scratch               string           `help:"Folder for the working folders of commands. Default: that for temporary files." group:"Jobs" placeholder:"FOLDER"`
 	DefaultKind           string           `help:"Kind of the messages that are not envelopes, such as those of az storage message put. Without it they go to the poison queue." group:"Jobs" placeholder:"KIND"`
-	TakeFrom              []string         `help:"Queues to take jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not get done. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
+	TakeFrom              []string         `help:"Queues to claim jobs from, in turn: spot, the queue of jobs; on-demand, that of the jobs which Spot VMs did not finish. On VMs of regular priority give on-demand, or both." enum:"spot,on-demand" default:"spot" group:"Jobs"`
 	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	PayloadMemory         int64            `help:"Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not count. A job waits until there is room; a command's payload counts only until it is in its file." default:"1024" group:"Jobs" placeholder:"MIB"`
-	Visibility            time.Duration    `help:"Time after which the jobs of a worker that died without a word return to the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each." default:"30s" group:"Jobs"`
+	Visibility            time.Duration    `help:"Visibility timeout of messages, after which the jobs of a worker that died without notice return to the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each." default:"30s" group:"Jobs"`
 	CheckpointInterval    string           `help:"Time between two saves of a job's changed state; auto chooses what costs the least, by what a save takes and how often VMs are lost." default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration    `help:"Shortest time that auto chooses, and the one while notices cannot be relied on." default:"5s" group:"Checkpoints"`
 	MaxCheckpointInterval time.Duration    `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
-	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. What the workers see themselves weighs in." default:"5" group:"Checkpoints"`
+	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. Evictions that the workers observe are taken into account." default:"5" group:"Checkpoints"`
 	DrainBudget           time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
 	MetadataEndpoint      string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction"`
 	VMName                string           `help:"Name of this VM as scheduled events have it, in place of what the metadata service says." group:"Eviction" placeholder:"NAME"`
 	EventsAPIVersion      string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction"`
-	Acknowledge           string           `help:"Events to let go ahead before their time once everything is saved or handed over: self, those that name this VM alone; leader, also those that name several VMs, by the first of them when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that." enum:"self,leader,never" default:"self" group:"Eviction"`
+	Acknowledge           string           `help:"Scheduled events to acknowledge, so that they start early, once everything is saved or handed over: self, those that name this VM alone; leader, also those that name several VMs, by the first of them when the workers of all are ready; never. Several workers on one VM need --runtime-dir for that." enum:"self,leader,never" default:"self" group:"Eviction"`
 	Instance              string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`
 	RuntimeDir            string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
 	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation"`
@@ -45,7 +45,7 @@ type flags struct {
 	version string // of the program
 }
 
-// policy is what the flags say about checkpoints.
+// policy returns the checkpoint policy that the flags describe.
 func (f *flags) policy() (checkpoint.Policy, error) {
 	p := checkpoint.DefaultPolicy()
 	p.Shortest, p.Longest, p.EvictionRate = f.MinCheckpointInterval, f.MaxCheckpointInterval, f.EvictionRate/100
@@ -66,7 +66,7 @@ func (f *flags) policy() (checkpoint.Policy, error) {
 	return p, p.Validate()
 }
 
-// spareConnections are for what is not a job's: claims, presence.
+// spareConnections are for calls that belong to no job: claims, heartbeats.
 const spareConnections = 4
 
 // slots returns how many jobs run at once.
@@ -77,13 +77,13 @@ func (f *flags) slots() int {
 	return f.Concurrency
 }
 
-// payloadMemory returns the bytes that payloads may take at once; 0, which the
-// worker would take for its default, becomes 1, which it refuses.
+// payloadMemory returns the memory for payloads in bytes. 0, which the worker would
+// read as its default, becomes 1, which it refuses.
 func (f *flags) payloadMemory() int64 {
 	const most = 1 << 40 // MiB
 	return max(min(f.PayloadMemory, most)<<20, 1)
 }
 
-// connections returns how many connections to storage are kept: one for each
-// job, since a drain writes them all at once, and one for its renewal.
+// connections returns how many connections to storage are kept: for each job one
+// for its data, since a drain writes all at once, and one for its renewal.
 func connections(slots int) int { return 2*slots + spareConnections }

@@ -14,8 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
-// FuzzFlags gives the worker whatever may stand on a command line, an argument a
-// line: it is refused as wrong configuration, on which a unit does not restart, or
+// FuzzFlags gives the worker any command line, an argument a line: it is refused as wrong configuration, on which a unit does not restart, or
 // makes a worker whose numbers are in their ranges. Nothing is sent.
 func FuzzFlags(f *testing.F) {
 	for _, seed := range []string{

@@ -23,7 +23,7 @@ import (
 )
 
 // kinds returns the handlers that the flags describe and the given ones, which
-// come before built-in ones of the same name. close frees what they need.
+// replace built-in ones of the same name. closeKinds frees what they need.
 func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	if len(f.OutputContainer) > 0 && len(f.DataContainer) == 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--output-container is for compress jobs, which read from somewhere: name that with --data-container")}
@@ -41,8 +41,7 @@ func (f *flags) kinds(given job.Kinds, account *azure.Account, shared *runtimedi
 	return all, closeKinds, nil
 }
 
-// builtin returns the kinds that come with the worker, as far as the operator said
-// what they may read and write.
+// builtin returns the built-in kinds whose containers are configured.
 func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 	kinds := job.Kinds{}
 	if len(f.DataContainer) > 0 {
@@ -54,8 +53,8 @@ func (f *flags) builtin(account *azure.Account, log *slog.Logger) job.Kinds {
 	return kinds
 }
 
-// commands returns the handlers of the kinds file, none without one. Its kinds
-// must not be among the others: jobs of one name would do two things.
+// commands returns the handlers of the kinds file, none without one. A kind of its
+// must not be among the others: one name would mean two things.
 func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runtimedir.Dir, log *slog.Logger) (all job.Kinds, closeKinds func(), err error) {
 	all = job.Kinds{}
 	if f.KindsFile == "" {
@@ -95,7 +94,7 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runti
 	}, nil
 }
 
-// tokensFor returns what gives programs tokens, nil where no kind asks for them.
+// tokensFor returns the token proxy for programs, nil if no kind asks for tokens.
 func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (tokens process.Granter, closeTokens func(), err error) {
 	if !slices.ContainsFunc(kinds, func(k process.Kind) bool { return len(k.Tokens) > 0 }) {
 		return nil, func() {}, nil

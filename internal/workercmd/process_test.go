@@ -117,7 +117,7 @@ type workerProcess struct {
 	lines []map[string]any
 }
 
-// start starts a worker on the VM. What it is told leads to loopback only.
+// start starts a worker on the VM. Its addresses are loopback only.
 func (c *cloud) start(t *testing.T, args ...string) *workerProcess {
 	t.Helper()
 	return c.startWith(t, nil, args...)

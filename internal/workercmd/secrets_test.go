@@ -122,7 +122,7 @@ func listen(t *testing.T, handle http.HandlerFunc) string {
 	return listener.Addr().String()
 }
 
-// deadAddress is one on loopback that nobody listens on.
+// deadAddress returns a loopback address on which no server listens.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

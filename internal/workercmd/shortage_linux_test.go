@@ -14,7 +14,7 @@ import (
 )
 
 // TestShortOfDescriptors: a worker that can open no connection for some seconds
-// keeps its job, says what it lacks, stays healthy, and goes on once it can.
+// keeps its job, logs what it lacks, stays healthy, and resumes once it can.
 func TestShortOfDescriptors(t *testing.T) {
 	c := newCloud(t, true)
 	w := c.working(t, "counts", "--checkpoint-interval=200ms")
@@ -64,8 +64,8 @@ func (w *workerProcess) limitFiles(t *testing.T, n uint64) (before uint64) {
 	return was.Cur
 }
 
-// TestLogIsNotRead: a worker whose log goes into a pipe that is full, as when the
-// program behind it hangs, does not hang with it.
+// TestLogIsNotRead: a worker whose log goes into a full pipe, as when the program
+// behind it hangs, does not hang with it.
 func TestLogIsNotRead(t *testing.T) {
 	c := newCloud(t, true)
 	c.put(t, "a", "polite")
@@ -81,7 +81,7 @@ func TestLogIsNotRead(t *testing.T) {
 	if _, err := writer.Write(make([]byte, least)); err != nil {
 		t.Fatal(err)
 	}
-	w := c.unheard(t, writer)
+	w := c.startUnread(t, writer)
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}

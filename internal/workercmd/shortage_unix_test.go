@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/internal/testing/guard"
 )
 
-// unheard starts a worker whose log goes to a file that nobody here reads.
-func (c *cloud) unheard(t *testing.T, log *os.File) *workerProcess {
+// startUnread starts a worker whose log goes to a file that the test does not read.
+func (c *cloud) startUnread(t *testing.T, log *os.File) *workerProcess {
 	t.Helper()
 	endpoint := guard.Loopback(t, c.endpoint)
 	w := &workerProcess{
@@ -36,7 +36,7 @@ func (c *cloud) unheard(t *testing.T, log *os.File) *workerProcess {
 	return w
 }
 
-// demandHandedOver terminates a worker with job a in hand, and wants what it wants
+// demandHandedOver terminates a worker that runs job a, and demands what it demands
 // of every worker: exit code 0, the job released with its state, and no failure.
 func (c *cloud) demandHandedOver(t *testing.T, w *workerProcess) {
 	t.Helper()
@@ -53,9 +53,9 @@ func (c *cloud) demandHandedOver(t *testing.T, w *workerProcess) {
 
 func hasState(r checkpoint.Record) bool { return r.HasState() }
 
-// TestNobodyReadsTheLog: a worker whose log goes into a pipe that is closed, as
-// when the program behind it has died, goes on and hands over.
-func TestNobodyReadsTheLog(t *testing.T) {
+// TestLogReaderIsGone: a worker whose log goes into a closed pipe, as when the
+// program behind it has died, continues and hands over.
+func TestLogReaderIsGone(t *testing.T) {
 	c := newCloud(t, true)
 	c.put(t, "a", "polite")
 	reader, writer, err := os.Pipe()
@@ -65,7 +65,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := c.unheard(t, writer)
+	w := c.startUnread(t, writer)
 	if err := writer.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	c.demandHandedOver(t, w)
 }
 
-// TestLogOnAFullDisk: what cannot be logged keeps nothing from being done.
+// TestLogOnAFullDisk: a log that cannot be written stops no work.
 func TestLogOnAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -82,15 +82,14 @@ func TestLogOnAFullDisk(t *testing.T) {
 	defer full.Close()
 	c := newCloud(t, true)
 	c.put(t, "a", "polite")
-	w := c.unheard(t, full)
+	w := c.startUnread(t, full)
 	c.untilRecord(t, "a", "saved", hasState)
 	c.demandHandedOver(t, w)
 }
 
-// TestProgramsKnowBrokenPipes: that the worker outlives its log's reader is not
-// handed down: a program that writes into a closed pipe ends by SIGPIPE, as its
-// author expects.
-func TestProgramsKnowBrokenPipes(t *testing.T) {
+// TestProgramsGetSIGPIPE: the worker ignores SIGPIPE, but its programs do not inherit
+// that: one that writes into a closed pipe ends, as its author expects.
+func TestProgramsGetSIGPIPE(t *testing.T) {
 	defer ignoreSIGPIPE()()
 	cmd := exec.Command("sh", "-c", "kill -PIPE $$; exit 0")
 	err := cmd.Run()

@@ -28,7 +28,7 @@ func (c *cloud) serve(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// working starts a worker with a job of that kind in hand.
+// working starts a worker that runs a job of that kind.
 func (c *cloud) working(t *testing.T, kind string, args ...string) *workerProcess {
 	t.Helper()
 	c.put(t, "a", kind)
@@ -55,7 +55,7 @@ func (c *cloud) demandReleased(t *testing.T) {
 func TestTerminate(t *testing.T) {
 	c := newCloud(t, true)
 	w := c.working(t, "polite", "--concurrency=2")
-	w.demandHealth(t, "at work")
+	w.demandHealth(t, "while a job runs")
 	w.demandMetrics(t, `spotworker_state{state="process"} 1`, "spotworker_jobs_in_hand 1", "spotworker_job_slots 2",
 		"spotworker_deliveries_total 1", `spotworker_handler_starts_total{start="first"} 1`, "spotworker_healthy 1",
 		`spotworker_storage_calls_total{operation="GetQueueMetadata",service="queue",status="2xx"} 1`, "spotworker_metadata_blind_seconds_total 0")
@@ -195,13 +195,13 @@ func TestServiceManager(t *testing.T) {
 		said = append(said, string(buffer[:n]))
 	}
 	all := strings.Join(said, "\n")
-	if len(said) == 0 || said[0] != "READY=1\nSTATUS=start, 0 jobs in hand" {
+	if len(said) == 0 || said[0] != "READY=1\nSTATUS=start, 0 active jobs" {
 		t.Errorf("first message of %q, want READY=1 with the state", said)
 	}
 	if n := strings.Count(all, "STOPPING=1"); n != 1 || !strings.Contains(all, "EXTEND_TIMEOUT_USEC=20000000") {
 		t.Errorf("messages = %q, want STOPPING=1 once, with the time that the drain may take", said)
 	}
-	if !strings.Contains(said[len(said)-1], "STATUS=stopped, 0 jobs in hand") {
+	if !strings.Contains(said[len(said)-1], "STATUS=stopped, 0 active jobs") {
 		t.Errorf("last message = %q, want the end", said[len(said)-1])
 	}
 }

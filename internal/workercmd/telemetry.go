@@ -30,7 +30,7 @@ type telemetry struct {
 	manager *systemd.Notifier
 
 	state atomic.Value // of the lifecycle, a string
-	jobs  atomic.Int64 // in hand
+	jobs  atomic.Int64 // active
 }
 
 func (f *flags) telemetry(log *slog.Logger) *telemetry {
@@ -50,9 +50,9 @@ func (t *telemetry) healthy() bool         { return t.health().Healthy() }
 func (t *telemetry) status() string {
 	jobs := t.jobs.Load()
 	if jobs == 1 {
-		return fmt.Sprintf("%s, 1 job in hand", t.state.Load())
+		return fmt.Sprintf("%s, 1 active job", t.state.Load())
 	}
-	return fmt.Sprintf("%s, %d jobs in hand", t.state.Load(), jobs)
+	return fmt.Sprintf("%s, %d active jobs", t.state.Load(), jobs)
 }
 
 // called records a call to the storage account.

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A line that is read is written when Write returns, as without an outlet.
-func TestOutletWritesAtOnce(t *testing.T) {
+// A line that is read is written when Write returns, as without an asyncWriter.
+func TestAsyncWriterWritesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		o := newOutlet(&out, func(int) { t.Error("lines were dropped") })
+		o := newAsyncWriter(&out, func(int) { t.Error("lines were dropped") })
 		began := time.Now()
 		for i := range 3 {
 			fmt.Fprintf(o, "line %d\n", i)
@@ -32,23 +32,23 @@ func TestOutletWritesAtOnce(t *testing.T) {
 	})
 }
 
-// A reader that hangs holds up the first line for a moment and the others not at
-// all; when it goes on it gets what there was room for, and how much is missing.
-func TestOutletOutlivesItsReader(t *testing.T) {
+// A reader that hangs delays the first line for a moment and the others not at
+// all; when it resumes it gets what was buffered, and how many lines are missing.
+func TestAsyncWriterBuffersForASlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe() // whose writes wait until they are read
 		missing := make(chan int, 1)
-		o := newOutlet(writer, func(n int) { missing <- n })
+		o := newAsyncWriter(writer, func(n int) { missing <- n })
 		line := strings.Repeat("x", 1<<10)
 		began := time.Now()
 		for range 2000 {
 			fmt.Fprint(o, line)
 		}
-		if took := time.Since(began); took != outletPatience {
-			t.Errorf("2000 lines that nobody reads took %s, want %s", took, outletPatience)
+		if took := time.Since(began); took != writePatience {
+			t.Errorf("2000 lines that are not read took %s, want %s", took, writePatience)
 		}
 		o.close()
-		if took := time.Since(began); took != outletPatience+outletEnd {
+		if took := time.Since(began); took != writePatience+closePatience {
 			t.Errorf("the end took %s in all, want its limit", took)
 		}
 		read := make(chan int)
@@ -61,17 +61,17 @@ func TestOutletOutlivesItsReader(t *testing.T) {
 		if err := writer.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-read; got != outletRoom || n != 2000-outletRoom/len(line) {
-			t.Errorf("read %d bytes, and %d lines are said to be missing, want %d and %d", got, n, outletRoom, 2000-outletRoom/len(line))
+		if got := <-read; got != bufferSize || n != 2000-bufferSize/len(line) {
+			t.Errorf("read %d bytes, and %d lines are said to be missing, want %d and %d", got, n, bufferSize, 2000-bufferSize/len(line))
 		}
 	})
 }
 
 // Once it is read again, every line is written at once again.
-func TestOutletCatchesUp(t *testing.T) {
+func TestAsyncWriterCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()
-		o := newOutlet(writer, func(int) { t.Error("lines were dropped") })
+		o := newAsyncWriter(writer, func(int) { t.Error("lines were dropped") })
 		fmt.Fprint(o, "a")
 		fmt.Fprint(o, "b")
 		go func() { _, _ = io.Copy(io.Discard, reader) }()
