@@ -27,14 +27,14 @@ type asyncWriter struct {
 	out     io.Writer
 	dropped func(lines int) // logs how many lines were lost
 
-	mu      sync.Mutex
-	lines   [][]byte
-	size    int
-	lost int
-	behind  bool          // a line took too long and is not written yet
-	wakeup    chan struct{} // holds one: there are lines, or the end
-	idle    chan struct{} // closed when all is written; nil without a waiter
-	ended   bool
+	mu     sync.Mutex
+	lines  [][]byte
+	size   int
+	lost   int
+	behind bool          // a line took too long and is not written yet
+	wakeup chan struct{} // holds one: there are lines, or the end
+	idle   chan struct{} // closed when all is written; nil without a waiter
+	ended  bool
 }
 
 func newAsyncWriter(out io.Writer, dropped func(lines int)) *asyncWriter {
