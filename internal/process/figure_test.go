@@ -4,19 +4,26 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/testing/cost"
 	"github.com/spotworker/spotworker/job"
 )
@@ -95,6 +102,83 @@ func TestGigabyteFolder(t *testing.T) {
 		if limit := uint64(64 << 20); m.Heap > limit {
 			t.Errorf("%s: the heap grew by %d bytes, want no more than %d", what, m.Heap, limit)
 		}
+	}
+}
+
+// full has TestHugeCheckpoint measure the row of docs/SECURITY.md, on a disk,
+// which takes minutes.
+var full = flag.Bool("figures", false, "try a checkpoint of 2,000,000 files")
+
+// TestHugeCheckpoint: a checkpoint folder with more files than are kept costs the
+// worker the look at the first of them, and neither its refusal nor the removal of
+// the folder holds up a stop that comes at the same time.
+func TestHugeCheckpoint(t *testing.T) {
+	b, parent, files := &bench{t: t, log: &logLines{}}, t.TempDir(), maxEntries+10_000
+	if *full {
+		files = 2_000_000
+	} else if dir, err := os.MkdirTemp("/dev/shm", "checkpoint-*"); err == nil { //nolint:usetesting // files take their time on a disk
+		parent = dir
+		t.Cleanup(func() { _ = sandbox.RemoveTree(dir) })
+	}
+	huge := filepath.Join(parent, "huge")
+	if err := os.Mkdir(huge, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(huge, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if b.scratch, err = OpenScratch(parent, nil, b.logger()); err != nil {
+		t.Fatal(err)
+	}
+	k := Kind{Name: "test", Command: []string{"/bin/sh", "-c", `mv "$HUGE" "$SPOTWORKER_CHECKPOINT"; exec sleep 300`}, Environment: map[string]string{"HUGE": huge}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	heap, largest := cost.Heap(), watchHeap(t)
+	w := b.begin(k, "", nil)
+	b.until("the checkpoint", func() bool { _, err := os.Lstat(huge); return err != nil })
+	w.stop(job.Evicted, 10*time.Second)
+	refused := w.wait(t, time.Minute)
+	runtime.ReadMemStats(&after)
+	begun := time.Now()
+	w.Close()
+	slot := time.Since(begun)
+	b.scratch.removals.Wait()
+	removed := time.Since(begun)
+	t.Logf("checkpoint of %d files: refused %s after the stop, slot free %s later, removed %s later; heap + %.1f MiB",
+		files, refused.Round(time.Millisecond), slot.Round(time.Millisecond), removed.Round(time.Millisecond), float64(largest()-heap)/(1<<20))
+	if w.err == nil || !job.IsPermanent(w.err) || !strings.Contains(w.err.Error(), "more than 100000 files and folders") {
+		t.Errorf("Run = %v, want a permanent error that names the limit", w.err)
+	}
+	// A hundred thousand entries of some 500 bytes each, the memory included that
+	// is free again. Two million would be twenty times that.
+	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(100<<20); got > most {
+		t.Errorf("the refusal allocated %d bytes, want at most %d", got, most)
+	}
+	if err := b.scratch.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// watchHeap samples the heap until the function that it returns is called, which
+// returns the largest size.
+func watchHeap(t *testing.T) (largest func() uint64) {
+	var most uint64
+	ctx, stop := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			most = max(most, cost.Heap())
+			time.Sleep(time.Millisecond)
+		}
+	})
+	t.Cleanup(stop)
+	return func() uint64 {
+		stop()
+		watching.Wait()
+		return most
 	}
 }
 

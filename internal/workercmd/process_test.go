@@ -49,6 +49,10 @@ var testKinds = job.Kinds{
 			}
 		}
 	}),
+	"holds": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+		time.Sleep(200 * time.Millisecond) // with the payload in memory
+		return nil, nil
+	}),
 	"stubborn": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 		for { // whatever the context says
 			time.Sleep(time.Hour)
