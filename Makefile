@@ -17,6 +17,9 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 PACKAGES ?= dist
 ARCHITECTURES ?=
 
+# The SSH key that signs packages; empty for none.
+SIGNING_KEY ?=
+
 # Modules beside this one, as a stranger's are.
 EXAMPLES := $(patsubst %/,%,$(dir $(wildcard examples/*/go.mod)))
 
@@ -37,8 +40,8 @@ build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
 
 .PHONY: package
-package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json)
-	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)'
+package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)
+	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
 
 .PHONY: demo
 demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)

@@ -14,8 +14,10 @@
 # OPERATOR_ADDRESSES (public IPv4 addresses that may reach the storage account,
 # with commas between them), SSH_PUBLIC_KEY (default: the first key in ~/.ssh),
 # CAPACITY and ONDEMAND_CAPACITY (default: the numbers of VMs there are),
-# CONFIGURATION_IN (Blob or Package), WORKERS_WITHIN (minutes to wait for the
-# workers). ACCOUNT_NAME and ACCOUNT_GROUP are for a further region.
+# SIGNING_KEY (for make package), ALLOWED_SIGNERS (an OpenSSH file of who may sign
+# packages; default: signatures are not verified), CONFIGURATION_IN (Blob or
+# Package), WORKERS_WITHIN (minutes to wait for the workers). ACCOUNT_NAME and
+# ACCOUNT_GROUP are for a further region.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -161,6 +163,7 @@ digest() {
 # CONFIGURATION_IN=Package each configuration travels in a package of its own.
 uploads() {
   local name
+  verifyPackage # again: it may be another one by now
   account=$(output accountName)
   folder=$(output packagesFolder)
   output workerConfiguration >"$work/worker.env"
@@ -243,6 +246,7 @@ case $package in
   *) echo "$package, made before" ;;
 esac
 [ "$mode" = dry-run ] || [ "$mode" = what-if ] || [ -f "$package" ] || fail "there is no $package"
+if [ "$mode" != dry-run ] && [ -f "$package" ]; then verifyPackage; fi
 
 echo "== 2 of 6: storage, identities and their roles, network, gallery"
 if [ "$mode" = dry-run ] || [ "$groupThere" = false ]; then

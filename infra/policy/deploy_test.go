@@ -197,6 +197,66 @@ func TestDeployRefusesAnotherPackageOfTheSameVersion(t *testing.T) {
 	}
 }
 
+// TestDeployVerifiesTheSignature: with ALLOWED_SIGNERS a package without a good
+// signature of one of them is not uploaded.
+func TestDeployVerifiesTheSignature(t *testing.T) {
+	keygen, err := exec.LookPath("ssh-keygen")
+	if err != nil {
+		t.Skip("ssh-keygen is not in PATH, which verifies packages: install OpenSSH's client")
+	}
+	run := func(t *testing.T, arguments ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), keygen, arguments...).CombinedOutput(); err != nil {
+			t.Fatalf("ssh-keygen %q: %v: %s", arguments, err, out)
+		}
+	}
+	signed := func(t *testing.T, a *subscription, key, namespace string) {
+		t.Helper()
+		run(t, "-Y", "sign", "-f", filepath.Join(a.folder, key), "-n", namespace, a.pkg)
+	}
+	for _, c := range []struct {
+		name    string
+		prepare func(t *testing.T, a *subscription)
+		want    string // in what it says; empty where it deploys
+	}{
+		{"signed", func(t *testing.T, a *subscription) { signed(t, a, "release", "spotworker-package") }, ""},
+		{"without a signature", func(*testing.T, *subscription) {}, "has no signature"},
+		{"changed", func(t *testing.T, a *subscription) {
+			signed(t, a, "release", "spotworker-package")
+			a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\nCHANGED=yes\n")
+		}, "by release@example.com does not match"},
+		{"signed for something else", func(t *testing.T, a *subscription) { signed(t, a, "release", "git") }, "does not match"},
+		{"signed by somebody else", func(t *testing.T, a *subscription) { signed(t, a, "other", "spotworker-package") }, "is of nobody in"},
+		{"damaged signature", func(_ *testing.T, a *subscription) { a.write("package.tar.gz.sig", "garbage", 0o600) }, "cannot be read"},
+		{"no list", func(_ *testing.T, a *subscription) { a.env = []string{"ALLOWED_SIGNERS=/nowhere"} }, "there is no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			for _, key := range []string{"release", "other"} {
+				run(t, "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(a.folder, key))
+			}
+			public, err := os.ReadFile(filepath.Join(a.folder, "release.pub"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.write("signers", "release@example.com "+string(public), 0o600)
+			a.env = []string{"ALLOWED_SIGNERS=" + filepath.Join(a.folder, "signers")}
+			c.prepare(t, a)
+			said, calls, err := a.deploy("--yes")
+			if c.want == "" {
+				if err != nil || !strings.Contains(said, "is signed by release@example.com") || !slices.Equal(changing(calls), everyStep) {
+					t.Errorf("deploy = %v after %q, want every step; it said:\n%s", err, changing(calls), said)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(said, c.want) || len(changing(calls)) > 0 {
+				t.Errorf("deploy = %v after %q, want a failure with %q before any change; it said:\n%s", err, changing(calls), c.want, said)
+			}
+		})
+	}
+}
+
 func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 	a := newSubscription(t)
 	a.write("group", "true", 0o600)

@@ -3,6 +3,7 @@
 // for jobs in other languages, and what is in package vmapp.
 //
 //	spotworker-linux-amd64.tar.gz       the package
+//	spotworker-linux-amd64.tar.gz.sig   its signature, if there is a key
 //	spotworker-linux-amd64.cdx.json     its bill of materials (CycloneDX), also inside
 //	SHA256SUMS                          of all files beside it
 //

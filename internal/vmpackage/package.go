@@ -38,6 +38,10 @@ type Config struct {
 
 	// Out is the folder that the packages go into.
 	Out string
+
+	// SigningKey is the file of the private SSH key, or of the public one of a key
+	// in an agent, that signs each package. Empty for no signatures.
+	SigningKey string
 }
 
 // versionForm is what can be a folder's name and stand in a shell script.
@@ -127,6 +131,9 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 		if err := write(filepath.Join(c.Out, f.name), f.data); err != nil {
 			return p, nil, err
 		}
+	}
+	if err := sign(ctx, c.SigningKey, filepath.Join(c.Out, files[0].name)); err != nil {
+		return p, nil, err
 	}
 	return Package{
 		Architecture: architecture, Release: release,
