@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -170,30 +172,36 @@ func TestSilentCaller(t *testing.T) {
 	}
 }
 
+// flood is how many connections TestIdleConnections opens. The caller needs a
+// descriptor for each as well.
+var flood = flag.Int("flood", 500, "number of idle connections in TestIdleConnections")
+
 // TestIdleConnections: thousands of connections that send nothing take at most
 // maxConnections descriptors of the worker, and the health probe is answered
 // while they are held open.
 func TestIdleConnections(t *testing.T) {
 	b := newBench(t)
-	const flood = 500
 	var held []net.Conn
 	defer func() {
 		for _, conn := range held {
 			_ = conn.Close()
 		}
 	}()
-	for range flood {
+	for range *flood {
 		conn, err := net.Dial("tcp", b.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, conn)
 	}
+	var longest time.Duration
 	for range 3 {
+		begun := time.Now()
 		b.client.CloseIdleConnections() // a probe of the platform opens a connection each time
 		if status, body := b.ask(t, http.MethodGet, "/healthz"); status != 200 || verdictOfExtension(t, status, body) != "Healthy" {
-			t.Errorf("beside %d idle connections /healthz answers %d %q, want Healthy", flood, status, body)
+			t.Errorf("beside %d idle connections /healthz answers %d %q, want Healthy", *flood, status, body)
 		}
+		longest = max(longest, time.Since(begun))
 	}
 	closed := 0
 	for _, conn := range held {
@@ -201,13 +209,15 @@ func TestIdleConnections(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			closed++
 		}
-		if flood-closed > maxConnections {
+		if *flood-closed > maxConnections {
 			continue
 		}
 		break
 	}
-	if open := flood - closed; open > maxConnections {
-		t.Errorf("%d of %d idle connections are open, want at most %d", open, flood, maxConnections)
+	open := *flood - closed
+	t.Logf("%d connections: at most %d open, %d goroutines in all, /healthz answers within %s", *flood, open, runtime.NumGoroutine(), longest.Round(time.Millisecond))
+	if open > maxConnections {
+		t.Errorf("%d of %d idle connections are open, want at most %d", open, *flood, maxConnections)
 	}
 }
 

@@ -113,7 +113,7 @@ var full = flag.Bool("figures", false, "try a checkpoint of 2,000,000 files")
 // worker the look at the first of them, and neither its refusal nor the removal of
 // the folder holds up a stop that comes at the same time.
 func TestHugeCheckpoint(t *testing.T) {
-	b, parent, files := &bench{t: t, log: &logLines{}}, t.TempDir(), maxEntries+10_000
+	b, parent, files := &rig{t: t, log: &logLines{}}, t.TempDir(), maxEntries+10_000
 	if *full {
 		files = 2_000_000
 	} else if dir, err := os.MkdirTemp("/dev/shm", "checkpoint-*"); err == nil { //nolint:usetesting // files take their time on a disk

@@ -42,8 +42,9 @@ type Users struct {
 func Open(c Config) (*Users, error) {
 	ids := c.Range.part(c.Place, max(c.Places, 1))
 	if ids.size() < c.Slots || ids.size() <= 0 {
-		return nil, fmt.Errorf("range %s has %d user ids for each of %d workers, and %d jobs at once need one each: widen --program-users or lower --concurrency",
-			c.Range, max(ids.size(), 0), max(c.Places, 1), c.Slots)
+		return nil, fmt.Errorf("%d jobs at once need a user id each, and range %s has %d for each of the %d workers that share it: "+
+			"lower --concurrency (by default a job for each processor) to %d, or widen --program-users",
+			c.Slots, c.Range, max(ids.size(), 0), max(c.Places, 1), max(ids.size(), 0))
 	}
 	if err := checkRights(); err != nil {
 		return nil, err

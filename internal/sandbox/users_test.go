@@ -74,9 +74,11 @@ func TestTakeIsLate(t *testing.T) {
 }
 
 func TestOpenNeedsAnIDForEachSlot(t *testing.T) {
-	_, err := Open(Config{Range: Range{70001, 70100}, Place: 3, Places: 4, Slots: 26})
-	if err == nil || !strings.Contains(err.Error(), "--program-users") {
-		t.Errorf("Open with 25 ids for 26 slots = %v, want an error that says what to change", err)
+	_, err := Open(Config{Range: Range{60578, 61183}, Place: 3, Places: 4, Slots: 152})
+	const want = "152 jobs at once need a user id each, and range 60578-61183 has 151 for each of the 4 workers that share it: " +
+		"lower --concurrency (by default a job for each processor) to 151, or widen --program-users"
+	if err == nil || err.Error() != want {
+		t.Errorf("Open with 151 ids for 152 slots = %v, want %q", err, want)
 	}
 }
 
