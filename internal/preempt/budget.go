@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // The service answers five requests a second for the whole VM, then 429. One of
@@ -16,11 +18,11 @@ const (
 	budgetWindow   = time.Second
 )
 
-// Budget says when the next request may be sent. Workers on one VM share one,
-// as the service's limit is the VM's.
+// Budget is the rate limit for requests to the metadata service. Workers on one VM
+// share one, because the service limits the VM.
 type Budget interface {
-	// Wait returns when a request of that urgency may be sent, which is to
-	// happen at once then, or with the cause of ctx.
+	// Wait returns nil when a request of that urgency may be sent, at once, or the
+	// cause of ctx.
 	Wait(ctx context.Context, u Urgency) error
 }
 
@@ -30,51 +32,51 @@ func WithBudget(b Budget) Option {
 	return func(c *Client) { c.budget = b }
 }
 
-// ownBudget is the budget of one client.
-type ownBudget struct {
+// processBudget is the budget of one process.
+type processBudget struct {
 	start time.Time
 
-	mu    sync.Mutex
-	slots Slots
+	mu     sync.Mutex
+	window SlidingWindow
 }
 
 // NewBudget returns a budget of so many requests in any window, for the clients
 // of one process.
 func NewBudget(most int, window time.Duration) Budget {
-	return &ownBudget{start: time.Now(), slots: Slots{Most: most, Window: window}}
+	return &processBudget{start: time.Now(), window: SlidingWindow{Limit: most, Window: window}}
 }
 
-// Wait implements [Budget]. A slot taken and then not used stays taken, which
-// errs on the safe side.
-func (b *ownBudget) Wait(ctx context.Context, u Urgency) error {
+// Wait implements [Budget]. A slot that is reserved and not used stays reserved,
+// which errs on the safe side.
+func (b *processBudget) Wait(ctx context.Context, u Urgency) error {
 	for {
-		delay, ok := b.take(u)
-		if err := sleep(ctx, delay); err != nil || ok {
+		delay, ok := b.reserve(u)
+		if err := retry.Sleep(ctx, delay); err != nil || ok {
 			return err
 		}
 	}
 }
 
-func (b *ownBudget) take(u Urgency) (delay time.Duration, ok bool) {
+func (b *processBudget) reserve(u Urgency) (delay time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Since(b.start)
-	at, ok := b.slots.Take(now, u)
+	at, ok := b.window.Reserve(now, u)
 	return at - now, ok
 }
 
-// queued counts the polls that wait for the budget.
-type queued struct {
+// queuedPolls counts the polls that wait for the budget.
+type queuedPolls struct {
 	n    *atomic.Int64
-	left chan struct{} // holds one: none waits any more
+	left chan struct{} // holds one value: none waits any more
 }
 
-func newQueued() queued { return queued{n: &atomic.Int64{}, left: make(chan struct{}, 1)} }
+func newQueued() queuedPolls { return queuedPolls{n: &atomic.Int64{}, left: make(chan struct{}, 1)} }
 
-func (q queued) any() bool { return q.n.Load() > 0 }
+func (q queuedPolls) any() bool { return q.n.Load() > 0 }
 
-// wait waits for the budget. The watcher sends no further poll while one waits:
-// they would only stand in line, and each be later than the last.
+// wait waits for the budget. The watcher sends no further poll while one waits: a queue
+// of polls would only delay them.
 func (c *Client) wait(ctx context.Context, u Urgency) error {
 	if u != Poll {
 		return c.budget.Wait(ctx, u)
@@ -90,74 +92,59 @@ func (c *Client) wait(ctx context.Context, u Urgency) error {
 	return err
 }
 
-// sleep waits for d, or returns the cause of ctx when that ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Urgency orders requests where the budget is short.
+// Urgency is the priority of a request when the budget is exhausted.
 type Urgency int
 
 const (
-	// Later is for what can wait: finding out the VM's name, acknowledging. It
-	// takes only what polls leave.
+	// Later is the urgency of requests that can wait: for the VM's name, or to
+	// acknowledge an event. They get what polls leave.
 	Later Urgency = iota
 
-	// Poll is for reading the scheduled events. It is sent as soon as the budget
-	// allows, before whatever else waits.
+	// Poll is the urgency of reading the scheduled events. Polls are sent as soon as
+	// the budget allows, before other requests.
 	Poll
 )
 
-// Slots says when a request may be sent, so that at most Most are sent in any
-// Window. It is a sliding window, not a bucket: a bucket allows twice the rate
-// for a moment. It is pure: time comes in as an argument, measured from any
-// fixed moment.
-type Slots struct {
-	Most   int
+// SlidingWindow is a rate limit of Limit requests in any Window. It is a sliding
+// window, not a token bucket: that allows twice the rate for a moment. It is pure:
+// time is an argument, measured from any fixed moment.
+type SlidingWindow struct {
+	Limit  int
 	Window time.Duration
 
-	// Sent are the times of the latest requests, Most of them at most, oldest
-	// first. Polls that wait have theirs in the future.
+	// Sent are the times of the latest requests, at most Limit, oldest first. Those of
+	// polls that wait are in the future.
 	Sent []time.Duration
 }
 
-// Take returns when a request that is ready at now may be sent, which is now or
-// later. A poll has that slot then. Anything else has it only if it is free now,
-// which ok says; otherwise it asks again at that time, since a poll may take it.
-func (s *Slots) Take(now time.Duration, u Urgency) (at time.Duration, ok bool) {
+// Reserve returns when a request that is ready at now may be sent: now or later. It
+// reserves that slot for a poll. For another request it does so only if the slot is
+// free now, and reports it as ok; otherwise the caller has to ask again at that time,
+// since a poll may get it.
+func (s *SlidingWindow) Reserve(now time.Duration, u Urgency) (at time.Duration, ok bool) {
 	at = now
-	if n := len(s.Sent); n >= s.Most {
-		at = max(at, s.Sent[n-s.Most]+s.Window)
+	if n := len(s.Sent); n >= s.Limit {
+		at = max(at, s.Sent[n-s.Limit]+s.Window)
 	}
 	if u != Poll && at > now {
 		return at, false
 	}
 	s.Sent = append(s.Sent, at)
 	slices.Sort(s.Sent)
-	s.Sent = slices.Clone(s.Sent[max(len(s.Sent)-s.Most, 0):])
+	s.Sent = slices.Clone(s.Sent[max(len(s.Sent)-s.Limit, 0):])
 	return at, true
 }
 
-// Return gives back a slot that was not used. One that is not among the latest has
-// no bearing on what may be sent any more.
-func (s *Slots) Return(at time.Duration) {
+// Release returns a slot that was not used. It ignores one that is no longer among
+// the latest, which limits no request.
+func (s *SlidingWindow) Release(at time.Duration) {
 	if i := slices.Index(s.Sent, at); i >= 0 {
 		s.Sent = slices.Delete(slices.Clone(s.Sent), i, i+1)
 	}
 }
 
-// Fill takes every slot there is at now, for when it is not known what was sent
-// before.
-func (s *Slots) Fill(now time.Duration) {
-	s.Sent = slices.Repeat([]time.Duration{now}, s.Most)
+// Fill reserves every slot at now. It is for a start where earlier requests are
+// unknown.
+func (s *SlidingWindow) Fill(now time.Duration) {
+	s.Sent = slices.Repeat([]time.Duration{now}, s.Limit)
 }

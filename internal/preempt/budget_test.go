@@ -17,13 +17,13 @@ import (
 // fits waits for nothing.
 func TestSlotsHoldInAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Slots{Most: budgetRequests, Window: budgetWindow}
+		s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
 		var now time.Duration
 		var granted []time.Duration
 		for _, gap := range rapid.SliceOfN(rapid.IntRange(0, 700), 1, 60).Draw(t, "gaps in ms") {
 			now += time.Duration(gap) * time.Millisecond
 			urgency := Urgency(rapid.IntRange(int(Later), int(Poll)).Draw(t, "urgency"))
-			at, ok := s.Take(now, urgency)
+			at, ok := s.Reserve(now, urgency)
 			if at < now || urgency == Poll && !ok || urgency == Later && ok != (at == now) {
 				t.Fatalf("Take(%s, %d) = %s, %t, want a poll to have a slot, anything else one that is free now", now, urgency, at, ok)
 			}
@@ -42,12 +42,12 @@ func TestSlotsHoldInAnyWindow(t *testing.T) {
 // again.
 func TestSlotsHoldWhenSomeComeLate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := Slots{Most: budgetRequests, Window: budgetWindow}
+		s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
 		var now time.Duration
 		var waiting, granted []time.Duration
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += time.Duration(rapid.IntRange(0, 700).Draw(t, "gap in ms")) * time.Millisecond
-			if at, _ := s.Take(now, Poll); at == now {
+			if at, _ := s.Reserve(now, Poll); at == now {
 				granted = append(granted, at)
 			} else {
 				waiting = append(waiting, at)
@@ -60,8 +60,8 @@ func TestSlotsHoldWhenSomeComeLate(t *testing.T) {
 					granted = append(granted, at)
 					return true
 				}
-				s.Return(at)
-				if again, ok := s.Take(now, Later); ok {
+				s.Release(at)
+				if again, ok := s.Reserve(now, Later); ok {
 					granted = append(granted, again)
 				}
 				return true
@@ -82,10 +82,10 @@ func checkSlots(t *rapid.T, granted []time.Duration) {
 }
 
 func TestSlotsDoNotDelayWhatFits(t *testing.T) {
-	s := Slots{Most: budgetRequests, Window: budgetWindow}
+	s := SlidingWindow{Limit: budgetRequests, Window: budgetWindow}
 	for i := range 40 {
 		now := time.Duration(i) * budgetWindow / budgetRequests
-		if at, ok := s.Take(now, Urgency(i%2)); at != now || !ok {
+		if at, ok := s.Reserve(now, Urgency(i%2)); at != now || !ok {
 			t.Errorf("request %d waits %s, want none", i+1, at-now)
 		}
 	}
@@ -94,27 +94,27 @@ func TestSlotsDoNotDelayWhatFits(t *testing.T) {
 // Polls that wait have their slots; what can wait asks again and again, and is
 // sent when they leave one.
 func TestPollsGoFirst(t *testing.T) {
-	s := Slots{Most: 2, Window: time.Second}
+	s := SlidingWindow{Limit: 2, Window: time.Second}
 	for i, want := range []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second} {
-		if at, ok := s.Take(0, Poll); at != want || !ok {
+		if at, ok := s.Reserve(0, Poll); at != want || !ok {
 			t.Errorf("poll %d at %s, want %s", i+1, at, want)
 		}
 	}
-	if at, ok := s.Take(0, Later); ok || at != 2*time.Second {
+	if at, ok := s.Reserve(0, Later); ok || at != 2*time.Second {
 		t.Errorf("what can wait = %s, %t, want to ask again at 2s", at, ok)
 	}
-	if at, ok := s.Take(time.Second, Later); ok {
+	if at, ok := s.Reserve(time.Second, Later); ok {
 		t.Errorf("what can wait goes at %s, before a poll that waits", at)
 	}
-	if at, ok := s.Take(2*time.Second, Later); !ok || at != 2*time.Second {
+	if at, ok := s.Reserve(2*time.Second, Later); !ok || at != 2*time.Second {
 		t.Errorf("what can wait = %s, %t, want the slot that polls left", at, ok)
 	}
 }
 
 func TestSlotsAreFullWhenNothingIsKnown(t *testing.T) {
-	s := Slots{Most: 2, Window: time.Second}
+	s := SlidingWindow{Limit: 2, Window: time.Second}
 	s.Fill(time.Minute)
-	if at, _ := s.Take(time.Minute, Poll); at != time.Minute+time.Second {
+	if at, _ := s.Reserve(time.Minute, Poll); at != time.Minute+time.Second {
 		t.Errorf("first poll at %s, want a window later", at)
 	}
 }

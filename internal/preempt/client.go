@@ -12,14 +12,16 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // DefaultEndpoint is where every Azure VM in a virtual network reaches its own
 // metadata service. The address is not routed and never leaves the host.
 const DefaultEndpoint = "http://169.254.169.254"
 
-// instanceVersion is the version of the instance metadata that is asked for;
-// version.go has those of scheduled events.
+// instanceVersion is the api-version of instance metadata; version.go has those of
+// scheduled events.
 const instanceVersion = "2021-02-01"
 
 // maxAnswer is far above the largest real answer: an instance with 64 KiB of
@@ -29,13 +31,13 @@ const maxAnswer = 1 << 20
 // dialTimeout bounds the connection alone; every call is bounded by its context.
 const dialTimeout = 2 * time.Second
 
-// Client asks an instance metadata service. It is safe for concurrent use, and
-// all its calls share one [Budget] of requests.
+// Client sends requests to the instance metadata service. It is safe for concurrent
+// use, and all its calls share one [Budget].
 type Client struct {
 	base    string
 	http    *http.Client
 	budget  Budget
-	queued  queued // polls that wait for the budget
+	queued  queuedPolls // polls that wait for the budget
 	version eventsVersion
 }
 
@@ -48,9 +50,9 @@ func WithTransport(rt http.RoundTripper) Option {
 	return func(c *Client) { c.http.Transport = rt }
 }
 
-// NewClient returns a client for the service at endpoint, an http or https URL
-// such as [DefaultEndpoint] or http://127.0.0.1:1234/vms/a; a path is put
-// before the paths of the service. It sends nothing yet.
+// NewClient returns a client for the service at endpoint, an http or https URL such
+// as [DefaultEndpoint] or http://127.0.0.1:1234/vms/a; a path is a prefix of the
+// service's paths. It sends no request yet.
 func NewClient(endpoint string, options ...Option) (*Client, error) {
 	base, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -69,7 +71,7 @@ func NewClient(endpoint string, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// parseEndpoint does not quote what it refuses: it may hold a password.
+// parseEndpoint does not quote the endpoint in its errors: it may hold a password.
 func parseEndpoint(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -85,9 +87,9 @@ func parseEndpoint(endpoint string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// newTransport returns a transport of our own. The default one reads the
-// proxy's address from the environment, and the service refuses what a proxy
-// forwards. Idle connections are kept for one poll of each in flight.
+// newTransport returns a transport that uses no proxy. The default transport reads a
+// proxy's address from the environment, and the service refuses forwarded requests.
+// It keeps an idle connection for each poll that may be in flight.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               nil,
@@ -98,11 +100,11 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Close closes idle connections. Calls under way are not affected.
+// Close closes idle connections. It does not affect calls in flight.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Events asks for the scheduled events of this VM's placement group. The first
-// call of a VM switches the service on and may take two minutes.
+// Events reads the scheduled events of this VM's placement group. The first call of a
+// VM activates the service and may take two minutes.
 //
 // The error is a [StatusError], wraps [ErrMalformed] or [ErrTooLarge], or is
 // that of the connection or of ctx.
@@ -119,7 +121,7 @@ func (c *Client) Events(ctx context.Context) (Document, error) {
 	return doc, nil
 }
 
-// Instance asks what this VM is. Errors are as for [Client.Events].
+// Instance reads the metadata of this VM. Errors are as for [Client.Events].
 func (c *Client) Instance(ctx context.Context) (Instance, error) {
 	a, err := c.ask(ctx, Later, http.MethodGet, "/metadata/instance/compute", instanceVersion, nil)
 	if err != nil {
@@ -132,15 +134,15 @@ func (c *Client) Instance(ctx context.Context) (Instance, error) {
 	return instance, nil
 }
 
-// answer is a 200 of the service.
+// answer is a response of the service with status 200.
 type answer struct {
 	body       []byte
 	date       time.Time // zero without a readable Date header
 	receivedAt time.Time
 }
 
-// ask sends one request for path, with body if that is not empty, when the
-// budget allows. Any status but 200 is an error.
+// ask sends one request for path as soon as the budget allows, with body unless it is
+// empty. Any status but 200 is an error.
 func (c *Client) ask(ctx context.Context, u Urgency, method, path, version string, body []byte) (answer, error) {
 	if err := c.wait(ctx, u); err != nil {
 		return answer{}, err
@@ -149,7 +151,7 @@ func (c *Client) ask(ctx context.Context, u Urgency, method, path, version strin
 	if err != nil {
 		return answer{}, err
 	}
-	req.Header.Set("Metadata", "true") // required, and never added by a redirected request
+	req.Header.Set("Metadata", "true") // required; a redirected request does not have it
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -182,22 +184,20 @@ func readAnswer(r io.Reader) ([]byte, error) {
 }
 
 const (
-	// acknowledgeTries is how often one acknowledgement is sent at most. It is
-	// a courtesy, without which the event starts at its NotBefore.
+	// acknowledgeTries is how often one acknowledgement is sent at most. Without one
+	// the event starts at its NotBefore.
 	acknowledgeTries = 4
 
 	// acknowledgeTimeout bounds one try, as for a poll.
 	acknowledgeTimeout = pollTimeout
 )
 
-// Acknowledge tells the service that the event with this id need not wait for
-// its NotBefore: a StartRequest. It lets the event go ahead for all its
-// Resources, not for this VM alone. The service may take its time, and agrees
-// as well when somebody acknowledged before.
+// Acknowledge sends a StartRequest: the event with this id may start before its
+// NotBefore, for all its Resources and not for this VM alone. The service also
+// accepts it when the event was acknowledged before.
 //
-// What may pass is tried again, four times in all. The error is a [StatusError]
-// of status 400 when the event is not listed any more, otherwise as for
-// [Client.Events].
+// Transient errors are retried, four attempts in all. The error is a [StatusError] of
+// status 400 when the event is not listed any more, otherwise as for [Client.Events].
 func (c *Client) Acknowledge(ctx context.Context, id string) error {
 	body, err := json.Marshal(startRequests{[]startRequest{{id}}})
 	if err != nil {
@@ -208,10 +208,10 @@ func (c *Client) Acknowledge(ctx context.Context, id string) error {
 		if err == nil {
 			return nil
 		}
-		if failures++; failures == acknowledgeTries || !mayPass(err) {
+		if failures++; failures == acknowledgeTries || !isTransient(err) {
 			return fmt.Errorf("acknowledge event %s: %w", id, err)
 		}
-		if stop := sleep(ctx, retryDelay(failures, isThrottled(err))); stop != nil {
+		if stop := retry.Sleep(ctx, retryDelay(failures, isThrottled(err))); stop != nil {
 			return fmt.Errorf("acknowledge event %s: %w (last attempt: %w)", id, stop, err)
 		}
 	}
@@ -233,9 +233,9 @@ type startRequest struct {
 	EventID string `json:"EventId"`
 }
 
-// mayPass reports whether a request that failed so may succeed when repeated:
-// not when the service answered that it is a bad one.
-func mayPass(err error) bool {
+// isTransient reports whether a request that failed with err may succeed when
+// repeated. One that the service rejected as invalid does not.
+func isTransient(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	if !ok {
 		return true
@@ -250,15 +250,16 @@ func mayPass(err error) bool {
 // ErrTooLarge is the error of an answer longer than any real one.
 var ErrTooLarge = errors.New("answer too large")
 
-// StatusError is an answer of the metadata service with a status other than
-// 200. 404, 410, 429 and 5xx pass; the service asks for them to be repeated
-// (410 for up to 70 s). A redirect is an error too: the service sends none, so
-// it comes from something in between.
+// StatusError is a response of the metadata service with a status other than 200.
+// 404, 410, 429 and 5xx are transient; the service asks clients to retry (410 for up
+// to 70 s). A redirect is an error too: the service sends none, so it comes from
+// something in between.
 type StatusError struct {
 	// Status is the HTTP status code.
 	Status int
 
-	// Message is the error text of the answer, cut to a line. May be empty.
+	// Message is the error text of the response, on one line and truncated. It may be
+	// empty.
 	Message string
 }
 
@@ -270,14 +271,14 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// statusError reads the "error" field that the service's error answers have.
+// statusError reads the "error" field of an error response.
 func statusError(status int, body []byte) *StatusError {
 	var answer struct{ Error looseText }
-	_ = json.Unmarshal(trimBOM(body), &answer) // no JSON, no message
+	_ = json.Unmarshal(trimBOM(body), &answer) // a body that is not JSON has no message
 	return &StatusError{Status: status, Message: oneLine(string(answer.Error))}
 }
 
-// oneLine makes foreign text fit for a log: printable, on one line, short.
+// oneLine makes untrusted text safe to log: printable, on one line, short.
 func oneLine(text string) string {
 	const most = 200
 	clean := strings.Map(func(r rune) rune {
@@ -292,7 +293,7 @@ func oneLine(text string) string {
 	return clean
 }
 
-// isThrottled reports whether the service refused because of too many requests.
+// isThrottled reports whether the service refused a request because of too many.
 func isThrottled(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && status.Status == http.StatusTooManyRequests

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Action is what a worker has to do about an event. The order is that of
-// urgency: of several, the greatest wins.
+// Action is what a worker has to do about an event. Actions are ordered by urgency: of
+// several, the greatest wins.
 type Action int
 
 const (
-	// CarryOn means that work goes on as before.
+	// CarryOn means to continue as before.
 	CarryOn Action = iota
 
-	// CheckpointNow means to save every job at once, and to go on working.
+	// CheckpointNow means to save every job at once, and to continue working.
 	CheckpointNow
 
-	// DrainBy means that the VM will be gone after the verdict's Budget, which
-	// is minutes or days: work goes on while it can still be finished, and
-	// everything is to be released [DrainMargin] before the end.
+	// DrainBy means that the VM will stop after the verdict's Budget, which is minutes
+	// or days: the worker continues with jobs that can finish before, and has to
+	// release all of them [DrainMargin] before the end.
 	DrainBy
 
-	// Drain means to stop taking work, stop working, save and release, all
+	// Drain means to stop claiming messages, stop the jobs, save and release them, all
 	// within the budget.
 	Drain
 )
@@ -48,19 +48,19 @@ func (a Action) String() string {
 type Verdict struct {
 	Action Action
 
-	// Budget is how long from the decision's now a Drain may take, or a DrainBy
-	// has until the VM may go; zero for any other action.
+	// Budget is how long a Drain may take, or the time until the VM may stop for a
+	// DrainBy, counted from the decision's now; zero for any other action.
 	Budget time.Duration
 
-	// Acknowledge says that the event need not wait for its NotBefore once the
-	// action is carried out.
+	// Acknowledge means that the event may start before its NotBefore once the action
+	// is done.
 	Acknowledge bool
 
-	// Advisory says that nothing is announced, but that the VM is likelier to
-	// be evicted from now on: it should take no more work than it can start.
+	// Advisory means that no event is announced, but that an eviction is more likely
+	// from now on: the worker should claim no more messages than it can start.
 	Advisory bool
 
-	// Event is the event judged, zero if there was none.
+	// Event is the event that the verdict is on, zero if there was none.
 	Event Event
 
 	// Reason is a short text for the log.
@@ -77,16 +77,15 @@ type Decision struct {
 	Verdicts []Verdict
 }
 
-// Decide says what doc means for the VM self at now, a time of the service's
-// clock ([Document.Now]).
+// Decide returns what doc means for the VM self at now, a time of the service's clock
+// ([Document.Now]).
 //
-// Only events that name self count, and all of them are judged together. Where the
-// name of self is not known, an eviction of any VM of the group calls for a
-// checkpoint: it may be that of this VM.
-// A decision holds for this document only: a drain whose event is missing from
-// a later document has been withdrawn, and shows as a later decision to do
-// something less urgent. Each row of the table in docs/evictions.md is
-// a case of judge.
+// Only events that name self count. While the name of self is unknown, an eviction of
+// any VM of the group calls for a checkpoint: it may be that of this VM.
+//
+// A decision holds for this document only: a drain whose event is missing from a later
+// document was withdrawn, and the later decision is less urgent. Each row of the table
+// in docs/evictions.md is a case of verdictOn.
 func Decide(doc Document, self Identity, now time.Time) Decision {
 	if self.Name == "" {
 		return decideWithoutName(doc)
@@ -94,7 +93,7 @@ func Decide(doc Document, self Identity, now time.Time) Decision {
 	var verdicts []Verdict
 	for _, e := range doc.Events {
 		if e.Names(self) {
-			verdicts = append(verdicts, judge(e, now))
+			verdicts = append(verdicts, verdictOn(e, now))
 		}
 	}
 	if len(verdicts) == 0 {
@@ -110,8 +109,8 @@ func Decide(doc Document, self Identity, now time.Time) Decision {
 	return d
 }
 
-// decideWithoutName is for a VM that does not know its name. To drain for each
-// eviction of a neighbour would stop a whole scale set; to save costs little.
+// decideWithoutName decides for a VM whose name is unknown. To drain on each eviction
+// of another VM would stop a whole scale set; to save costs little.
 func decideWithoutName(doc Document) Decision {
 	var d Decision
 	for _, e := range doc.Events {
@@ -130,13 +129,13 @@ func decideWithoutName(doc Document) Decision {
 	return d
 }
 
-// byUrgency puts the greater action first, of two equal ones an eviction, since
-// nothing comes back from it, and then that with less time.
+// byUrgency sorts the greater action first; of two equal ones an eviction, since it is
+// final; and then the shorter budget.
 func byUrgency(a, b Verdict) int {
-	return cmp.Or(cmp.Compare(b.Action, a.Action), byKind(a, b), cmp.Compare(a.Budget, b.Budget))
+	return cmp.Or(cmp.Compare(b.Action, a.Action), evictionsFirst(a, b), cmp.Compare(a.Budget, b.Budget))
 }
 
-func byKind(a, b Verdict) int {
+func evictionsFirst(a, b Verdict) int {
 	isPreempt := func(v Verdict) int {
 		if v.Event.Type == TypePreempt {
 			return 0
@@ -146,14 +145,14 @@ func byKind(a, b Verdict) int {
 	return cmp.Compare(isPreempt(a), isPreempt(b))
 }
 
-// Advised reports whether an advisory stands.
+// Advised reports whether there is an advisory.
 func (d Decision) Advised() bool {
 	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Advisory })
 }
 
-// Departure returns the verdict on the event that will take the VM away first
-// among those that leave time, and whether there is one. It stands also while a
-// more urgent event is handled.
+// Departure returns the verdict on the event that will stop the VM first among those
+// that leave time, and whether there is one. It also does while a more urgent event is
+// handled.
 func (d Decision) Departure() (Verdict, bool) {
 	for _, v := range d.Verdicts {
 		if v.Action == DrainBy {
@@ -163,18 +162,17 @@ func (d Decision) Departure() (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// Acknowledgement says that an event may be let go ahead, and after what.
+// Acknowledgement is an event that may start early, and the condition for that.
 type Acknowledgement struct {
 	Event Event
 
-	// After is what has to be carried out before: nothing for CarryOn, every
-	// job saved for CheckpointNow, everything released for the others.
+	// After is the action that has to be done before: nothing for CarryOn, every job
+	// saved for CheckpointNow, every job released for the others.
 	After Action
 }
 
-// Acknowledgements lists the events that may be let go ahead. While a drain is
-// called for, none of them may before its end: the events of one document are
-// handled together, and a VM that freezes cannot release its jobs.
+// Acknowledgements lists the events that may start early. If the decision is to drain,
+// none of them may before the drain has ended: a frozen VM cannot release its jobs.
 func (d Decision) Acknowledgements() []Acknowledgement {
 	var list []Acknowledgement
 	for _, v := range d.Verdicts {

@@ -63,9 +63,8 @@ type Event struct {
 	Duration time.Duration
 }
 
-// Event types. An eviction is a Preempt; a rebalance recommendation says that
-// one has become likelier. The others are maintenance, or an operation that a
-// person asked for.
+// Event types. An eviction is a Preempt; a rebalance recommendation says that one is
+// more likely now. The others are maintenance, or an operation that a user requested.
 const (
 	TypePreempt   = "Preempt"
 	TypeTerminate = "Terminate"
@@ -93,14 +92,13 @@ const (
 // not know or did not say.
 const UnknownDuration time.Duration = -1
 
-// dateResolution is the resolution of an HTTP Date, which is cut, not rounded.
+// dateResolution is the resolution of an HTTP Date, which is truncated, not rounded.
 const dateResolution = time.Second
 
-// Now translates local, a time of the local clock, to the service's clock: the
-// answer's Date plus what has passed since. Date is cut to whole seconds, so
-// the latest instant it can stand for is taken: a budget that comes out up to a
-// second short is harmless, one that outlives the VM is not. Without a Date it
-// returns local itself, the best guess left.
+// Now converts local, a time of the local clock, to the service's clock: the answer's
+// Date plus the time since. Date is truncated to seconds, so Now assumes the latest
+// time that it can mean: a budget that is up to a second too short is harmless, one
+// that is too long is not. Without a Date it returns local.
 func (d Document) Now(local time.Time) time.Time {
 	if d.Date.IsZero() || d.ReceivedAt.IsZero() {
 		return local
@@ -108,8 +106,8 @@ func (d Document) Now(local time.Time) time.Time {
 	return d.Date.Add(dateResolution + local.Sub(d.ReceivedAt))
 }
 
-// Event returns the event with the given id, compared without case. That an id
-// is gone from a later document means the event is over or was withdrawn.
+// Event returns the event with the given id, compared without case. An id that is
+// missing from a later document means that the event is over or was withdrawn.
 func (d Document) Event(id string) (Event, bool) {
 	for _, e := range d.Events {
 		if strings.EqualFold(e.ID, id) {
@@ -119,25 +117,25 @@ func (d Document) Event(id string) (Event, bool) {
 	return Event{}, false
 }
 
-// sameEvents reports whether d and other say the same. The incarnation alone
-// would do, but for a VM that moved to another host, where numbering may start
-// again and meet the old number by chance.
+// sameEvents reports whether d and other have the same incarnation and events. The
+// incarnation alone is not enough: after a move to another host the numbers may start
+// again.
 func (d Document) sameEvents(other Document) bool {
 	return d.Incarnation == other.Incarnation && reflect.DeepEqual(d.Events, other.Events)
 }
 
-// ErrMalformed is the error of an answer that is not the document it should
-// be. It never quotes the answer, which may hold anything.
+// ErrMalformed is the error of an answer that is not the expected document. It never
+// quotes the answer, which may contain anything.
 var ErrMalformed = errors.New("not a metadata document")
 
 // parseDocument reads the body of a scheduled events answer.
 //
-// It is strict about the whole and tolerant about the parts. A body without an
-// Events list is refused, since to read an error as "no events" would hide an
-// eviction; a null in its place counts as an empty list where the body has a
-// numeric incarnation, which no error has. Within the list no oddity of one event, or of one field, hides
-// another: fields of an unexpected kind read as unknown, unknown fields are
-// ignored, and the event still counts.
+// It is strict about the whole and lenient about the parts. A body without an Events
+// list is refused, since an error that reads as "no events" would hide an eviction; a
+// null in place of the list counts as an empty list if the body has a numeric
+// incarnation, which no error has. In the list, an invalid event or field never hides
+// another one: fields of the wrong type read as unknown, unknown fields are ignored,
+// and the event still counts.
 func parseDocument(body []byte) (Document, error) {
 	var raw struct {
 		DocumentIncarnation looseText
@@ -160,15 +158,14 @@ func isNumber(t looseText) bool {
 	return err == nil
 }
 
-// hasNullEvents reports whether a body says null for its list of events, which is
-// not the same as to leave it out.
+// hasNullEvents reports whether a body has null for its list of events, which is not
+// the same as no list.
 func hasNullEvents(body []byte) bool {
 	var raw struct{ Events json.RawMessage }
 	return json.Unmarshal(trimBOM(body), &raw) == nil && string(raw.Events) == "null"
 }
 
-// parseEvents keeps every entry that is an object. Anything else says nothing
-// that could be acted on.
+// parseEvents returns every entry that is an object, and skips the others.
 func parseEvents(list []json.RawMessage) []Event {
 	events := make([]Event, 0, len(list))
 	for _, entry := range list {
@@ -217,8 +214,8 @@ func canonical(text looseText, known ...string) string {
 	return string(text)
 }
 
-// timeLayouts are the forms a NotBefore may have. The first is the documented
-// one; its "2" reads days of one and of two digits, both of which occur.
+// timeLayouts are the formats of a NotBefore. The first is the documented one; its
+// "2" parses days of one and of two digits, both of which occur.
 var timeLayouts = []string{
 	"Mon, 2 Jan 2006 15:04:05 GMT",
 	"Mon, 2 Jan 2006 15:04:05 UTC",
@@ -226,7 +223,7 @@ var timeLayouts = []string{
 	time.RFC3339,
 }
 
-// parseTime returns the time in UTC, or zero for a text that is none.
+// parseTime returns the time in UTC, or zero if text is not a time.
 func parseTime(text string) time.Time {
 	for _, layout := range timeLayouts {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -293,7 +290,7 @@ func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 // trimBOM removes the byte order mark that some JSON writers put in front.
 func trimBOM(body []byte) []byte { return bytes.TrimPrefix(body, []byte("\ufeff")) }
 
-// jsonProblem says what is wrong with a body without quoting it.
+// jsonProblem describes a JSON error without quoting the body.
 func jsonProblem(err error) string {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("not JSON from byte %d on", syntax.Offset)

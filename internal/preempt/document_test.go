@@ -174,7 +174,7 @@ func TestParseTime(t *testing.T) {
 		"":                              {},
 		"soon":                          {},
 		"1773043626":                    {},
-		"Mon, 09 Mar 2026 08:07:06 EST": {}, // whose offset nobody knows
+		"Mon, 09 Mar 2026 08:07:06 EST": {}, // whose offset is unknown
 		"Mon, 32 Mar 2026 08:07:06 GMT": {},
 		"0001-01-01T00:00:00Z":          {},
 	} {

@@ -59,7 +59,7 @@ func newScripted(script []byte) *scripted {
 }
 
 // next returns the number of this poll and the line for it, and whether the
-// script goes on.
+// script continues.
 func (s *scripted) next() (number int, line string, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,12 +7,13 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// Identity is what tells this VM from others. Fields that do not apply are
-// empty.
+// Identity identifies this VM. Fields that do not apply are empty.
 type Identity struct {
-	// Name is the name by which events call this VM. It is not the host name.
+	// Name is the VM's name in events. It is not the host name.
 	Name string
 
 	// VMID is a GUID that stays the same for the life of the VM.
@@ -37,28 +38,26 @@ type Identity struct {
 	EvictionPolicy string
 }
 
-// Instance is what the service says about this VM.
+// Instance is the service's metadata of this VM.
 type Instance struct {
 	Identity
 
 	// Tags are the tags of the VM resource.
 	Tags map[string]string
 
-	// UserData is the base64 text given when the VM was created. People put
-	// passwords there, against all advice: neither String nor LogValue shows
-	// it, nor the tags.
+	// UserData is the base64 text given when the VM was created. It often contains
+	// passwords, so String and LogValue omit it, and the tags too.
 	UserData string
 }
 
-// String returns the name and the id of the VM, and nothing that could be a
-// secret.
+// String returns the name and the id of the VM, and nothing that may be secret.
 func (i Instance) String() string { return fmt.Sprintf("%s (%s)", i.Name, i.VMID) }
 
 // LogValue returns the identity alone.
 func (i Instance) LogValue() slog.Value { return slog.AnyValue(i.Identity) }
 
-// rawInstance has the names of the compute document, in which every primitive
-// is a string and what does not apply is an empty one.
+// rawInstance has the field names of the compute document, whose values are strings,
+// empty where they do not apply.
 type rawInstance struct {
 	Name           looseText
 	VMID           looseText
@@ -97,8 +96,8 @@ func parseInstance(body []byte) (Instance, error) {
 	return instance, nil
 }
 
-// parseTags returns no tags where the list is not one: the name of the VM must
-// not depend on it.
+// parseTags returns no tags if the list is malformed: the VM's name must not depend
+// on it.
 func parseTags(list json.RawMessage) map[string]string {
 	var pairs []struct{ Name, Value looseText }
 	if list == nil || json.Unmarshal(list, &pairs) != nil {
@@ -111,19 +110,18 @@ func parseTags(list json.RawMessage) map[string]string {
 	return tags
 }
 
-// Discovery gives way to the watcher, with which it shares the budget: with a
-// second between attempts it takes one request in any second, and the watcher
-// three at most. A second for an answer was seen to be too short for this
-// service (aks-node-termination-handler#73).
+// Discovery shares the budget with the watcher, which goes first: with a second
+// between attempts it sends one request in any second, and the watcher at most three.
+// A timeout of one second has proved too short for this service
+// (aks-node-termination-handler#73).
 const (
 	discoverTimeout    = 5 * time.Second
 	discoverFirstRetry = time.Second
 )
 
-// Discover asks for the identity of this VM until it is known. It gives up only
-// when ctx ends, with an error that wraps the cause of ctx. After each failed
-// attempt it calls failed, if that is not nil. A failed attempt is repeated
-// within two seconds.
+// Discover requests the identity of this VM until it succeeds or ctx ends, and then
+// returns an error that wraps the cause of ctx. It calls failed after each failed
+// attempt, if that is not nil, and repeats it within two seconds.
 func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, error) {
 	for failures := 0; ; {
 		instance, err := c.tryInstance(ctx)
@@ -137,8 +135,8 @@ func (c *Client) Discover(ctx context.Context, failed func(error)) (Identity, er
 			}
 		}
 		delay := max(discoverFirstRetry, retryDelay(failures, isThrottled(err)))
-		if stop := sleep(ctx, delay); stop != nil {
-			return Identity{}, fmt.Errorf("learn the name of this VM: %w (last attempt: %w)", stop, err)
+		if stop := retry.Sleep(ctx, delay); stop != nil {
+			return Identity{}, fmt.Errorf("discover the name of this VM: %w (last attempt: %w)", stop, err)
 		}
 	}
 }
@@ -149,15 +147,14 @@ func (c *Client) tryInstance(ctx context.Context) (Instance, error) {
 	return c.Instance(ctx)
 }
 
-// Names reports whether e is about the VM with this identity.
+// Names reports whether e is about the VM with this identity. No event names an
+// identity that is still unknown.
 //
-// Resources hold VM names as the metadata service's own compute/name gives
-// them: <scale set>_<instance number> for a VM of a Uniform scale set,
-// <scale set>_<8 characters> for one of a Flexible set, the VM's name
-// otherwise. The host name is none of these. Azure keeps the case a name was
-// created with but does not tell names apart by it, so case is ignored; nothing
-// else is, as set_1 must not answer for set_10. An identity that is not known
-// yet is named by no event.
+// Resources are VM names in the form of the metadata service's compute/name:
+// <scale set>_<instance number> for a VM of a Uniform scale set,
+// <scale set>_<8 characters> for one of a Flexible set, the VM's name otherwise. The
+// host name is none of these. Azure does not distinguish names by case, so case is
+// ignored. The whole name has to match: set_1 is not set_10.
 func (e Event) Names(self Identity) bool {
 	if self.Name == "" {
 		return false

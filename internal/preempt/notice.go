@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Notice says that this VM is to be given up, why, and until when.
+// Notice is the decision to drain this VM, with its reason and deadline.
 type Notice struct {
-	// EventID, Type and Status are those of the event that decided.
+	// EventID, Type and Status are those of the event that caused it.
 	EventID string
 	Type    string
 	Status  string
 
 	// NotBefore is the event's earliest start by the service's clock, zero if
-	// not known. For people; code uses Deadline.
+	// not known. It is for people; code uses Deadline.
 	NotBefore time.Time
 
 	// SeenAt is the local time of the decision, where the drain's clock starts.
 	SeenAt time.Time
 
-	// Deadline is the local time at which everything is to be released.
+	// Deadline is the local time by which all jobs have to be saved and released.
 	Deadline time.Time
 
 	// Reason is a short text for the log.
@@ -38,12 +38,6 @@ func (v Verdict) Notice(seenAt time.Time) Notice {
 		Deadline:  seenAt.Add(v.Budget),
 		Reason:    v.Reason,
 	}
-}
-
-// Remaining returns how much of the budget is left at the local time now, never
-// less than zero.
-func (n Notice) Remaining(now time.Time) time.Duration {
-	return max(n.Deadline.Sub(now), 0)
 }
 
 // Error is the cause of a context that was cancelled because of a notice:

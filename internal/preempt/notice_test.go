@@ -25,13 +25,6 @@ func TestNoticeOfADecision(t *testing.T) {
 	if diff := cmp.Diff(want, n); diff != "" {
 		t.Errorf("notice (-want +got):\n%s", diff)
 	}
-	for _, tt := range []struct{ after, left time.Duration }{
-		{0, 6 * time.Second}, {2 * time.Second, 4 * time.Second}, {6 * time.Second, 0}, {time.Hour, 0},
-	} {
-		if got := n.Remaining(seenAt.Add(tt.after)); got != tt.left {
-			t.Errorf("remaining after %s = %s, want %s", tt.after, got, tt.left)
-		}
-	}
 }
 
 func TestErrorIsACauseThatCanBeRead(t *testing.T) {

@@ -7,50 +7,51 @@ import (
 	"time"
 )
 
-// blindAfter is how long without a good answer makes the watcher blind: as long
-// as one slow poll may take, so that a single hiccup does not.
+// blindAfter is the time without a good answer after which the watcher is blind: as
+// long as one slow poll may take, so that one slow answer is not blindness.
 const blindAfter = pollTimeout
 
-// Observation is what the watcher sees at a moment worth telling.
+// Observation is a change that the watcher reports: a new document, or the begin or
+// end of blindness.
 type Observation struct {
 	// At is the local time of the observation.
 	At time.Time
 
-	// Changed says that Document is the first one or differs from that of the
-	// observation before. If not, the observation is about blindness alone.
+	// Changed reports that Document is the first one or differs from that of the
+	// previous observation. If not, the observation is about blindness alone.
 	Changed bool
 
 	// Document is the newest good answer; the zero Document before the first.
 	Document Document
 
-	// BlindSince is zero while good answers arrive. Otherwise none has come for
-	// five seconds or more, notices cannot be relied on, and this is the local
-	// time of the last good one, or that at which the watcher started.
+	// BlindSince is zero while good answers arrive. Otherwise there has been none for
+	// five seconds or more, so that an eviction may go unnoticed, and this is the
+	// local time of the last good answer, or of the watcher's start.
 	BlindSince time.Time
 
-	// Err is why the newest failed poll failed; nil while not blind, or when
-	// polls hang and none has failed yet.
+	// Err is the error of the newest failed poll; nil while not blind, or when polls
+	// hang and none has failed yet.
 	Err error
 }
 
-// Blind reports whether no good answer has come for a while.
+// Blind reports whether there was no good answer for a while.
 func (o Observation) Blind() bool { return !o.BlindSince.IsZero() }
 
-// sight is what the watcher knows. It is pure: time comes in as an argument.
-type sight struct {
-	newest   int // number of the newest poll with a good answer; 0 before one
-	document Document
-	seenAt   time.Time // of the last good answer, or the start
-	err      error     // of the newest failure since
+// state is what the watcher knows from the answers. It is pure: time is an argument.
+type state struct {
+	newest     int // number of the newest poll with a good answer; 0 before one
+	document   Document
+	answeredAt time.Time // of the last good answer, or the start
+	err        error     // of the newest failure since
 
-	changed bool // the document has news that was not told yet
-	blind   bool // as last told
+	changed bool // the document has changes that were not reported yet
+	blind   bool // as last reported
 }
 
-func (s *sight) known() bool { return s.newest > 0 }
+func (s *state) hasDocument() bool { return s.newest > 0 }
 
-// take notes an answer and reports whether it is a good one that counts.
-func (s *sight) take(a polled) bool {
+// add records an answer, and reports whether it is a document that counts.
+func (s *state) add(a polled) bool {
 	if a.err != nil {
 		if a.number > s.newest {
 			s.err = a.err
@@ -60,19 +61,19 @@ func (s *sight) take(a polled) bool {
 	if a.number < s.newest && !s.revealsPreempt(a.document) {
 		return false
 	}
-	if !s.known() || !a.document.sameEvents(s.document) {
+	if !s.hasDocument() || !a.document.sameEvents(s.document) {
 		s.changed = true
 	}
 	s.newest = max(s.newest, a.number)
-	s.document, s.seenAt, s.err = a.document, a.at, nil
+	s.document, s.answeredAt, s.err = a.document, a.at, nil
 	return true
 }
 
-// revealsPreempt reports whether doc, the late answer to an older poll, still
-// counts. It does if the service made it after the newest answer, by its own
-// clock, and it shows an eviction that the newest does not: then the polls that
-// should have shown it hang or failed, and waiting for them could cost the VM.
-func (s *sight) revealsPreempt(doc Document) bool {
+// revealsPreempt reports whether doc, the late answer to an older poll, still counts.
+// It does if the service sent it after the newest answer, by its own clock, and it
+// has an eviction that the newest lacks: then the polls that should have shown the
+// eviction hang or failed, and waiting for them could waste the notice.
+func (s *state) revealsPreempt(doc Document) bool {
 	if !doc.Date.After(s.document.Date) || s.document.Date.IsZero() {
 		return false
 	}
@@ -84,31 +85,31 @@ func (s *sight) revealsPreempt(doc Document) bool {
 	return false
 }
 
-// observe returns what there is to tell at now, and whether there is anything.
-// What it returned counts as told.
-func (s *sight) observe(now time.Time) (Observation, bool) {
-	blind := now.Sub(s.seenAt) >= blindAfter
+// observe returns the observation to report at now, if there is one. It counts as
+// reported then.
+func (s *state) observe(now time.Time) (Observation, bool) {
+	blind := now.Sub(s.answeredAt) >= blindAfter
 	if !s.changed && blind == s.blind {
 		return Observation{}, false
 	}
 	o := Observation{At: now, Changed: s.changed, Document: s.document}
 	if blind {
-		o.BlindSince, o.Err = s.seenAt, s.err
+		o.BlindSince, o.Err = s.answeredAt, s.err
 	}
 	s.changed, s.blind = false, blind
 	return o, true
 }
 
-// wait returns how long until there may be something to tell for want of an
-// answer. To a blind watcher only an answer is news.
-func (s *sight) wait(now time.Time) time.Duration {
+// untilNews returns how long until the watcher is blind unless it gets an answer. A
+// blind watcher has nothing to report until then.
+func (s *state) untilNews(now time.Time) time.Duration {
 	if s.blind {
 		return blindAfter
 	}
-	return s.seenAt.Add(blindAfter).Sub(now)
+	return s.answeredAt.Add(blindAfter).Sub(now)
 }
 
-// PollResult is how a poll ended, in a word.
+// PollResult is how a poll ended, as a metric's label.
 type PollResult string
 
 // How a poll ends.
@@ -125,7 +126,7 @@ func PollResults() []PollResult {
 	return []PollResult{PollAnswered, PollThrottled, PollRefused, PollTimeout, PollFailed}
 }
 
-// resultOf says in a word how a poll ended.
+// resultOf returns how a poll with this error ended.
 func resultOf(err error) PollResult {
 	_, isStatus := errors.AsType[*StatusError](err)
 	network, isNetwork := errors.AsType[net.Error](err)

@@ -38,7 +38,7 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 		answers  []polled
 		counts   bool // the last answer does
 		changed  bool // and brings news
-		preempts int  // shown in the end
+		preempts int  // in the last observation
 	}{
 		{"the first", []polled{good(1, 0)}, true, true, 0},
 		{"the same again", []polled{good(1, 0), good(2, 1)}, true, false, 0},
@@ -56,16 +56,16 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 		{"the same after one without a date", []polled{before, good(1, 4, "x")}, false, false, 0},
 		{"which a newer answer may take back", []polled{good(2, 1), good(1, 4, "x"), good(3, 5)}, true, true, 0},
 	} {
-		s := sight{seenAt: noon}
+		s := state{answeredAt: noon}
 		for i, a := range tt.answers {
-			counts := s.take(a)
+			counts := s.add(a)
 			o, news := s.observe(a.at)
 			if last := i == len(tt.answers)-1; last && (counts != tt.counts || news != tt.changed || o.Changed != tt.changed) {
 				t.Errorf("%s: counts = %t, news = %t, changed = %t, want %t, %t", tt.name, counts, news, o.Changed, tt.counts, tt.changed)
 			}
 		}
 		if n := len(s.document.Events); n != tt.preempts {
-			t.Errorf("%s: %d evictions in the end, want %d", tt.name, n, tt.preempts)
+			t.Errorf("%s: %d evictions at last, want %d", tt.name, n, tt.preempts)
 		}
 	}
 }
@@ -73,10 +73,10 @@ func TestAnswersCountInTheOrderOfAsking(t *testing.T) {
 // After an old answer counted, the answers that should have come before still
 // count only if they are newer than the newest.
 func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
-	s := sight{seenAt: noon}
-	s.take(good(3, 3))
-	s.take(good(1, 4, "x"))
-	if s.take(good(2, 4)) {
+	s := state{answeredAt: noon}
+	s.add(good(3, 3))
+	s.add(good(1, 4, "x"))
+	if s.add(good(2, 4)) {
 		t.Error("the answer of poll 2 counts after that of poll 3")
 	}
 	if s.newest != 3 {
@@ -87,7 +87,7 @@ func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
 func TestBlindnessIsToldOnce(t *testing.T) {
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 	oops := errors.New("oops")
-	s := sight{seenAt: noon}
+	s := state{answeredAt: noon}
 	expect := func(ms int, news, blind bool, since time.Time, err error) {
 		t.Helper()
 		o, told := s.observe(at(ms))
@@ -102,20 +102,20 @@ func TestBlindnessIsToldOnce(t *testing.T) {
 
 	expect(0, false, false, never, nil)
 	expect(4999, false, false, never, nil)
-	if got := s.wait(at(4999)); got != time.Millisecond {
+	if got := s.untilNews(at(4999)); got != time.Millisecond {
 		t.Errorf("wait just before being blind = %s, want 1ms", got)
 	}
 	expect(5000, true, true, noon, nil) // nothing but silence
 	expect(9000, false, false, never, nil)
-	if s.wait(at(9000)) <= 0 {
+	if s.untilNews(at(9000)) <= 0 {
 		t.Error("a blind watcher has to wake at once, want it to wait for an answer")
 	}
-	s.take(good(1, 10))
+	s.add(good(1, 10))
 	expect(10000, true, false, never, nil)
-	s.take(polled{number: 2, err: oops, at: at(11000)})
+	s.add(polled{number: 2, err: oops, at: at(11000)})
 	expect(11000, false, false, never, nil)
 	expect(15000, true, true, at(10000), oops)
-	s.take(good(3, 16))
+	s.add(good(3, 16))
 	expect(16000, true, false, never, nil)    // sees again, though the document is the same
 	expect(21000, true, true, at(16000), nil) // the old failure is no reason for the new silence
 	if s.document.ReceivedAt != at(16000) {
@@ -124,9 +124,9 @@ func TestBlindnessIsToldOnce(t *testing.T) {
 }
 
 func TestFailureOfAnOlderPollIsNoReason(t *testing.T) {
-	s := sight{seenAt: noon}
-	s.take(good(2, 1))
-	s.take(polled{number: 1, err: errors.New("oops")})
+	s := state{answeredAt: noon}
+	s.add(good(2, 1))
+	s.add(polled{number: 1, err: errors.New("oops")})
 	if s.err != nil {
 		t.Errorf("reason = %v, want none: a newer poll was answered", s.err)
 	}
@@ -156,7 +156,8 @@ func TestResultOf(t *testing.T) {
 	}
 }
 
-// TestWatcherTurns: the loop says so in time, also while no poll is answered.
+// TestWatcherTurns: the loop reports each iteration in time, even if no poll is
+// answered.
 func TestWatcherTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -4,139 +4,134 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// How long a poll may take, and how many at once. A second was seen to be too
-// short for this service, five enough (aks-node-termination-handler#73).
+// How long a poll may take, and how many may be in flight. A timeout of one second
+// has proved too short for this service, five seconds long enough
+// (aks-node-termination-handler#73).
 const (
 	pollTimeout = 5 * time.Second
 
-	// patientTimeout is for the call that switches the service on: documented
+	// activationTimeout is for the call that switches the service on: documented
 	// to take up to two minutes.
-	patientTimeout = 2*time.Minute + pollTimeout
+	activationTimeout = 2*time.Minute + pollTimeout
 
-	// maxInFlight is how many polls may wait for an answer at once: as many as
-	// are sent within pollTimeout.
+	// maxInFlight is how many polls may be in flight: as many as are sent within
+	// pollTimeout.
 	maxInFlight = 5
 )
 
-// polled is how one poll ended: with a document or with an error.
+// polled is the outcome of one poll: a document or an error.
 type polled struct {
-	number   int // polls count from 1, in the order of sending
-	patient  bool
-	document Document
-	err      error
-	at       time.Time // local
+	number     int // polls count from 1, in the order of sending
+	activating bool
+	document   Document
+	err        error
+	at         time.Time // local
 }
 
-// poller sends polls, each in a goroutine of its own. Its methods belong to the
-// goroutine of the loop.
+// poller sends polls, each in a goroutine of its own. Only the loop's goroutine calls
+// its methods.
 type poller struct {
-	client   *Client
-	answers  chan polled // has room for all, so that no poll outlives its answer
-	inFlight int
-	patient  bool // a patient poll is under way
-	running  sync.WaitGroup
+	client     *Client
+	answers    chan polled // has room for all, so that no poll outlives its answer
+	inFlight   int
+	activating bool // a patient poll is under way
+	running    sync.WaitGroup
 }
 
 func newPoller(c *Client) *poller {
 	return &poller{client: c, answers: make(chan polled, maxInFlight)}
 }
 
-// free reports whether another poll may be sent: one that would wait for the
-// budget behind its predecessor may not.
+// free reports whether another poll may be sent: not while one waits for the budget.
 func (p *poller) free() bool { return p.inFlight < maxInFlight && !p.client.queued.any() }
 
 // start sends poll number. While nothing is known from the service, one poll at
 // a time is a patient one: it may be the one that switches the service on.
 func (p *poller) start(ctx context.Context, number int, known bool) {
-	patient := !known && !p.patient
-	p.patient = p.patient || patient
+	patient := !known && !p.activating
+	p.activating = p.activating || patient
 	p.inFlight++
 	timeout := pollTimeout
 	if patient {
-		timeout = patientTimeout
+		timeout = activationTimeout
 	}
 	p.running.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		doc, err := p.client.Events(ctx)
-		p.answers <- polled{number: number, patient: patient, document: doc, err: err, at: time.Now()}
+		p.answers <- polled{number: number, activating: patient, document: doc, err: err, at: time.Now()}
 	})
 }
 
-// ended notes that a poll's answer was taken.
-func (p *poller) ended(a polled) {
+// received records that the loop has read a poll's answer.
+func (p *poller) received(a polled) {
 	p.inFlight--
-	if a.patient {
-		p.patient = false
+	if a.activating {
+		p.activating = false
 	}
 }
 
-// wait returns when no poll is under way. The context of all must have ended.
+// wait returns when no poll is in flight. Their context must have ended.
 func (p *poller) wait() { p.running.Wait() }
 
-// pollInterval is what the service's documentation recommends.
+// pollInterval is the interval that the service's documentation recommends.
 const pollInterval = time.Second
 
-// Delays before a failed request is repeated. The first is short, since the
-// usual cause is a passing one and an eviction leaves no time; the last is two
-// polls, so that a service in trouble is not made worse.
+// Delays before a failed request is repeated. The first is short, since most errors
+// are transient and an eviction leaves no time; the longest is two polls, so as not
+// to overload a service in trouble.
 const (
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = 2 * time.Second
+	firstRetry   = 250 * time.Millisecond
+	longestRetry = 2 * time.Second
 )
 
-// retryDelay returns how long to wait after the given number of failures in a
-// row: firstRetry, then twice as long each time up to lastRetry. A throttled
-// request waits for lastRetry at once, as more requests are what is wrong.
+// retryDelay returns how long to wait after that many failures in a row. After a
+// throttled request it is longestRetry at once, because there were too many requests.
 func retryDelay(failures int, throttled bool) time.Duration {
 	if throttled {
-		return lastRetry
+		return longestRetry
 	}
-	delay := firstRetry
-	for range failures - 1 {
-		if delay *= 2; delay >= lastRetry {
-			return lastRetry
-		}
-	}
-	return delay
+	return retry.Backoff{First: firstRetry, Max: longestRetry}.Delay(failures)
 }
 
-// pace says when the next poll is due. It is pure: time comes in as an argument.
-type pace struct {
+// schedule decides when the next poll is due. It is pure: time is an argument.
+type schedule struct {
 	next     time.Time
 	number   int // of the newest poll sent
 	failures int // in a row, of polls that were the newest when they failed
 }
 
-func (p *pace) due(now time.Time) bool { return !now.Before(p.next) }
+func (s *schedule) due(now time.Time) bool { return !now.Before(s.next) }
 
-// wait returns how long until a poll is due. One that is due but finds no room
-// is sent when an answer makes room, so nothing has to wake up for it.
-func (p *pace) wait(now time.Time) time.Duration {
-	if p.due(now) {
+// untilDue returns how long until a poll is due. One that is due and cannot be sent
+// yet is sent after the next answer, so nothing has to wake up for it.
+func (s *schedule) untilDue(now time.Time) time.Duration {
+	if s.due(now) {
 		return pollTimeout
 	}
-	return p.next.Sub(now)
+	return s.next.Sub(now)
 }
 
-// sent notes a poll and returns its number. The next is due an interval later,
-// answered or not.
-func (p *pace) sent(now time.Time) int {
-	p.number++
-	p.next = now.Add(pollInterval)
-	return p.number
+// send records that a poll is sent and returns its number. The next one is due an
+// interval later, with or without an answer.
+func (s *schedule) send(now time.Time) int {
+	s.number++
+	s.next = now.Add(pollInterval)
+	return s.number
 }
 
-// answered notes how a poll ended. Only the failure of the newest poll changes
-// the pace: while an older one fails, a newer one is asking already.
-func (p *pace) answered(a polled, good bool) {
+// answered records how a poll ended. Only the failure of the newest poll changes the
+// schedule: after an older one a newer is in flight already.
+func (s *schedule) answered(a polled, good bool) {
 	switch {
 	case good:
-		p.failures = 0
-	case a.err != nil && a.number == p.number:
-		p.failures++
-		p.next = a.at.Add(retryDelay(p.failures, isThrottled(a.err)))
+		s.failures = 0
+	case a.err != nil && a.number == s.number:
+		s.failures++
+		s.next = a.at.Add(retryDelay(s.failures, isThrottled(a.err)))
 	}
 }

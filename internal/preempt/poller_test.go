@@ -8,7 +8,7 @@ import (
 
 func TestRetryDelay(t *testing.T) {
 	const ms = time.Millisecond
-	for failures, want := range []time.Duration{250 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms} {
+	for failures, want := range []time.Duration{0, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms} {
 		if got := retryDelay(failures, false); got != want {
 			t.Errorf("delay after %d failures = %s, want %s", failures, got, want)
 		}
@@ -21,7 +21,7 @@ func TestRetryDelay(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
+func TestSchedule(t *testing.T) {
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 	oops := errors.New("oops")
 	type step struct {
@@ -61,21 +61,21 @@ func TestPace(t *testing.T) {
 			{at: 1200, ended: 2, err: oops, next: 1450},
 		}},
 	} {
-		p := pace{next: noon}
+		p := schedule{next: noon}
 		for i, s := range tt.steps {
 			now := at(s.at)
 			if s.send {
 				if !p.due(now) {
 					t.Fatalf("%s: step %d: no poll is due at %d ms", tt.name, i, s.at)
 				}
-				p.sent(now)
+				p.send(now)
 			} else {
 				p.answered(polled{number: s.ended, err: s.err, at: now}, s.err == nil)
 			}
 			if got := p.next.Sub(noon).Milliseconds(); got != int64(s.next) {
 				t.Errorf("%s: step %d: next poll at %d ms, want %d", tt.name, i, got, s.next)
 			}
-			if got := p.wait(now); got != at(s.next).Sub(now) {
+			if got := p.untilDue(now); got != at(s.next).Sub(now) {
 				t.Errorf("%s: step %d: wait = %s, want %s", tt.name, i, got, at(s.next).Sub(now))
 			}
 		}

@@ -6,57 +6,56 @@ import (
 	"time"
 )
 
-// Budgets of a drain: how long this VM may take from now until everything is
-// released.
+// Budgets of a drain: the time from now until all jobs have to be saved and released.
 const (
-	// DrainBudget is the most a drain may take, also where NotBefore would
-	// allow more: in the field VMs were gone in less than 10 s after the
-	// notice (karpenter-provider-azure#1769).
+	// DrainBudget is the longest budget, even if NotBefore allows more: VMs have
+	// stopped less than 10 s after the notice (karpenter-provider-azure#1769).
 	DrainBudget = 10 * time.Second
 
-	// MinBudget is the least for an event that has not started. NotBefore is
-	// the earliest start, not the start, and two seconds save most of the work.
+	// MinBudget is the shortest budget for an event that has not started. NotBefore is
+	// the earliest start, not the start, and two seconds are enough to save most jobs.
 	MinBudget = 2 * time.Second
 
-	// StartedBudget is for an event that has started: the VM may stop at any
-	// moment, so only what is quick to save is worth trying.
+	// StartedBudget is the budget for an event that has started: the VM may stop at
+	// any moment, so only quick saves are worth trying.
 	StartedBudget = time.Second
 
-	// DrainMargin is how long before NotBefore the drain begins at the latest
-	// where the notice leaves minutes: three times what it may take.
+	// DrainMargin is how long before NotBefore the drain begins at the latest if the
+	// notice leaves minutes: three times the longest budget.
 	DrainMargin = 30 * time.Second
 )
 
-// shortFreeze is the length of a pause from which on it is worth a checkpoint.
-// Memory survives a freeze, so shorter ones are merely sat out; a typical one
-// lasts 7 s (azure-compute-docs, scheduled-events).
+// shortFreeze is the shortest pause that is worth a checkpoint. Memory survives a
+// freeze, so shorter ones need none; a typical one lasts 7 s (azure-compute-docs,
+// scheduled-events).
 const shortFreeze = 9 * time.Second
 
-// judge says what one event means. Whatever type or status it has, it has a row.
-func judge(e Event, now time.Time) Verdict {
+// verdictOn returns what one event means. It covers every type and status, also
+// unknown ones.
+func verdictOn(e Event, now time.Time) Verdict {
 	switch e.Type {
 	case TypePreempt:
 		budget, reason := preemptBudget(e, now)
 		return Verdict{Action: Drain, Budget: budget, Event: e, Reason: reason}
 	case TypeRebalance:
-		return advisory(e)
+		return advisoryVerdict(e)
 	}
 	if e.Status == StatusAdvisory {
-		return advisory(e)
+		return advisoryVerdict(e)
 	}
 	switch e.Type {
 	case TypeTerminate, TypeReboot, TypeRedeploy:
-		return judgeEnd(e, now)
+		return endVerdict(e, now)
 	case TypeFreeze:
-		return judgeFreeze(e)
+		return freezeVerdict(e)
 	default:
 		reason := typeName(e) + " is not known to this version: the jobs are saved, in case it is an end"
 		return Verdict{Action: CheckpointNow, Event: e, Reason: reason}
 	}
 }
 
-// preemptBudget returns the time for a drain, and why that much. Any status but
-// Started reads as announced: a Preempt is never ignored for its wording.
+// preemptBudget returns the budget of a drain and its reason. Any status but Started
+// counts as announced: no unexpected text makes the worker ignore a Preempt.
 func preemptBudget(e Event, now time.Time) (time.Duration, string) {
 	switch {
 	case e.Status == StatusStarted:
@@ -71,13 +70,13 @@ func preemptBudget(e Event, now time.Time) (time.Duration, string) {
 	}
 }
 
-// drainWithin returns the budget of a drain when the VM may go after left.
+// drainWithin returns the budget of a drain if the VM may stop after left.
 func drainWithin(left time.Duration) time.Duration { return min(max(left, MinBudget), DrainBudget) }
 
-// judgeEnd is for the events that end what runs on the VM, other than evictions.
-// What a person asked for is not kept waiting. What the platform announced
-// leaves time, unless that is short or not known.
-func judgeEnd(e Event, now time.Time) Verdict {
+// endVerdict is the verdict on an event other than an eviction that ends what runs on
+// the VM. One that a user requested starts a drain at once. One that the platform
+// announced leaves time, unless that is short or not known.
+func endVerdict(e Event, now time.Time) Verdict {
 	left := e.NotBefore.Sub(now)
 	v := Verdict{Action: Drain, Acknowledge: true, Event: e}
 	switch {
@@ -92,22 +91,22 @@ func judgeEnd(e Event, now time.Time) Verdict {
 		v.Reason = fmt.Sprintf("a person asked for %s and waits for it", typeName(e))
 	case left <= DrainMargin:
 		v.Budget = drainWithin(left)
-		v.Reason = announced(e, left)
+		v.Reason = announcementReason(e, left)
 	default:
 		v.Action, v.Budget = DrainBy, left
-		v.Reason = announced(e, left)
+		v.Reason = announcementReason(e, left)
 	}
 	return v
 }
 
-func announced(e Event, left time.Duration) string {
+func announcementReason(e Event, left time.Duration) string {
 	return fmt.Sprintf("%s is announced for %s or later, %s from now",
 		typeName(e), e.NotBefore.Format(time.RFC3339), left.Round(time.Millisecond))
 }
 
-// judgeFreeze is for a pause, after which everything goes on where it was. It
-// can be acknowledged as long as it has not started.
-func judgeFreeze(e Event) Verdict {
+// freezeVerdict is the verdict on a pause, after which everything continues. It can be
+// acknowledged until it has started.
+func freezeVerdict(e Event) Verdict {
 	v := Verdict{Event: e, Acknowledge: e.Status != StatusStarted}
 	switch {
 	case e.Duration == UnknownDuration:
@@ -122,9 +121,9 @@ func judgeFreeze(e Event) Verdict {
 	return v
 }
 
-// advisory is for a warning that an eviction has become likelier. Most advised
-// VMs live on for minutes to hours, and an acknowledgement has no effect.
-func advisory(e Event) Verdict {
+// advisoryVerdict is the verdict on a warning that an eviction is more likely now. Most
+// such VMs run for minutes to hours more, and an acknowledgement has no effect.
+func advisoryVerdict(e Event) Verdict {
 	return Verdict{
 		Action: CheckpointNow, Advisory: true, Event: e,
 		Reason: fmt.Sprintf("%s advises that this VM may be evicted soon", typeName(e)),
@@ -133,9 +132,9 @@ func advisory(e Event) Verdict {
 
 func typeName(e Event) string { return cmp.Or(e.Type, "an event without a type") }
 
-// Leave turns a DrainBy into the drain that ends it, to be carried out when left
-// is what remains until the VM may go.
+// Leave turns a DrainBy into the drain at its end, which starts when left is the time
+// until the VM may stop.
 func (v Verdict) Leave(left time.Duration) Verdict {
-	v.Action, v.Budget, v.Reason = Drain, drainWithin(left), announced(v.Event, left)
+	v.Action, v.Budget, v.Reason = Drain, drainWithin(left), announcementReason(v.Event, left)
 	return v
 }

@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 			{"by a person, in 6 s", event(kind, 6*time.Second, byUser), want{Drain, 6 * time.Second, ack}},
 			{"by a person, at a time not known", event(kind, 0, byUser, withoutTime), want{Drain, 10 * time.Second, ack}},
 			{"by a person, started", event(kind, 0, byUser, started), want{Drain, time.Second, noAck}},
-			{"by nobody known", event(kind, time.Hour, withSource("")), want{DrainBy, time.Hour, ack}},
+			{"by an unknown source", event(kind, time.Hour, withSource("")), want{DrainBy, time.Hour, ack}},
 			{"of a length not known or known", event(kind, time.Hour, lasting(time.Second)), want{DrainBy, time.Hour, ack}},
 		} {
 			r.name = kind + " " + r.name
@@ -221,7 +221,7 @@ func TestMaintenanceOfAScaleSetInTurns(t *testing.T) {
 		{"a freeze in place of the reboot", []Event{event(TypeFreeze, 0, ours, started, lasting(2*time.Second))}, CarryOn, 0},
 		{"both turns in one document", append(reboot(theirs, started), reboot(ours)...), DrainBy, 15 * time.Minute},
 		{"the turn of the next", reboot(naming("set_10")), CarryOn, 0},
-		{"nobody's", reboot(naming()), CarryOn, 0},
+		{"names no VM", reboot(naming()), CarryOn, 0},
 	} {
 		d := Decide(Document{Incarnation: "7", Events: tt.events}, self, noon)
 		if d.Action != tt.action || d.Budget != tt.budget {
@@ -254,7 +254,7 @@ func TestLeave(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{
 		4 * time.Minute: DrainBudget, DrainMargin: DrainBudget, 5 * time.Second: 5 * time.Second, 0: MinBudget, -time.Hour: MinBudget,
 	} {
-		v := judge(event(TypeReboot, time.Hour), noon).Leave(left)
+		v := verdictOn(event(TypeReboot, time.Hour), noon).Leave(left)
 		if v.Action != Drain || v.Budget != want || v.Event.ID != TypeReboot {
 			t.Errorf("Leave(%s) = %+v, want to drain within %s", left, v, want)
 		}

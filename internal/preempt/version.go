@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Versions of the scheduled events interface. [EventsVersionAuto] asks for the
-// newest and falls back.
+// Versions of the scheduled events interface. [EventsVersionAuto] is the newest one,
+// with a fallback.
 const (
 	EventsVersionAuto = "auto"
 
@@ -25,16 +25,16 @@ const (
 // eventsPath is where scheduled events are read and acknowledged.
 const eventsPath = "/metadata/scheduledevents"
 
-// ValidateEventsVersion says what is wrong with a version of scheduled events,
-// or returns nil: it is [EventsVersionAuto] or a date such as 2020-07-01.
+// ValidateEventsVersion returns an error unless version is [EventsVersionAuto] or a
+// date such as 2020-07-01.
 func ValidateEventsVersion(version string) error {
 	if _, err := time.Parse(time.DateOnly, version); err != nil && version != EventsVersionAuto {
-		return fmt.Errorf("%q is no api-version: give %s or a date such as %s", version, EventsVersionAuto, generalEvents)
+		return fmt.Errorf("%q is not an api-version: give %s or a date such as %s", version, EventsVersionAuto, generalEvents)
 	}
 	return nil
 }
 
-// WithEventsVersion asks for scheduled events in one version only, which should
+// WithEventsVersion sets the only api-version of scheduled events to use. It should
 // pass [ValidateEventsVersion]. The default is [EventsVersionAuto].
 func WithEventsVersion(version string) Option {
 	return func(c *Client) { c.version.set(version) }
@@ -54,18 +54,18 @@ func (v *eventsVersion) set(version string) {
 	v.current.Store(version)
 }
 
-func (v *eventsVersion) use() string { return v.current.Load().(string) }
+func (v *eventsVersion) get() string { return v.current.Load().(string) }
 
 // EventsVersion returns the api-version of scheduled events in use. After a
 // fallback it is the older one.
-func (c *Client) EventsVersion() string { return c.version.use() }
+func (c *Client) EventsVersion() string { return c.version.get() }
 
-// askEvents sends a request about scheduled events. Where the newest version is
-// refused, the same question is asked in the older one, and if that is answered
-// it is asked in no other from then on. A refusal that has another reason, as
-// the 404 of a service that is being updated, shows in both and changes nothing.
+// askEvents sends a request about scheduled events. If the service refuses the newest
+// version, it repeats the request in the older one, and keeps to that once it has
+// succeeded. A refusal for another reason, such as the 404 of a service that is being
+// updated, affects both versions and changes nothing.
 func (c *Client) askEvents(ctx context.Context, u Urgency, method string, body []byte) (answer, error) {
-	version := c.version.use()
+	version := c.version.get()
 	a, err := c.ask(ctx, u, method, eventsPath, version, body)
 	if c.version.older == "" || version == c.version.older || !isUnsupported(err) {
 		return a, err
@@ -78,9 +78,9 @@ func (c *Client) askEvents(ctx context.Context, u Urgency, method string, body [
 	return older, nil
 }
 
-// isUnsupported reports whether the service may have refused for the version:
-// 404 as seen in the field for a preview that is not served, or the 400 that
-// instance metadata documents for a version it does not know.
+// isUnsupported reports whether the service may have refused the version: with 404, as
+// observed for a preview that is not available, or with the 400 that instance metadata
+// documents for an unknown version.
 func isUnsupported(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && (status.Status == http.StatusNotFound || status.Status == http.StatusBadRequest)

@@ -70,7 +70,7 @@ func TestVersionIsFoundAndKept(t *testing.T) {
 	}
 }
 
-// TestVersionGivenIsNotLeft: whoever names a version gets it or an error.
+// TestVersionGivenIsNotLeft: a version that is set is used or fails, without a fallback.
 func TestVersionGivenIsNotLeft(t *testing.T) {
 	_, vm, c := auto(t, imds.Options{})
 	WithEventsVersion(newestEvents)(c)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Watcher polls the scheduled events once a second and reports what it sees.
+// Watcher polls the scheduled events once a second and reports changes.
 type Watcher struct {
 	client *Client
 
-	// Trace is told what the watcher does. To be set before Run.
+	// Trace has hooks for health checks and metrics. Set it before Run.
 	Trace Trace
 }
 
-// Trace is told what a [Watcher] does, as it does it: by its own goroutine, which
-// none of the functions may hold up. Each may be nil.
+// Trace holds the hooks of a [Watcher]. It calls them on its own goroutine, so they
+// must not block. Each may be nil.
 type Trace struct {
-	// Turned is told that the loop turned at now, and will again before within
-	// is over, whatever becomes of the polls.
+	// Turned is called for each iteration of the loop. The next one follows within
+	// that time, whether polls are answered or not.
 	Turned func(now time.Time, within time.Duration)
 
-	// Polled is told how a poll ended, and when.
+	// Polled is called when a poll has ended.
 	Polled func(at time.Time, result PollResult)
 }
 
@@ -36,19 +36,18 @@ func (t Trace) polled(a polled) {
 	}
 }
 
-// NewWatcher returns a watcher that asks through c.
+// NewWatcher returns a watcher that uses c.
 func NewWatcher(c *Client) *Watcher { return &Watcher{client: c} }
 
-// Run polls until ctx ends, from the first moment on, and calls report from its
-// own goroutine with every observation: the first document, each one that
-// differs from the last reported, and each change between seeing and being
-// blind. Report must not block; polls wait for it. Run returns when every poll
-// it started has ended.
+// Run polls until ctx ends, and calls report from its own goroutine with every
+// observation: the first document, each one that differs from the last, and each begin
+// and end of blindness. Report must not block, because polls wait for it. Run returns
+// when all its polls have ended.
 //
-// No poll waits for another: while an answer is missing the next polls are sent
-// on time, or as soon as the budget allows where that is short. Answers count in the order in which they were asked for, so that a
-// late one does not bring back an older state. A failed poll is repeated within
-// two seconds, whatever the failure.
+// No poll waits for another: while an answer is missing the next polls are sent on
+// time, or as soon as the budget allows. Answers count in the order of the requests, so
+// that a late one does not bring back an older state. A failed poll is repeated within
+// two seconds, whatever the error.
 func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	polls := newPoller(w.client)
 	defer polls.wait()
@@ -56,25 +55,25 @@ func (w *Watcher) Run(ctx context.Context, report func(Observation)) {
 	defer cancel()
 
 	start := time.Now()
-	sight := sight{seenAt: start}
-	pace := pace{next: start}
+	seen := state{answeredAt: start}
+	next := schedule{next: start}
 	for ctx.Err() == nil {
 		now := time.Now()
-		if polls.free() && pace.due(now) {
-			polls.start(ctx, pace.sent(now), sight.known())
+		if polls.free() && next.due(now) {
+			polls.start(ctx, next.send(now), seen.hasDocument())
 		}
-		if o, news := sight.observe(now); news {
+		if o, news := seen.observe(now); news {
 			report(o)
 		}
-		wait := min(pace.wait(now), sight.wait(now))
+		wait := min(next.untilDue(now), seen.untilNews(now))
 		w.Trace.turned(now, wait)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case a := <-polls.answers:
-			polls.ended(a)
+			polls.received(a)
 			w.Trace.polled(a)
-			pace.answered(a, sight.take(a))
+			next.answered(a, seen.add(a))
 		case <-w.client.queued.left:
 		case <-timer.C:
 		}

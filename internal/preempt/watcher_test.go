@@ -144,7 +144,7 @@ func TestTroubleIsSurvived(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				seen := stop()
 
-				if took := (<-named).Sub(end); took > discoverTimeout+lastRetry {
+				if took := (<-named).Sub(end); took > discoverTimeout+longestRetry {
 					t.Errorf("name known %s after the end of the trouble, want at most one attempt and one delay", took)
 				}
 				if took := seenAfter(seen, id, end); took < 0 || took > 2*time.Second {
@@ -189,7 +189,7 @@ func TestAFailedPollIsRepeated(t *testing.T) {
 }
 
 // TestGoneFor70Seconds: so long may a 410 last, says the service. An eviction
-// that was announced meanwhile is seen within a delay of its end.
+// that was announced in the meantime is seen within a delay of its end.
 func TestGoneFor70Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, vm, c := emulate(t, imds.Options{})
@@ -200,8 +200,8 @@ func TestGoneFor70Seconds(t *testing.T) {
 			}
 			return imds.Fault{}
 		})
-		if took := preemptAfter(t, s, c, 69*time.Second); took < time.Second || took > time.Second+lastRetry {
-			t.Errorf("eviction was seen %s after it was announced, want 1s to %s", took, time.Second+lastRetry)
+		if took := preemptAfter(t, s, c, 69*time.Second); took < time.Second || took > time.Second+longestRetry {
+			t.Errorf("eviction was seen %s after it was announced, want 1s to %s", took, time.Second+longestRetry)
 		}
 		if n := vm.Stats().Requests; n > 70 {
 			t.Errorf("%d requests in 89s of which 70 were 410, want fewer than one a second", n)
@@ -242,7 +242,7 @@ func checkPolls(t *testing.T, vm *imds.Guest) {
 	}
 }
 
-// Troubles of all kinds at random, with a discovery going on beside: the limits
+// Troubles of all kinds at random, with a discovery at the same time: the limits
 // hold, and good answers are seen.
 func TestRandomTroubleKeepsTheLimits(t *testing.T) {
 	var kinds []imds.Fault
@@ -332,7 +332,7 @@ func TestEveryChangeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A service that numbers anew, as after a move to another host, may meet the
+// A service that restarts its numbering, as after a move to another host, may meet the
 // old number with other events.
 func TestEqualIncarnationDoesNotHideAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (b *budget) Wait(ctx context.Context, u preempt.Urgency) error {
 	}
 }
 
-// take finds the next slot, as [preempt.Slots.Take] does, and gives back the one
+// take finds the next slot, as [preempt.SlidingWindow.Reserve] does, and gives back the one
 // that was not used, unless that is zero.
 func (b *budget) take(ctx context.Context, u preempt.Urgency, unused time.Duration) (at time.Duration, ok bool, err error) {
 	l, err := takeWithin(ctx, b.dir.file(requestsFile), requestsPatience)
@@ -90,8 +90,8 @@ func (b *budget) take(ctx context.Context, u preempt.Urgency, unused time.Durati
 	}
 	now := b.dir.Clock()
 	slots := b.parse(content, now)
-	slots.Return(unused)
-	at, ok = slots.Take(now, u)
+	slots.Release(unused)
+	at, ok = slots.Reserve(now, u)
 	if ok {
 		l.write(b.format(slots))
 	}
@@ -107,8 +107,8 @@ type requests struct {
 
 // parse returns the slots as they are at now. A file that is new, or from another
 // start of the machine, has none taken; of one that is damaged all are.
-func (b *budget) parse(content []byte, now time.Duration) preempt.Slots {
-	slots := preempt.Slots{Most: requestsMost, Window: requestsWindow}
+func (b *budget) parse(content []byte, now time.Duration) preempt.SlidingWindow {
+	slots := preempt.SlidingWindow{Limit: requestsMost, Window: requestsWindow}
 	if len(content) == 0 {
 		return slots
 	}
@@ -135,7 +135,7 @@ func (r requests) isImpossible(now time.Duration) bool {
 	return false
 }
 
-func (b *budget) format(s preempt.Slots) []byte {
+func (b *budget) format(s preempt.SlidingWindow) []byte {
 	content, err := json.Marshal(requests{Boot: b.dir.Boot, Sent: s.Sent})
 	if err != nil {
 		panic("runtimedir: numbers do not encode: " + err.Error()) // they always do

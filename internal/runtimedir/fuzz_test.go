@@ -27,7 +27,7 @@ func FuzzRequests(f *testing.F) {
 		var sent []time.Duration
 		for range 20 {
 			slots := b.parse(content, now)
-			slot, ok := slots.Take(now, preempt.Poll)
+			slot, ok := slots.Reserve(now, preempt.Poll)
 			if slot < now || slot > now+farAhead+2*requestsWindow {
 				t.Fatalf("file %q at %s: the next request is at %s", content, now, slot)
 			}
