@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
 	"net/http"
@@ -11,9 +10,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// operation is what a call does, as far as a run cares.
+// operation is the kind of a call.
 type operation int
 
 const (
@@ -24,31 +24,30 @@ const (
 	messageDelete
 )
 
-// call is one request of a worker to the storage account. It is read with eyes
-// of its own: code shared with the product would share its faults.
+// call is one request of a worker to the storage account.
 type call struct {
 	operation operation
 	vm        string
 	job       string        // whose record it writes
 	message   string        // that it updates or deletes
-	hides     time.Duration // a claim or an update: how long the message is hidden from then on
+	hides     time.Duration // how long a claim or an update hides the message
 	arrived   time.Time
 
 	ifMatch, ifNoneMatch string
-	metadata             http.Header
+	header               http.Header
 	body                 []byte
 }
 
-// service is one of the account's.
+// service is a service of the storage account.
 type service struct {
 	base   *url.URL
-	queues bool // and not blobs
+	queues bool // or blobs
 }
 
-// readCall says what a request to a service is. body is all of its body.
+// readCall reads a request to a service.
 func readCall(names azure.Names, s service, vm string, r *http.Request, body []byte) call {
 	c := call{
-		vm: vm, arrived: time.Now(), body: body, metadata: r.Header,
+		vm: vm, arrived: time.Now(), body: body, header: r.Header,
 		ifMatch: r.Header.Get("If-Match"), ifNoneMatch: r.Header.Get("If-None-Match"),
 	}
 	// /account/container/hhh/id, /account/queue/messages[/id]
@@ -60,12 +59,12 @@ func readCall(names azure.Names, s service, vm string, r *http.Request, body []b
 	case !s.queues && path[1] == names.Records && len(path) == 4 && r.Method == http.MethodPut && r.URL.Query().Get("comp") != "block":
 		c.operation, c.job = recordWrite, path[3]
 	case s.queues && path[1] == names.Queue && path[2] == "messages":
-		c.ofMessage(r, path[3:])
+		c.readMessageCall(r, path[3:])
 	}
 	return c
 }
 
-func (c *call) ofMessage(r *http.Request, id []string) {
+func (c *call) readMessageCall(r *http.Request, id []string) {
 	switch {
 	case len(id) == 0 && r.Method == http.MethodGet && r.URL.Query().Get("peekonly") == "":
 		c.operation, c.hides = messageClaim, hidden(r)
@@ -76,7 +75,7 @@ func (c *call) ofMessage(r *http.Request, id []string) {
 	}
 }
 
-// hidden is how long a call hides a message, 0 if it does not.
+// hidden returns how long a call hides a message, 0 if it does not.
 func hidden(r *http.Request) time.Duration {
 	seconds, err := strconv.Atoi(r.URL.Query().Get("visibilitytimeout"))
 	if err != nil {
@@ -85,27 +84,19 @@ func hidden(r *http.Request) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// meta returns a value of the record that the call writes.
-func (c *call) meta(key string) string { return c.metadata.Get("X-Ms-Meta-" + key) }
+// metadata returns a value of the record that the call writes.
+func (c *call) metadata(key string) string { return c.header.Get("X-Ms-Meta-" + key) }
 
-func (c *call) number(key string) int {
-	n, err := strconv.Atoi(c.meta(key))
-	if err != nil {
-		return 0 // left out
-	}
-	return n
-}
-
-// step is how far the state in the call's body is; -1 where it holds none.
-func (c *call) step() int {
-	state := struct{ Step *int }{}
-	if c.meta("statehash") == "" || json.Unmarshal(c.body, &state) != nil || state.Step == nil {
+// step returns the step of the state in the call's body; -1 without one.
+func (c *call) step() int64 {
+	state := struct{ Step *int64 }{}
+	if c.metadata("statehash") == "" || json.Unmarshal(c.body, &state) != nil || state.Step == nil {
 		return -1
 	}
 	return *state.Step
 }
 
-// claimedMessage is a message that was handed out.
+// claimedMessage is a message in the reply to a claim.
 type claimedMessage struct{ id, job string }
 
 // readClaim returns the messages in the reply to a claim.
@@ -116,27 +107,18 @@ func readClaim(body []byte) []claimedMessage {
 			Text string `xml:"MessageText"`
 		} `xml:"QueueMessage"`
 	}
-	if xml.Unmarshal(body, &list) != nil { //nolint:gosec // it comes from the storage emulator of this run
+	if xml.Unmarshal(body, &list) != nil { //nolint:gosec // it comes from the storage of this run
 		return nil
 	}
 	claimed := make([]claimedMessage, 0, len(list.Messages))
 	for _, m := range list.Messages {
-		claimed = append(claimed, claimedMessage{id: m.ID, job: jobOf(m.Text)})
+		envelope, _ := oracle.ReadMessage(m.Text)
+		claimed = append(claimed, claimedMessage{id: m.ID, job: envelope.ID})
 	}
 	return claimed
 }
 
-// jobOf reads base64 of {"id":…}.
-func jobOf(text string) string {
-	raw, err := base64.StdEncoding.DecodeString(text)
-	var message struct{ ID string }
-	if err != nil || json.Unmarshal(raw, &message) != nil {
-		return ""
-	}
-	return message.ID
-}
-
-// services are those in a connection string.
+// services returns the services in a connection string.
 func services(connectionString string) ([]service, error) {
 	named := map[string]string{}
 	for part := range strings.SplitSeq(connectionString, ";") {

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 
@@ -22,19 +23,19 @@ import (
 )
 
 var (
-	// ErrBroken says that the run ended and a promise did not hold.
+	// ErrBroken reports that a promise was broken.
 	ErrBroken = errors.New("the run failed")
 
-	errInterrupted = errors.New("interrupted; nothing can be said about the promises")
+	errInterrupted = errors.New("interrupted; the promises were not checked")
 )
 
 // chaos is one run.
 type chaos struct {
-	Config
-	out    io.Writer
-	folder string // of logs, kinds file and scratch folders
-	began  time.Time
-	over   chan struct{} // closed when the run is
+	config   Config
+	narrator *text.Narrator
+	folder   string // of logs, kinds file and scratch folders
+	began    time.Time
+	over     chan struct{} // closed at the end of the run
 
 	kindsFile string
 
@@ -42,14 +43,14 @@ type chaos struct {
 	fleet     *lab.Fleet
 	stores    *cli.Stores
 	transport *http.Transport
-	tally     *tally
+	recorder  *recorder
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	random  *rand.Rand // of incidents
 	present []*vm
 	started int
 	counts  counts
-	faults  []string // of the run itself, such as a worker that ended by itself
+	faults  []string // such as a worker that exited unexpectedly
 
 	incidents sync.WaitGroup
 }
@@ -60,12 +61,12 @@ type counts struct {
 
 	evictions, withdrawn, notHandedOver int
 
-	cuts [faults + 1]int // by fault; the last is a way that was cut
+	cuts [faults + 1]int // by fault; the last is VMs that were cut off
 }
 
-// Run kills workers as c says, and tells out in the end what became of the jobs.
-// The error wraps [ErrBroken] if a promise did not hold. Run ends every process
-// that it started, in any case and before it returns.
+// Run lets incidents happen to workers as c describes, and prints a table of what
+// happened and what was promised. The error wraps [ErrBroken] if a promise was
+// broken. Run ends every process that it started before it returns.
 func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -73,7 +74,10 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if c.Seed == 0 {
 		c.Seed = rand.Uint64()
 	}
-	r := &chaos{Config: c, out: out, tally: newTally(c.Visibility), over: make(chan struct{}), random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream()}
+	r := &chaos{
+		config: c, narrator: text.NewNarrator(out), recorder: newRecorder(c.Visibility), over: make(chan struct{}),
+		random: rand.New(rand.NewPCG(c.Seed, 0)), transport: upstream(),
+	}
 	if r.folder, err = os.MkdirTemp("", "spotworker-chaos-"); err != nil {
 		return err
 	}
@@ -83,7 +87,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 	if err == nil && !c.Keep || ctx.Err() != nil {
 		return errors.Join(err, os.RemoveAll(r.folder))
 	}
-	r.say("The logs of the last workers are in %s.", r.folder)
+	r.narrator.Say("The logs of the last workers are in %s.", r.folder)
 	return err
 }
 
@@ -93,13 +97,13 @@ func (r *chaos) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.local.Close()) }()
-	if r.ConnectionString == "" {
-		r.ConnectionString = r.local.ConnectionString
+	if r.config.ConnectionString == "" {
+		r.config.ConnectionString = r.local.ConnectionString
 	}
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	r.say("Seed %d. %d workers, %d jobs at once each, one job about %s.", r.Seed, r.Workers, r.JobsAtOnce, r.JobTime)
+	r.narrator.Say("Seed %d. %d workers with %d jobs at a time; one job takes about %s.", r.config.Seed, r.config.Workers, r.config.JobsAtOnce, r.config.JobTime)
 	feeding, stopFeeding := context.WithCancel(ctx)
 	fed := make(chan error, 1)
 	go func() { fed <- r.feed(feeding) }()
@@ -127,7 +131,7 @@ func (r *chaos) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	account, err := azure.Connect(azure.Config{ConnectionString: r.ConnectionString, Version: "lab"})
+	account, err := azure.Connect(azure.Config{ConnectionString: r.config.ConnectionString, Version: "lab"})
 	if err != nil {
 		return err
 	}
@@ -139,51 +143,50 @@ func (r *chaos) open(ctx context.Context) error {
 	if err := producer.Create(ctx, []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison}, containers); err != nil {
 		return err
 	}
-	if err := r.demandEmpty(ctx); err != nil {
+	if err := r.requireEmpty(ctx); err != nil {
 		return err
 	}
-	if r.Worker == "" {
-		if r.Worker, err = os.Executable(); err != nil {
+	if r.config.Worker == "" {
+		if r.config.Worker, err = os.Executable(); err != nil {
 			return err
 		}
 	}
-	if r.kindsFile, err = writeKindsFile(r.folder, r.Worker); err != nil {
+	if r.kindsFile, err = writeKindsFile(r.folder, r.config.Worker); err != nil {
 		return err
 	}
 	r.fleet = lab.NewFleet(lab.FleetConfig{
-		Worker: r.Worker, Endpoint: r.local.Endpoint, Logs: r.folder, OnEnd: r.onEnd, StorageFor: r.storageFor, ArgsFor: r.argsFor,
+		Worker: r.config.Worker, Endpoint: r.local.Endpoint, Logs: r.folder, OnEnd: r.onEnd, StorageFor: r.storageFor, ArgsFor: r.argsFor,
 		Args: []string{
 			WorkerCommand,
-			fmt.Sprintf("--concurrency=%d", r.JobsAtOnce),
-			"--visibility=" + r.Visibility.String(),
-			"--checkpoint-interval=" + r.CheckpointInterval.String(),
+			fmt.Sprintf("--concurrency=%d", r.config.JobsAtOnce),
+			"--visibility=" + r.config.Visibility.String(),
+			"--checkpoint-interval=" + r.config.CheckpointInterval.String(),
 			"--scratch=" + filepath.Join(r.folder, "scratch"),
 		},
 	})
-	for i := range r.Workers {
-		if err := r.addVM(r.hasPrograms(i)); err != nil {
+	for i := range r.config.Workers {
+		if err := r.addVM(r.config.hasPrograms(i)); err != nil {
 			return errors.Join(err, r.fleet.Close(ctx))
 		}
 	}
 	return nil
 }
 
-// demandEmpty refuses queues on which something is left: nothing could be said
-// about a job of somebody else's.
-func (r *chaos) demandEmpty(ctx context.Context) error {
+// requireEmpty refuses queues with messages: nothing is known of their jobs.
+func (r *chaos) requireEmpty(ctx context.Context) error {
 	for _, q := range []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison} {
 		n, err := q.Depth(ctx)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			return fmt.Errorf("queue %s has %d messages, of another run perhaps: give an empty storage account", q.Name(), n)
+			return fmt.Errorf("queue %s has %d messages, perhaps of another run: give an empty storage account", q.Name(), n)
 		}
 	}
 	return nil
 }
 
-// closeFleet asks the workers that are left to hand over, which they must.
+// closeFleet stops the workers. One that does not drain is a fault.
 func (r *chaos) closeFleet(ctx context.Context) {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), lab.HandOver)
 	defer cancel()
@@ -196,19 +199,14 @@ func (r *chaos) closeFleet(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, v := range r.present {
-		v.door.close()
+		v.proxy.close()
 	}
 	r.present = nil
 }
 
-// fault notes that something went wrong which no job shows.
+// fault records a fault that no job shows.
 func (r *chaos) fault(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
-}
-
-// say prints one thing that happened.
-func (r *chaos) say(format string, args ...any) {
-	fmt.Fprintf(r.out, "%7.1f s  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }

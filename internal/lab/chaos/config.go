@@ -10,19 +10,20 @@ import (
 
 // Config describes a run.
 type Config struct {
-	// Kills is how many workers are killed, and For how long incidents go on; 0
-	// is no limit, and one of the two must be given. What comes first ends it.
+	// Kills is how many workers are killed, and For how long there are incidents.
+	// 0 is no limit; one of the two must be set. The first that is reached ends
+	// the run.
 	Kills int
 	For   time.Duration
 
-	// Seed decides what is drawn. 0 draws one.
+	// Seed is the seed of all random choices. 0 is a random one.
 	Seed uint64
 
 	// Workers is how many VMs work at a time, 1 … [MaxWorkers], and JobsAtOnce
 	// how many jobs each of them runs at a time.
 	Workers, JobsAtOnce int
 
-	// PerSecond is how many kills a second are attempted, at most.
+	// PerSecond is how many incidents a second there are, at most.
 	PerSecond float64
 
 	// JobTime is how long a job takes when nothing happens to it, in steps of
@@ -32,9 +33,9 @@ type Config struct {
 	// Visibility and CheckpointInterval are the workers' flags of those names.
 	Visibility, CheckpointInterval time.Duration
 
-	// FreezeEvery, EvictEvery and CutEvery are after how many incidents, on
-	// average, a worker is frozen, one is evicted with notice, and the connections
-	// of one to storage have a fault; 0 is never.
+	// FreezeEvery, EvictEvery and CutEvery are how many incidents there are, on
+	// average, for one freeze, one eviction with notice, and one fault of a
+	// worker's connections to storage; 0 is none.
 	FreezeEvery, EvictEvery, CutEvery int
 
 	// ProgramEvery is how many jobs there are, on average, for one that is a
@@ -47,14 +48,14 @@ type Config struct {
 	// with a state of 3 MiB; 0 is none. A duplicate takes half a minute.
 	DuplicateEvery, LargeEvery, StreamEvery int
 
-	// ConnectionString leads to the storage account, by addresses on loopback.
-	// Empty is one in this process.
+	// ConnectionString is that of the storage account, on loopback. Empty starts
+	// one in this process.
 	ConnectionString string
 
 	// Worker is the program that is run with [WorkerCommand]. Default: this one.
 	Worker string
 
-	// Keep keeps the logs of the last workers even when all went well.
+	// Keep keeps the logs of the last workers even if every promise was kept.
 	Keep bool
 }
 
@@ -63,12 +64,12 @@ const (
 	MaxWorkers = 64
 	stepTime   = 50 * time.Millisecond
 
-	// leastVisibility and leastInterval are what a worker takes.
+	// leastVisibility and leastInterval are the least that a worker accepts.
 	leastVisibility = 3 * time.Second
 	leastInterval   = 100 * time.Millisecond
 )
 
-// DefaultConfig is a run without an end: Kills or For must be set.
+// DefaultConfig is a run without a limit: Kills or For must be set.
 func DefaultConfig() Config {
 	return Config{
 		Workers: 8, JobsAtOnce: 2, PerSecond: 4, JobTime: 1500 * time.Millisecond,
@@ -77,11 +78,11 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what must be changed, or returns nil.
+// Validate returns an error that says what to change, or nil.
 func (c Config) Validate() error {
 	switch {
 	case c.Kills <= 0 && c.For <= 0:
-		return errors.New("nothing says when to end: give --kills or --for")
+		return errors.New("the run has no end: give --kills or --for")
 	case c.Kills < 0 || c.For < 0:
 		return errors.New("--kills and --for must not be negative")
 	case c.Workers < 1 || c.Workers > MaxWorkers:
@@ -112,7 +113,7 @@ func (c Config) validateStorage() error {
 	return nil
 }
 
-// validateShares checks how often there is what.
+// validateShares checks how often things happen.
 func (c Config) validateShares() error {
 	for name, every := range map[string]int{
 		"--freeze-every": c.FreezeEvery, "--evict-every": c.EvictEvery, "--cut-every": c.CutEvery, "--program-every": c.ProgramEvery, "--lack-every": c.LackEvery,

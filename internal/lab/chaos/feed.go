@@ -11,18 +11,18 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// backlog is how many jobs there are for each that can run at a time.
+// backlog is how many jobs there are for each slot.
 const backlog = 6
 
 // largePayload is more than a message holds.
 const largePayload = 80 << 10
 
-// feed puts jobs as long as ctx lasts, so that there are always some to take.
+// feed puts jobs until ctx ends, so that there is always a backlog.
 func (r *chaos) feed(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(r.Seed, 1))
-	wanted := backlog * r.Workers * r.JobsAtOnce
+	random := rand.New(rand.NewPCG(r.config.Seed, 1))
+	wanted := backlog * r.config.Workers * r.config.JobsAtOnce
 	for n := 1; ; {
-		for r.tally.waiting() < wanted {
+		for r.recorder.waiting() < wanted {
 			if err := r.put(ctx, n, random); err != nil {
 				if ctx.Err() != nil {
 					return nil //nolint:nilerr // the run ends
@@ -31,22 +31,22 @@ func (r *chaos) feed(ctx context.Context) error {
 			}
 			n++
 		}
-		if !sleep(ctx, noVictim) {
+		if !sleep(ctx, pollInterval) {
 			return nil
 		}
 	}
 }
 
-// put puts one job, of a sort that is drawn.
+// put puts one job of a random kind.
 func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
-	id := fmt.Sprintf("job-%x-%d", r.began.Unix(), n) // and no other run's on that account
-	large, twice := once(random, r.LargeEvery), once(random, r.DuplicateEvery)
+	id := fmt.Sprintf("job-%x-%d", r.began.Unix(), n) // unique for all runs on the account
+	large, twice := once(random, r.config.LargeEvery), once(random, r.config.DuplicateEvery)
 	p := payload{
-		Seed: fmt.Sprintf("%d %d", r.Seed, n), Steps: int(r.JobTime / stepTime), Each: stepTime,
-		Stream: once(random, r.StreamEvery),
+		Seed: fmt.Sprintf("%d %d", r.config.Seed, n), Steps: int(r.config.JobTime / stepTime), Each: stepTime,
+		Stream: once(random, r.config.StreamEvery),
 	}
 	kind := stepsKind
-	if once(random, r.ProgramEvery) {
+	if once(random, r.config.ProgramEvery) {
 		kind, p.Stream = programKind, false
 	}
 	copies := 1
@@ -57,9 +57,9 @@ func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	r.tally.expect(id, p, kind == programKind, copies)
+	r.recorder.expect(id, p, kind == programKind, copies)
 	for range copies {
-		// Once it is expected it must be there, whoever interrupts.
+		// An expected job must be on the queue, even if the run is interrupted.
 		if err := r.stores.Queue.Put(context.WithoutCancel(ctx), e, 0); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (r *chaos) put(ctx context.Context, n int, random *rand.Rand) error {
 	return nil
 }
 
-// envelope is the job's message; a large payload is in a blob.
+// envelope returns the job's message, with a large payload in a blob.
 func (r *chaos) envelope(ctx context.Context, id, kind string, p payload, large bool) (queue.Envelope, error) {
 	fields := struct {
 		payload
@@ -91,24 +91,24 @@ func (r *chaos) envelope(ctx context.Context, id, kind string, p payload, large 
 	return e, nil
 }
 
-// settleLimit is how long the jobs may take once nothing happens to workers any
-// more. A duplicate is looked at again after 30 s, and then less and less often.
+// settleLimit is how long the jobs may take after the last incident. A duplicate is
+// deferred by 30 s, and then by more.
 const settleLimit = 4 * time.Minute
 
 // settle waits until every job has an outcome and no message is left.
 func (r *chaos) settle(ctx context.Context) error {
-	r.say("No more incidents. %d jobs are under way.", r.tally.waiting())
+	r.narrator.Say("No more incidents. %d jobs have no outcome yet.", r.recorder.waiting())
 	limit, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	for {
-		if r.tally.waiting() == 0 {
+		if r.recorder.waiting() == 0 {
 			n, err := r.stores.Queue.Depth(limit)
 			if err == nil && n == 0 {
 				return nil
 			}
 		}
-		if !sleep(limit, 10*noVictim) {
-			return fmt.Errorf("%d jobs have no outcome after %s", r.tally.waiting(), settleLimit)
+		if !sleep(limit, 10*pollInterval) {
+			return fmt.Errorf("%d jobs have no outcome after %s", r.recorder.waiting(), settleLimit)
 		}
 	}
 }

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// noVictim is how long to wait when no worker has work in its hands.
-const noVictim = 20 * time.Millisecond
+// pollInterval is the time between two looks at what workers hold.
+const pollInterval = 20 * time.Millisecond
 
-// patience is how long a run goes on without an incident before it gives up.
+// patience is how long a run continues without an incident before it fails.
 const patience = 2 * time.Minute
 
-var errStuck = errors.New("no worker had work in its hands for 2 minutes")
+var errStuck = errors.New("no worker held a message for 2 minutes")
 
 // play lets incidents happen until there were enough of them.
 func (r *chaos) play(ctx context.Context) error {
-	last, told := time.Now(), time.Now()
+	last, reported := time.Now(), time.Now()
 	for !r.enough() {
-		pause := time.Duration(float64(time.Second) / r.PerSecond)
+		pause := time.Duration(float64(time.Second) / r.config.PerSecond)
 		if v := r.victim(); v == nil {
-			pause = noVictim
+			pause = pollInterval
 		} else {
 			last = time.Now()
 			r.strike(ctx, v)
@@ -29,9 +29,9 @@ func (r *chaos) play(ctx context.Context) error {
 		if time.Since(last) > patience {
 			return errStuck
 		}
-		if time.Since(told) > time.Minute {
-			told = time.Now()
-			r.tell()
+		if time.Since(reported) > time.Minute {
+			reported = time.Now()
+			r.sayProgress()
 		}
 		if !sleep(ctx, pause) {
 			return context.Cause(ctx)
@@ -43,30 +43,30 @@ func (r *chaos) play(ctx context.Context) error {
 func (r *chaos) enough() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.Kills > 0 && r.counts.kills >= r.Kills || r.For > 0 && time.Since(r.began) >= r.For
+	return r.config.Kills > 0 && r.counts.kills >= r.config.Kills || r.config.For > 0 && time.Since(r.began) >= r.config.For
 }
 
-func (r *chaos) tell() {
+func (r *chaos) sayProgress() {
 	r.mu.Lock()
 	kills := r.counts.kills
 	r.mu.Unlock()
-	r.say("%d kills, %d jobs under way.", kills, r.tally.waiting())
+	r.narrator.Say("%d kills, %d jobs without an outcome.", kills, r.recorder.waiting())
 }
 
-// strike lets something happen to a VM. It does not wait for its end. All that is
-// left to chance is drawn here, by one goroutine, so that a seed says it again.
-// Each incident releases or removes its VMs when it is over.
+// strike starts an incident of a VM and does not wait for its end. All random
+// numbers are drawn here, by one goroutine, so that a seed repeats them. Each
+// incident releases or removes its VMs when it ends.
 func (r *chaos) strike(ctx context.Context, v *vm) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tally.troubled(v.name)
+	r.recorder.incidentBegins(v.name)
 	var incident func(context.Context, *vm)
 	switch {
-	case once(r.random, r.FreezeEvery):
+	case once(r.random, r.config.FreezeEvery):
 		incident = r.freeze(r.random)
-	case once(r.random, r.EvictEvery):
+	case once(r.random, r.config.EvictEvery):
 		incident = r.evict(r.random)
-	case once(r.random, r.CutEvery):
+	case once(r.random, r.config.CutEvery):
 		incident = r.cutOff(r.random)
 	case once(r.random, groupEvery):
 		incident = r.killGroup(r.random)
@@ -77,35 +77,35 @@ func (r *chaos) strike(ctx context.Context, v *vm) {
 	r.incidents.Go(func() { incident(ctx, v) })
 }
 
-// once is true one time in n, and never with 0.
+// once is true one time in n, and never if n is 0.
 func once(random *rand.Rand, n int) bool { return n > 0 && random.IntN(n) == 0 }
 
-// count adds one to a number of the run's.
+// count increments a counter of the run.
 func (r *chaos) count(n *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*n++
 }
 
-// freeze stops a worker for up to three times the visibility of its messages, and
-// lets it go on.
+// freeze suspends a worker for up to three times the visibility timeout of its
+// messages.
 func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
-	length := time.Duration((0.2 + 2.8*random.Float64()) * float64(r.Visibility))
+	length := time.Duration((0.2 + 2.8*random.Float64()) * float64(r.config.Visibility))
 	return func(ctx context.Context, v *vm) {
 		defer r.release(v)
 		err := v.worker.Freeze()
 		if errors.Is(err, errors.ErrUnsupported) {
-			return // this system cannot, and the table says that there was none
+			return // this system cannot; the table shows that there was none
 		}
 		if err != nil {
 			r.fault("freeze %s: %v", v.name, err)
 			return
 		}
 		r.count(&r.counts.freezes)
-		r.tally.stands(v.name)
+		r.recorder.frozen(v.name)
 		sleep(ctx, length)
-		if length > r.Visibility {
-			r.tally.isStale(v.name)
+		if length > r.config.Visibility {
+			r.recorder.becameStale(v.name)
 		}
 		if err := v.worker.Thaw(); err != nil {
 			r.fault("thaw %s: %v", v.name, err)
@@ -113,32 +113,32 @@ func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 	}
 }
 
-// maxDelay is how long a call is delayed at most: longer than a worker waits with
-// its next renewal, so that a late call meets a message or a record that changed.
+// maxDelay is the longest delay of a call: longer than the time between two
+// renewals, so that a late call finds a message or a record that has changed.
 func maxDelay(visibility time.Duration) time.Duration { return visibility * 3 / 2 }
 
-// cutOff has the proxy of a VM do something to some of its calls, or takes the way
-// to storage for a while.
+// cutOff injects a fault into some calls of a VM, or cuts it off from storage for a
+// while.
 func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
 	how, matches, calls := fault(random.IntN(int(faults)+1)), drawCalls(random), random.IntN(4)+1
-	length := time.Duration((0.1 + 1.9*random.Float64()) * float64(r.Visibility))
-	delay := time.Duration(random.Int64N(int64(maxDelay(r.Visibility))))
+	length := time.Duration((0.1 + 1.9*random.Float64()) * float64(r.config.Visibility))
+	delay := time.Duration(random.Int64N(int64(maxDelay(r.config.Visibility))))
 	r.counts.cuts[how]++
 	if how == faults {
 		return func(ctx context.Context, v *vm) {
 			defer r.release(v)
-			v.door.setShut(true)
+			v.proxy.setCutOff(true)
 			sleep(ctx, length)
-			if length > r.Visibility {
-				r.tally.isStale(v.name)
+			if length > r.config.Visibility {
+				r.recorder.becameStale(v.name)
 			}
-			v.door.setShut(false)
+			v.proxy.setCutOff(false)
 		}
 	}
 	return func(ctx context.Context, v *vm) {
 		defer r.release(v)
-		remove := v.door.set(&trap{calls: calls, matches: matches, fault: how, delay: delay})
-		sleep(ctx, trapLimit)
+		remove := v.proxy.inject(&injection{calls: calls, matches: matches, fault: how, delay: delay})
+		sleep(ctx, callWait)
 		remove()
 	}
 }
@@ -153,4 +153,74 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return ctx.Err() == nil
 	}
+}
+
+// evictionEnd is how an announced eviction ends.
+type evictionEnd int
+
+const (
+	evictedAfterDrain evictionEnd = iota // the VM is removed once its worker has drained, or when the time is up
+	evictedEarly                         // it is removed before that
+	withdrawn                            // the platform withdraws the event
+	evictionEnds                         // how many there are
+)
+
+const (
+	// handOverLimit is how long a worker may take to release everything: until it
+	// sees the notice, and then the budget of its drain.
+	handOverLimit = 12 * time.Second
+
+	// earlyLimit is the longest time from the notice to an early removal.
+	earlyLimit = 1500 * time.Millisecond
+
+	// leastStay is the shortest time from the notice to a removal that is not
+	// early, so that the worker sees the notice.
+	leastStay = 1500 * time.Millisecond
+)
+
+// evict announces an eviction at the metadata service, and removes the VM or
+// withdraws the event.
+func (r *chaos) evict(random *rand.Rand) func(context.Context, *vm) {
+	how, early := evictionEnd(random.IntN(int(evictionEnds))), time.Duration(random.Int64N(int64(earlyLimit)))
+	back := time.Duration(random.Int64N(int64(2 * earlyLimit)))
+	return func(ctx context.Context, v *vm) {
+		id, err := r.local.Metadata.SimulateEviction(v.name)
+		if err != nil {
+			r.fault("evict %s: %v", v.name, err)
+			return
+		}
+		r.count(&r.counts.evictions)
+		if how == withdrawn {
+			sleep(ctx, back)
+			r.local.Metadata.Withdraw(id)
+			r.count(&r.counts.withdrawn)
+			r.release(v)
+			return
+		}
+		if how == evictedEarly {
+			sleep(ctx, early)
+		} else if !r.awaitHandOver(ctx, v) && ctx.Err() == nil {
+			r.count(&r.counts.notHandedOver)
+		}
+		r.end(v)
+		r.local.Metadata.Complete(id)
+		r.remove(v)
+	}
+}
+
+// awaitHandOver waits until a worker with a notice holds no message, and reports
+// whether that was in time.
+func (r *chaos) awaitHandOver(ctx context.Context, v *vm) bool {
+	if !sleep(ctx, leastStay) {
+		return false
+	}
+	for end := time.Now().Add(handOverLimit - leastStay); time.Now().Before(end); {
+		if r.recorder.held(v.name) == 0 {
+			return true
+		}
+		if !sleep(ctx, pollInterval) {
+			return false
+		}
+	}
+	return false
 }

@@ -18,10 +18,10 @@ const (
 	moments // how many there are
 )
 
-// kill ends a worker without a word: at any moment, or before or after one of its
-// calls takes effect.
+// kill kills a worker: at any moment, or before or after one of its calls takes
+// effect.
 func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
-	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(trapTries)
+	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(matchingCalls)
 	return func(ctx context.Context, v *vm) {
 		if when == anyMoment {
 			r.end(v)
@@ -33,21 +33,21 @@ func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
 }
 
 const (
-	// groupEvery is of how many kills one hits several VMs at once.
+	// groupEvery is how many kills there are for one of several VMs at once.
 	groupEvery = 10
 
 	// groupSize is how many they are, at most.
 	groupSize = 4
 )
 
-// killGroup ends several workers at once, and then starts those in their places
-// together: they share the parent of their scratch folders. r.mu is held.
+// killGroup kills several workers at once, and then starts their replacements
+// together: they share the parent of their scratch folders. The caller holds r.mu.
 func (r *chaos) killGroup(random *rand.Rand) func(context.Context, *vm) {
 	var more []*vm
 	for _, i := range random.Perm(len(r.present)) {
 		if v := r.present[i]; !v.busy && len(more) < groupSize-1 {
 			v.busy = true
-			r.tally.troubled(v.name)
+			r.recorder.incidentBegins(v.name)
 			more = append(more, v)
 		}
 	}
@@ -67,25 +67,25 @@ func (r *chaos) killGroup(random *rand.Rand) func(context.Context, *vm) {
 	}
 }
 
-// trapLimit is how long a kill waits for the call that it is drawn for.
-const trapLimit = time.Second
+// callWait is how long an incident waits for a call that matches.
+const callWait = time.Second
 
-// killAtCall ends a worker at its next call of a sort, or after trapLimit.
+// killAtCall kills a worker at its next call that matches, or after callWait.
 func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func(call) bool) {
-	end := sync.OnceFunc(func() { r.end(v) }) // whoever comes second waits for the first
-	sprung := make(chan struct{})
+	end := sync.OnceFunc(func() { r.end(v) }) // a second caller waits for the first
+	injected := make(chan struct{})
 	fault := resetRequest
 	if when == afterEffect {
 		fault = resetReply
 	}
-	remove := v.door.set(&trap{calls: 1, fault: fault, matches: matches, sprung: func() {
+	remove := v.proxy.inject(&injection{calls: 1, fault: fault, matches: matches, injected: func() {
 		end()
-		close(sprung)
+		close(injected)
 	}})
-	timer := time.NewTimer(trapLimit)
+	timer := time.NewTimer(callWait)
 	defer timer.Stop()
 	select {
-	case <-sprung:
+	case <-injected:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -93,7 +93,7 @@ func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func
 		end() // no such call came
 		return
 	}
-	<-sprung
+	<-injected
 	if when == beforeEffect {
 		r.count(&r.counts.beforeCall)
 	} else {
@@ -101,8 +101,8 @@ func (r *chaos) killAtCall(ctx context.Context, v *vm, when moment, matches func
 	}
 }
 
-// nth passes over some calls that match, and is for the one behind them. It is
-// asked about one call at a time.
+// nth skips some calls that match, and matches the next one. It is not safe for
+// concurrent use.
 func nth(skip int, matches func(call) bool) func(call) bool {
 	return func(c call) bool {
 		if !matches(c) {
@@ -113,10 +113,10 @@ func nth(skip int, matches func(call) bool) func(call) bool {
 	}
 }
 
-// trapTries is of how many matching calls a kill takes one.
-const trapTries = 4
+// matchingCalls is how many calls that match a kill chooses from.
+const matchingCalls = 4
 
-// drawCalls draws which calls an incident is for.
+// drawCalls draws which calls match.
 func drawCalls(random *rand.Rand) func(call) bool {
 	wanted := []operation{recordWrite, recordWrite, messageDelete, messageUpdate, messageClaim, otherCall}[random.IntN(6)]
 	return func(c call) bool { return wanted == otherCall || c.operation == wanted }
@@ -124,6 +124,6 @@ func drawCalls(random *rand.Rand) func(call) bool {
 
 // end kills a worker.
 func (r *chaos) end(v *vm) {
-	r.tally.killed(v.name)
+	r.recorder.killed(v.name)
 	v.worker.Kill()
 }

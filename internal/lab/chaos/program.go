@@ -14,7 +14,7 @@ import (
 
 const (
 	// programCommand is the first argument that makes the lab the program of a
-	// job, as docs/process.md describes them.
+	// job, as docs/process.md describes programs.
 	programCommand = "chaos-program"
 
 	// programKind is the kind whose jobs are programs. Some workers lack it.
@@ -38,7 +38,7 @@ func writeKindsFile(folder, program string) (string, error) {
 // tempFail is the exit code of a program that was interrupted.
 const tempFail = 75
 
-// programMain is the same work as [Steps], as a program. It returns its exit code.
+// programMain does the work of [Steps] as a program. It returns its exit code.
 func programMain() int {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM)
@@ -55,8 +55,8 @@ func programMain() int {
 
 var errStopped = errors.New("asked to stop")
 
-// runProgram does the steps that are left, with a checkpoint after each, until it
-// is done or stopped.
+// runProgram does the remaining steps, with a checkpoint after each, until it is
+// done or stopped.
 func runProgram(stopped <-chan os.Signal) error {
 	raw, err := os.ReadFile(os.Getenv("SPOTWORKER_PAYLOAD"))
 	if err != nil {
@@ -88,8 +88,8 @@ func runProgram(stopped <-chan os.Signal) error {
 	return putFile("SPOTWORKER_RESULT", at.result())
 }
 
-// restore returns where to resume, having compared the checkpoint with what the
-// steps up to it come to.
+// restore returns where to resume, after comparing the checkpoint with the hash
+// chain of its step.
 func (p payload) restore(file string) (at position, err error) {
 	if file == "" {
 		return p.start(), nil
@@ -104,7 +104,7 @@ func (p payload) restore(file string) (at position, err error) {
 	return at, nil
 }
 
-// putFile writes a file and renames it to the place that a variable names.
+// putFile writes a file and renames it to the path in a variable.
 func putFile(variable string, content []byte) error {
 	name := filepath.Join(os.Getenv("TMPDIR"), variable)
 	if err := os.WriteFile(name, content, 0o600); err != nil {

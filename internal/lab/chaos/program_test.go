@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// started is a program of a job at work.
+// started is a running program of a job.
 type started struct {
 	*exec.Cmd
 	folder string
@@ -66,8 +66,8 @@ func (s *started) read(name string) []byte {
 	return content
 }
 
-// A program that is stopped resumes from its checkpoint, and comes to the result
-// that the lab expects.
+// A program that is stopped resumes from its checkpoint, and has the result that
+// the lab expects.
 func TestProgramResumes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("has no SIGTERM")
@@ -94,7 +94,7 @@ func TestProgramResumes(t *testing.T) {
 	}
 }
 
-// A checkpoint that the steps do not come to is a failure.
+// A checkpoint with another hash chain is a failure.
 func TestProgramChecksItsCheckpoint(t *testing.T) {
 	p := payload{Seed: "a", Steps: 9, Each: 1}
 	for name, state := range map[string]position{

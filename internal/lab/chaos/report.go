@@ -8,22 +8,27 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// findings are what came of a run.
+// findings are what happened in a run.
 type findings struct {
-	verdict
-	counts
-	started                              int
-	killsInHand, jobsAtKills             int
-	calls, unseen, refused, refusedStale int
-	messages, poison                     int // that are left
-	p50, p99                             time.Duration
-	idlest, quarantined                  idling
-	faults, stories                      []string
+	verdict oracle.Verdict
+	counts  counts
+	started int // workers
+
+	killsWithJobs, jobsAtKills            int
+	programs, duplicates                  int // jobs
+	hitByKill, mostKills                  int // jobs, and kills of one job
+	calls, unknown, refused, refusedStale int
+	messages, poison                      int // at the end
+	median, p99                           time.Duration
+	idle, quarantined                     oracle.Idle
+	faults, stories                       []string
 }
 
-// report counts, prints the table, and says whether the run failed.
+// report prints the table, and returns an error if the run failed.
 func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time, played error) error {
 	if played != nil {
 		r.fault("%v", played)
@@ -36,49 +41,54 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 	if f.poison, err = r.stores.Poison.Depth(ctx); err != nil {
 		return err
 	}
-	table, broken := f.table(r.Config, took)
-	fmt.Fprint(r.out, "\n", table)
+	table, broken := f.table(r.config, took)
+	fmt.Fprint(r.narrator, "\n", table)
 	for _, line := range slices.Concat(f.faults, f.stories) {
-		fmt.Fprintln(r.out, line)
+		fmt.Fprintln(r.narrator, line)
 	}
 	if broken > 0 {
-		return fmt.Errorf("%w: %d of the promises above were broken (seed %d)", ErrBroken, broken, r.Seed)
+		return fmt.Errorf("%w: %d of the promises above were broken (seed %d)", ErrBroken, broken, r.config.Seed)
 	}
-	fmt.Fprintf(r.out, "every promise was kept (seed %d)\n", r.Seed)
+	fmt.Fprintf(r.narrator, "every promise was kept (seed %d)\n", r.config.Seed)
 	return nil
 }
 
-// maxStories is of how many broken jobs all is told.
+// maxStories is how many broken jobs' histories are printed.
 const maxStories = 5
 
 func (r *chaos) findings(judged time.Time) findings {
 	r.mu.Lock()
 	f := findings{counts: r.counts, started: r.started, faults: r.faults}
 	r.mu.Unlock()
-	t := r.tally
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f.killsInHand, f.jobsAtKills = t.inHandOnce, t.inHandAtKills
-	f.calls, f.unseen, f.refused, f.refusedStale = t.calls, t.unseen, t.refused, t.refusedStale
+	rec := r.recorder
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	f.killsWithJobs, f.jobsAtKills, f.programs, f.duplicates = rec.killsWithJobs, rec.jobsAtKills, rec.programs, rec.duplicates
+	f.calls, f.unknown, f.refused, f.refusedStale = rec.calls, rec.unknown, rec.refused, rec.refusedStale
 	var times []time.Duration
-	told := 0
-	for _, id := range slices.Sorted(maps.Keys(t.jobs)) {
-		v := judge(t.jobs[id])
-		f.add(v)
-		times = append(times, v.longest)
-		if v.broken() && told < maxStories {
-			told++
+	stories := 0
+	jobs := rec.history.Jobs
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		v := jobs[id].Judge()
+		f.verdict.Add(v)
+		times = append(times, v.LongestLife)
+		if jobs[id].Kills > 0 {
+			f.hitByKill++
+		}
+		f.mostKills = max(f.mostKills, jobs[id].Kills)
+		if v.IsBroken() && stories < maxStories {
+			stories++
 			f.stories = append(f.stories, fmt.Sprintf("job %s: %+v", id, v))
-			f.stories = append(f.stories, story(t.jobs[id])...)
+			f.stories = append(f.stories, jobs[id].Story()...)
 		}
 	}
 	slices.Sort(times)
-	f.idlest, f.quarantined = worstIdle(t.jobs, t.vms, judged)
-	if f.idlest.length() > idleBound(r.Config) {
-		f.stories = append(f.stories, f.idlest.String())
-		f.stories = append(f.stories, story(t.jobs[f.idlest.job])...)
+	f.idle, f.quarantined = oracle.WorstIdle(jobs, rec.slots(), judged)
+	if f.idle.Length() > idleBound(r.config) {
+		f.stories = append(f.stories, f.idle.String())
+		f.stories = append(f.stories, jobs[f.idle.Job].Story()...)
 	}
-	f.p50, f.p99 = quantile(times, 50), quantile(times, 99)
+	f.median, f.p99 = quantile(times, 50), quantile(times, 99)
 	return f
 }
 
@@ -89,77 +99,102 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
-// tableWidth is how wide the table is, in columns.
-const tableWidth = 78
+// Parts of the bound on idle time. Each is what the worker promises.
+const (
+	// longestPause is between two claims of a worker whose queue is empty: 8 s,
+	// give or take a quarter.
+	longestPause = 10 * time.Second
 
-// table prints what happened, and then what was promised; broken is how many
-// promises were not kept.
-func (f *findings) table(c Config, took time.Duration) (text string, broken int) {
-	verdict, broken := f.promises(c)
-	return f.happened(c, took) + "\n" + verdict, broken
+	// deferral is the longest time for which a worker hides a message that it
+	// defers, such as a duplicate. It hides one of a kind that it lacks, and that
+	// a live worker has, for a second only.
+	deferral = 30 * time.Second
+
+	// machineSlack is for calls and processes that wait for a processor.
+	machineSlack = 5 * time.Second
+)
+
+// idleBound returns how long a job may wait while a worker that could take it has
+// a free slot. Its message may be hidden by a worker that is gone, frozen or cut
+// off, whose last renewal or claim may have been delayed, or by one that deferred
+// it; then the other worker finishes its pause.
+func idleBound(c Config) time.Duration {
+	return max(c.Visibility+maxDelay(c.Visibility), deferral) + longestPause + machineSlack
 }
 
-// happened is the part of the table that judges nothing.
+// tableWidth is the width of the table, in columns.
+const tableWidth = 78
+
+// table formats what happened and what was promised. broken is how many promises
+// were broken.
+func (f *findings) table(c Config, took time.Duration) (table string, broken int) {
+	promises, broken := f.promises(c)
+	return f.happened(c, took) + "\n" + promises, broken
+}
+
+// happened formats what is counted and not judged.
 func (f *findings) happened(c Config, took time.Duration) string {
 	var b strings.Builder
-	told := func(label string, format string, args ...any) {
+	row := func(label string, format string, args ...any) {
 		fmt.Fprintf(&b, "%-44s%s\n", label, fmt.Sprintf(format, args...))
 	}
-	told("seed", "%d", c.Seed)
-	told("time", "%s, then until all was done", took.Round(time.Second))
-	told("workers at a time, and in all", "%d, %d", c.Workers, f.started)
-	told("killed (SIGKILL)", "%d, %.2f a second", f.kills, float64(f.kills)/took.Seconds())
-	told("  with work in hand", "%d, %d jobs in all", f.killsInHand, f.jobsAtKills)
-	told("  several at once", "%d", f.groups)
-	told("  just before, just after a call's effect", "%d, %d", f.beforeCall, f.afterCall)
-	told("frozen (SIGSTOP, SIGCONT)", "%d", f.freezes)
-	told("evicted with notice, of which withdrawn", "%d, %d", f.evictions, f.withdrawn)
-	told("  not handed over within 12 s", "%d", f.notHandedOver)
-	told("all connections cut", "%d", f.cuts[faults])
-	told("calls reset: before, after the effect", "%d, %d", f.cuts[resetRequest], f.cuts[resetReply])
-	told("calls swallowed: before, after the effect", "%d, %d", f.cuts[swallowRequest], f.cuts[swallowReply])
-	told("calls delayed: before, after the effect", "%d, %d", f.cuts[delayRequest], f.cuts[delayReply])
-	told("jobs, of which programs, put twice", "%d, %d, %d", f.jobs, f.programs, f.duplicates)
-	told("  hit by a kill, most kills of one job", "%d, %d", f.hit, f.mostKilled)
-	told("  given up: 10 deaths in a row, no progress", "%d", f.givenUp)
-	told("claims, of which from a worker that is gone", "%d, %d", f.claims, f.taken)
-	told("storage calls, writes of records", "%d, %d", f.calls, f.writes)
-	told("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
-	told("longest idle in quarantine", "%s", seconds(f.quarantined.length()))
-	told("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.p50), seconds(f.p99), seconds(f.longest))
+	n, v := f.counts, f.verdict
+	row("seed", "%d", c.Seed)
+	row("time", "%s, then until all was done", took.Round(time.Second))
+	row("workers at a time, and in all", "%d, %d", c.Workers, f.started)
+	row("killed (SIGKILL)", "%d, %.2f a second", n.kills, float64(n.kills)/took.Seconds())
+	row("  while working, on how many jobs", "%d, %d", f.killsWithJobs, f.jobsAtKills)
+	row("  several at once", "%d", n.groups)
+	row("  just before, just after a call's effect", "%d, %d", n.beforeCall, n.afterCall)
+	row("frozen (SIGSTOP, SIGCONT)", "%d", n.freezes)
+	row("evicted with notice, of which withdrawn", "%d, %d", n.evictions, n.withdrawn)
+	row("  not handed over within 12 s", "%d", n.notHandedOver)
+	row("all connections cut", "%d", n.cuts[faults])
+	row("calls reset: before, after the effect", "%d, %d", n.cuts[resetRequest], n.cuts[resetReply])
+	row("calls swallowed: before, after the effect", "%d, %d", n.cuts[swallowRequest], n.cuts[swallowReply])
+	row("calls delayed: before, after the effect", "%d, %d", n.cuts[delayRequest], n.cuts[delayReply])
+	row("jobs, of which programs, put twice", "%d, %d, %d", v.Jobs, f.programs, f.duplicates)
+	row("  hit by a kill, most kills of one job", "%d, %d", f.hitByKill, f.mostKills)
+	row("  dead-lettered: 10 deaths, no progress", "%d", v.GivenUp)
+	row("records acquired, of which from dead owners", "%d, %d", v.Acquired, v.TakenOver)
+	row("storage calls, writes of records", "%d, %d", f.calls, v.Writes)
+	row("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
+	row("longest idle in quarantine", "%s", seconds(f.quarantined.Length()))
+	row("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.median), seconds(f.p99), seconds(v.LongestLife))
 	return b.String()
 }
 
-// promises is the verdict, a row for each promise.
-func (f *findings) promises(c Config) (text string, broken int) {
+// promises formats what was promised.
+func (f *findings) promises(c Config) (table string, broken int) {
 	var b strings.Builder
 	rule := strings.Repeat("-", tableWidth) + "\n"
-	kept := func(label, got, want string, ok bool) {
-		state := "ok"
+	row := func(label, got, want string, ok bool) {
+		verdict := "ok"
 		if !ok {
 			broken++
-			state = "BROKEN"
+			verdict = "BROKEN"
 		}
-		fmt.Fprintf(&b, "%-44s%12s  %-12s %s\n", label, got, want, state)
+		fmt.Fprintf(&b, "%-44s%12s  %-12s %s\n", label, got, want, verdict)
 	}
-	promised := func(label string, got, want int) {
-		kept(label, strconv.Itoa(got), strconv.Itoa(want), got == want)
+	exactly := func(label string, got, want int) {
+		row(label, strconv.Itoa(got), strconv.Itoa(want), got == want)
 	}
+	v := f.verdict
 	b.WriteString(fmt.Sprintf("%-44s%12s  %s\n", "promise", "measured", "promised") + rule)
-	promised("jobs committed", f.committed, f.jobs-f.givenUp)
-	promised("jobs lost", f.lost, 0)
-	promised("jobs committed twice", f.twice, 0)
-	promised("stale writes that took effect", f.stale, 0)
-	promised("wrong results", f.wrong, 0)
-	promised("states behind the one they replaced", f.backwards, 0)
-	promised("failures counted against a job", f.failures, 0)
-	promised("jobs given up without cause", f.unjust, 0)
-	promised("poison messages", f.poison, f.givenUp)
-	promised("messages left on the queue", f.messages, 0)
-	promised("calls of which the effect is not known", f.unseen, 0)
-	promised("faults of a worker or of the run", len(f.faults), 0)
+	exactly("jobs committed", v.Committed, v.Jobs-v.GivenUp)
+	exactly("jobs lost", v.Broken[oracle.Lost], 0)
+	exactly("jobs committed twice", v.Broken[oracle.Twice], 0)
+	exactly("stale writes that took effect", v.Broken[oracle.Stale], 0)
+	exactly("wrong results", v.Broken[oracle.Wrong], 0)
+	exactly("states behind the one they replaced", v.Broken[oracle.Backwards], 0)
+	exactly("failures counted against a job", v.Broken[oracle.Miscounted], 0)
+	exactly("jobs dead-lettered without cause", v.Broken[oracle.Unjust], 0)
+	exactly("poison messages", f.poison, v.GivenUp)
+	exactly("messages left on the queue", f.messages, 0)
+	exactly("calls whose effect is not known", f.unknown, 0)
+	exactly("faults of a worker or of the run", len(f.faults), 0)
 	bound := idleBound(c)
-	kept("longest idle beside a free slot", seconds(f.idlest.length()), "<= "+seconds(bound), f.idlest.length() <= bound)
+	row("longest idle beside a free slot", seconds(f.idle.Length()), "<= "+seconds(bound), f.idle.Length() <= bound)
 	b.WriteString(rule)
 	return b.String(), broken
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -35,8 +36,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An interrupted run ends every process, says that it says nothing, and leaves
-// no folder.
+// An interrupted run ends every process, reports that it checked nothing, and
+// leaves no folder.
 func TestInterruptedRun(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,10 +52,10 @@ func TestInterruptedRun(t *testing.T) {
 	}
 }
 
-// An account on which messages are left is refused before anything is started.
+// An account whose queues have messages is refused before anything is started.
 func TestUsedAccount(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	h := newHall(t)
+	h := newRig(t)
 	names, err := azure.NamesFor(azure.DefaultPrefix, "")
 	if err != nil {
 		t.Fatal(err)
@@ -74,10 +75,11 @@ func TestUsedAccount(t *testing.T) {
 	}
 }
 
-// A table with a broken promise says so, and how many.
+// The table shows which promises are broken, and counts them.
 func TestTable(t *testing.T) {
-	f := findings{verdict: verdict{jobs: 3, committed: 2, lost: 1}, faults: []string{"x"}}
-	f.idlest.span = span{at(0), at(0).Add(idleBound(DefaultConfig()) + 1)}
+	f := findings{verdict: oracle.Verdict{Jobs: 3, Committed: 2}, faults: []string{"x"}}
+	f.verdict.Broken[oracle.Lost] = 1
+	f.idle.Span = oracle.Span{From: at(0), To: at(0).Add(idleBound(DefaultConfig()) + 1)}
 	text, broken := f.table(DefaultConfig(), time.Minute)
 	if broken != 4 || strings.Count(text, "BROKEN") != 4 {
 		t.Errorf("table says %d are broken, want 4: committed, lost, faults, idle\n%s", broken, text)

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -19,9 +21,9 @@ import (
 // [WorkerMain].
 const WorkerCommand = "chaos-worker"
 
-// WorkerMain is the worker of a chaos run, if the command line asks for one: the
-// real program with one more kind. It is the program of a job if that is what the
-// command line asks for. Otherwise it returns.
+// WorkerMain runs the worker of a chaos run, the real program with one more kind,
+// or the program of a job, if the command line asks for either. Otherwise it
+// returns.
 func WorkerMain() {
 	if len(os.Args) > 1 && os.Args[1] == programCommand {
 		os.Exit(programMain())
@@ -36,8 +38,8 @@ func WorkerMain() {
 // stepsKind is the kind of the jobs of a chaos run.
 const stepsKind = "steps"
 
-// payload asks for a number of steps. It may have more fields, which only make
-// it larger.
+// payload is the work of a job: a number of steps. It may have more fields, which
+// only make it larger.
 type payload struct {
 	Seed   string        `json:"seed"`
 	Steps  int           `json:"steps"`
@@ -45,9 +47,8 @@ type payload struct {
 	Stream bool          `json:"stream,omitempty"`
 }
 
-// position is a state: how many steps are done, and what they came to. Each step
-// hashes what the one before came to, so a step that is left out, done twice or
-// done from another job's state shows in the result.
+// position is a state: how many steps are done, and their hash chain. A step that
+// is skipped, done twice or done from another job's state changes the result.
 type position struct {
 	Step  int    `json:"step"`
 	Chain []byte `json:"chain"`
@@ -65,10 +66,10 @@ func (p position) next() position {
 
 func (p position) result() []byte { return []byte(hex.EncodeToString(p.Chain)) }
 
-// result is what a job must come to.
+// result is the result that the job must have.
 func (p payload) result() []byte { return p.after(p.Steps).result() }
 
-// after is the position after so many steps.
+// after returns the position after that many steps.
 func (p payload) after(steps int) position {
 	at := p.start()
 	for at.Step < min(steps, p.Steps) {
@@ -77,7 +78,7 @@ func (p payload) after(steps int) position {
 	return at
 }
 
-// Steps is the handler of a chaos run. It waits, hashes and reports, step by step.
+// Steps is the handler of a chaos run. In each step it waits, hashes and reports.
 func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 	var p payload
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
@@ -102,11 +103,11 @@ func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 	return at.result(), nil
 }
 
-// errMixed says that a state is not one that was ever reported. It ends the job
-// as poison, which a run counts as broken.
+// errMixed reports a state that was never saved. It makes the job poison, which
+// the oracle finds unjust.
 var errMixed = errors.New("the recorded state is not one that was reported")
 
-// resume returns where to go on, having looked at all of the recorded state.
+// resume returns where to resume, after checking the whole recorded state.
 func (p payload) resume(j *job.Job) (at position, err error) {
 	state, _, err := j.OpenSaved()
 	switch {
@@ -142,4 +143,58 @@ func (p payload) report(j *job.Job, at position) error {
 	}
 	j.Report(progress)
 	return nil
+}
+
+// A streamed state is a header and some parts, each of the size of the blocks in
+// which workers store states, so that two of them change in each step: the header
+// and one part. The step determines the whole state, so one with blocks of two
+// saves is detected.
+const (
+	partSize = 1 << 20
+	parts    = 2
+)
+
+// encodeStream returns the state at a step.
+func (p payload) encodeStream(at position) io.ReadCloser {
+	header, err := json.Marshal(at)
+	if err != nil {
+		panic(err) // numbers and bytes
+	}
+	var b bytes.Buffer
+	b.Grow((parts + 1) * partSize)
+	b.Write(header)
+	b.Write(make([]byte, partSize-len(header)))
+	for part := range parts {
+		_, _ = b.Write(p.part(part, lastChange(part, at.Step))) // of a buffer: never fails
+	}
+	return io.NopCloser(&b)
+}
+
+// lastChange returns the last step up to this one in which a part changed.
+func lastChange(part, step int) int {
+	return step - (step-part+parts)%parts
+}
+
+// part returns the content of a part since that step.
+func (p payload) part(part, since int) []byte {
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", p.Seed, part, since))
+	content := make([]byte, partSize)
+	_, _ = rand.NewChaCha8(seed).Read(content) // never fails
+	return content
+}
+
+// decodeStream decodes a state and checks all of it.
+func (p payload) decodeStream(whole []byte) (at position, err error) {
+	header, _, _ := bytes.Cut(whole, []byte{0})
+	if json.Unmarshal(header, &at) != nil {
+		return position{}, job.Permanent(errMixed)
+	}
+	want, err := io.ReadAll(p.encodeStream(at))
+	if err != nil {
+		return position{}, err
+	}
+	if !bytes.Equal(whole, want) {
+		return position{}, job.Permanent(errMixed)
+	}
+	return at, nil
 }

@@ -18,8 +18,8 @@ func payloadOf(stream bool) payload {
 	return p
 }
 
-// TestStepsSurviveEvictions: the kind is one that can be interrupted anywhere,
-// and comes to what the lab says it must.
+// TestStepsSurviveEvictions: the kind can be interrupted anywhere and has the
+// result that the lab expects.
 func TestStepsSurviveEvictions(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stream %t", stream), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestStepsSurviveEvictions(t *testing.T) {
 	}
 }
 
-// A state that was put together from two saves is found out.
+// A state with blocks of two saves is detected.
 func TestMixedStates(t *testing.T) {
 	p := payload{Seed: "a", Steps: 6, Stream: true}
 	third, fourth := p.start().next().next().next(), p.start().next().next().next().next()

@@ -3,27 +3,28 @@ package chaos
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
 )
 
-// vm is a worker process, and its way to storage.
+// vm is a simulated VM: a worker process and its proxy.
 type vm struct {
 	name     string
-	door     *door
+	proxy    *proxy
 	worker   *lab.VM
 	programs bool // its worker has the kind that others lack
-	busy     bool // something happens to it; guarded by the run
+	busy     bool // it has an incident; guarded by the run
 }
 
-// hasPrograms reports whether the worker in that place can run programs. The
-// worker that replaces another has its place.
-func (c Config) hasPrograms(place int) bool {
-	return c.LackEvery == 0 || place%c.LackEvery != c.LackEvery-1
+// hasPrograms reports whether the nth of the first workers can run programs. A
+// replacement can what the worker could that it replaces.
+func (c Config) hasPrograms(n int) bool {
+	return c.LackEvery == 0 || n%c.LackEvery != c.LackEvery-1
 }
 
-// keptLogs is of how many workers the logs are kept.
+// keptLogs is how many workers' logs are kept.
 const keptLogs = 400
 
 // addVM starts a worker on a VM of its own.
@@ -35,20 +36,20 @@ func (r *chaos) addVM(programs bool) error {
 	r.mu.Unlock()
 
 	var err error
-	if v.door, err = openDoor(v.name, r.ConnectionString, r.stores.Names, r.tally, r.transport, r.over); err != nil {
+	if v.proxy, err = startProxy(v.name, r.config.ConnectionString, r.stores.Names, r.recorder, r.transport, r.over); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.present = append(r.present, v)
 	r.mu.Unlock()
-	r.tally.joins(v.name, r.JobsAtOnce, programs)
+	r.recorder.started(v.name, r.config.JobsAtOnce, programs)
 	r.local.AddVM(imds.VM{Name: v.name, ScaleSet: "chaos"})
 	if v.worker, err = r.fleet.Start(v.name); err != nil {
-		v.door.close()
+		v.proxy.close()
 		return err
 	}
 	if old > 0 {
-		_ = os.Remove(fmt.Sprintf("%s/%s.log", r.folder, vmName(old))) // it may be one that is kept in use
+		_ = os.Remove(fmt.Sprintf("%s/%s.log", r.folder, vmName(old))) // another process may have it open
 	}
 	r.release(v)
 	return nil
@@ -56,15 +57,15 @@ func (r *chaos) addVM(programs bool) error {
 
 func vmName(n int) string { return fmt.Sprintf("chaos_%d", n) }
 
-// storageFor is the connection string that leads through a VM's door.
+// storageFor returns the connection string of a VM's proxy.
 func (r *chaos) storageFor(name string) string {
 	if v := r.vm(name); v != nil {
-		return v.door.connectionString
+		return v.proxy.connectionString
 	}
-	return "" // which is refused
+	return "" // the fleet refuses it
 }
 
-// argsFor are the flags of one VM's worker.
+// argsFor returns the flags of one VM's worker.
 func (r *chaos) argsFor(name string) []string {
 	if v := r.vm(name); v != nil && v.programs {
 		return []string{"--kinds-file=" + r.kindsFile}
@@ -83,19 +84,19 @@ func (r *chaos) vm(name string) *vm {
 	return nil
 }
 
-// onEnd is told of a worker that ended without being asked to.
+// onEnd records a worker that exited unexpectedly.
 func (r *chaos) onEnd(worker *lab.VM, err error) {
-	r.fault("worker %s ended by itself (%v), see %s", worker.Name, err, worker.LogFile)
+	r.fault("worker %s exited unexpectedly (%v), see %s", worker.Name, err, worker.LogFile)
 }
 
-// victim takes a VM that has work in its hands, so that nothing else happens to
+// victim returns a VM whose worker holds a message, and keeps other incidents from
 // it until it is released; nil if there is none.
 func (r *chaos) victim() *vm {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	order := r.random.Perm(len(r.present))
 	for _, i := range order {
-		if v := r.present[i]; !v.busy && r.tally.inHand(v.name) > 0 {
+		if v := r.present[i]; !v.busy && r.recorder.held(v.name) > 0 {
 			v.busy = true
 			return v
 		}
@@ -103,27 +104,22 @@ func (r *chaos) victim() *vm {
 	return nil
 }
 
-// release says that nothing happens to a VM any more.
+// release ends the incident of a VM.
 func (r *chaos) release(v *vm) {
-	r.tally.recovers(v.name)
+	r.recorder.incidentEnds(v.name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.busy = false
 }
 
-// remove takes a VM away whose worker has ended, and starts another.
+// remove removes a VM whose worker has ended, and starts a replacement.
 func (r *chaos) remove(v *vm) {
 	r.mu.Lock()
-	for i, other := range r.present {
-		if other == v {
-			r.present = append(r.present[:i:i], r.present[i+1:]...)
-			break
-		}
-	}
+	r.present = slices.DeleteFunc(r.present, func(other *vm) bool { return other == v })
 	r.mu.Unlock()
 	r.local.Metadata.RemoveVM(v.name)
-	v.door.close()
+	v.proxy.close()
 	if err := r.addVM(v.programs); err != nil {
-		r.fault("no worker in the place of %s: %v", v.name, err)
+		r.fault("cannot replace worker %s: %v", v.name, err)
 	}
 }

@@ -1,0 +1,188 @@
+package chaos
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// rig is a storage account and a proxy to it.
+type rig struct {
+	server   *storage.Server
+	names    azure.Names
+	recorder *recorder
+	proxy    *proxy
+	queue    *queue.Queue // through the proxy
+
+	connectionString string // of the account itself
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	names, err := azure.NamesFor("test", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &rig{server: storage.New(storage.Options{}), names: names, recorder: newRecorder(30 * time.Second)}
+	connectionString, err := h.server.Listen(storage.Addresses{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.connectionString = connectionString
+	to := upstream()
+	if h.proxy, err = startProxy("vm", connectionString, names, h.recorder, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	account, err := azure.Connect(azure.Config{ConnectionString: h.proxy.connectionString})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.proxy.close()
+		to.CloseIdleConnections()
+		if err := h.server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.queue = queue.New(account.Queue(names.Queue), names.Queue)
+	if err := h.queue.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// A VM holds what it claimed until that is released, deleted, or claimed by
+// another.
+func TestHeldMessages(t *testing.T) {
+	h := newRig(t)
+	h.recorder.expect("a", payloadOf(false), false, 1)
+	for range 3 {
+		if err := h.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: stepsKind}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leases, err := h.queue.Claim(t.Context(), 3, 30*time.Second)
+	if err != nil || len(leases) != 3 || h.recorder.held("vm") != 3 {
+		t.Fatalf("Claim = %d messages, %v, of which %d are held, want 3", len(leases), err, h.recorder.held("vm"))
+	}
+	if err := leases[0].Renew(t.Context(), 30*time.Second); err != nil || h.recorder.held("vm") != 3 {
+		t.Errorf("after a renewal (%v) %d are held, want 3", err, h.recorder.held("vm"))
+	}
+	if err := leases[0].Release(t.Context(), 0); err != nil || h.recorder.held("vm") != 2 {
+		t.Errorf("after a release (%v) %d are held, want 2", err, h.recorder.held("vm"))
+	}
+	if err := leases[1].Complete(t.Context()); err != nil || h.recorder.held("vm") != 1 {
+		t.Errorf("after a deletion (%v) %d are held, want 1", err, h.recorder.held("vm"))
+	}
+	if n := len(h.recorder.history.Jobs["a"].Deletions); n != 1 {
+		t.Errorf("deletions of the job's messages = %d, want 1", n)
+	}
+	h.recorder.claimed(h.recorder.vm("other"), leases[2].ID, true, time.Now())
+	if h.recorder.held("vm") != 0 || h.recorder.held("other") != 1 {
+		t.Errorf("claimed by another: %d and %d held, want 0 and 1", h.recorder.held("vm"), h.recorder.held("other"))
+	}
+	if n := h.recorder.killed("other"); n != 1 || h.recorder.history.Jobs["a"].Kills != 1 || h.recorder.killsWithJobs != 1 {
+		t.Errorf("messages held at a kill = %d (%d kills of the job), want 1", n, h.recorder.history.Jobs["a"].Kills)
+	}
+}
+
+// Each fault lets the call take effect or not. The caller gets no reply in time, and
+// learns that at once only if the connection is reset.
+func TestProxyFaults(t *testing.T) {
+	for f := range faults {
+		t.Run(f.String(), func(t *testing.T) {
+			h := newRig(t)
+			var injected atomic.Int64
+			remove := h.proxy.inject(&injection{calls: 100, matches: everything, fault: f, delay: time.Second, injected: func() { injected.Add(1) }})
+			began := time.Now()
+			if err := putOnce(t.Context(), h); err == nil {
+				t.Error("a call with a fault = nil, want an error")
+			}
+			if f > resetReply && time.Since(began) < putLimit {
+				t.Error("the caller had an answer, or a reset, before its time was over")
+			}
+			messages := func() int { return len(h.server.Messages(h.names.Queue)) }
+			if f == delayRequest && messages() > 0 {
+				t.Error("a delayed request had its effect at once")
+			}
+			remove()
+			for wait := time.Now(); f == delayRequest && messages() == 0 && time.Since(wait) < 10*time.Second; {
+				time.Sleep(10 * time.Millisecond) // its caller gave up before
+			}
+			if n := messages(); (n > 0) != f.hasEffect() {
+				t.Errorf("messages put by it = %d, want any: %t", n, f.hasEffect())
+			}
+			if err := putOnce(t.Context(), h); err != nil {
+				t.Errorf("the next call = %v, want nil", err)
+			}
+			if injected.Load() == 0 {
+				t.Error("no fault was injected")
+			}
+		})
+	}
+}
+
+// No call gets through while the VM is cut off.
+func TestCutOff(t *testing.T) {
+	h := newRig(t)
+	h.proxy.setCutOff(true)
+	if err := putOnce(t.Context(), h); err == nil || len(h.server.Messages(h.names.Queue)) > 0 {
+		t.Errorf("a call that was cut = %v, with %d messages put, want an error and none", err, len(h.server.Messages(h.names.Queue)))
+	}
+	h.proxy.setCutOff(false)
+	if err := putOnce(t.Context(), h); err != nil {
+		t.Errorf("the next call = %v, want nil", err)
+	}
+}
+
+// At the end of a run all delays end, and delayed calls take no effect.
+func TestRunEndsDelays(t *testing.T) {
+	h := newRig(t)
+	over := make(chan struct{})
+	h.proxy.over = over
+	h.proxy.inject(&injection{calls: 100, matches: everything, fault: delayRequest, delay: time.Hour})
+	if err := putOnce(t.Context(), h); err == nil {
+		t.Error("a delayed call = nil, want an error")
+	}
+	close(over)
+	h.proxy.inject(&injection{calls: 100, matches: everything, fault: swallowReply})
+	h.proxy.close()
+	if n := len(h.server.Messages(h.names.Queue)); n > 0 {
+		t.Errorf("messages put by a call that was in flight = %d, want 0", n)
+	}
+}
+
+// putLimit is less than any delay of these tests, and more than a call takes.
+const putLimit = 400 * time.Millisecond
+
+// putOnce puts a message and does not wait for a second try.
+func putOnce(ctx context.Context, h *rig) error {
+	ctx, cancel := context.WithTimeout(ctx, putLimit)
+	defer cancel()
+	return h.queue.Put(ctx, queue.Envelope{ID: "a", Kind: stepsKind}, 0)
+}
+
+// An injection that was removed is not applied.
+func TestRemovedInjection(t *testing.T) {
+	d := &proxy{}
+	remove := d.inject(&injection{calls: 1, matches: everything})
+	if !remove() || remove() {
+		t.Error("remove: want true once, then false")
+	}
+	if got, _ := d.match(call{}); got != nil {
+		t.Error("an injection that was removed was applied")
+	}
+	d.inject(&injection{calls: 2, matches: everything})
+	for want := range 3 {
+		if got, _ := d.match(call{}); (got != nil) != (want < 2) {
+			t.Errorf("call %d with an injection for two: %v", want, got)
+		}
+	}
+}
+
+func everything(call) bool { return true }
