@@ -12,22 +12,22 @@ import (
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
-// printLine is one thing that became of a job, as a script reads it.
+// line is a change of one job's status, in the JSON output.
 type line struct {
-	ID     string `json:"id,omitempty"` // missing where a line of the input has none
+	ID     string `json:"id,omitempty"` // empty if the input line has none
 	Status string `json:"status"`
 
 	Where  string            `json:"where,omitempty"`  // in the input
-	Record checkpoint.Status `json:"record,omitempty"` // the status of the record that was there before
+	Record checkpoint.Status `json:"record,omitempty"` // the status of the record that existed before
 	DryRun bool              `json:"dry_run,omitempty"`
-	Kind   string            `json:"kind,omitempty"`  // of a dry run
-	Bytes  *int64            `json:"bytes,omitempty"` // the payload's, of a dry run
+	Kind   string            `json:"kind,omitempty"`  // in a dry run
+	Bytes  *int64            `json:"bytes,omitempty"` // of the payload, in a dry run
 	Delay  string            `json:"delay,omitempty"`
 
-	Error string `json:"error,omitempty"` // why it failed, is poison or was cancelled
+	Error string `json:"error,omitempty"` // why the job failed, is poison or was cancelled
 
-	// Result is a JSON value where the result is one, and otherwise a string.
-	// ResultBase64 comes in its place where the result is not text.
+	// Result is the result if it is JSON, and otherwise the result as a string.
+	// ResultBase64 replaces it if the result is not text.
 	Result       json.RawMessage `json:"result,omitempty"`
 	ResultBase64 []byte          `json:"result_base64,omitempty"`
 }
@@ -38,14 +38,14 @@ type summary struct {
 	Enqueued int      `json:"enqueued"`
 	Skipped  int      `json:"skipped"`
 	Failed   int      `json:"failed"`
-	Found    *found   `json:"found,omitempty"` // of the ids that were checked: what their records said
+	Found    *found   `json:"found,omitempty"` // records of the ids that were checked
 	Waited   *endings `json:"waited,omitempty"`
-	Last     string   `json:"last,omitempty"` // the place of the last job that was taken
+	Last     string   `json:"last,omitempty"` // the place in the input of the last job that was taken
 	Seconds  float64  `json:"seconds"`
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
 
-// found counts the records that were there before, by their status.
+// found counts the records that existed before, by their status.
 type found struct {
 	Done      int `json:"done,omitempty"`
 	Running   int `json:"running,omitempty"` // or open: waiting for a worker
@@ -70,7 +70,7 @@ func (n *found) count(status checkpoint.Status) {
 	}
 }
 
-// withoutResult is how many jobs are over and will have no result.
+// withoutResult returns how many jobs have ended without a result.
 func (n *found) withoutResult() int {
 	if n == nil {
 		return 0
@@ -78,7 +78,7 @@ func (n *found) withoutResult() int {
 	return n.Poison + n.Cancelled
 }
 
-// text says which jobs were skipped, where that is not plain.
+// text lists the skipped jobs by status, if some ended without a result.
 func (n *found) text() string {
 	if n.withoutResult() == 0 {
 		return ""
@@ -86,13 +86,13 @@ func (n *found) text() string {
 	return fmt.Sprintf(" (%d done, %d poison, %d cancelled)", n.Done, n.Poison, n.Cancelled)
 }
 
-// endings counts what became of the jobs that were waited for.
+// endings counts the outcomes of the jobs that were waited for.
 type endings struct {
 	Done      int `json:"done"`
 	Poison    int `json:"poison"`
 	Cancelled int `json:"cancelled"`
-	Failed    int `json:"failed"`  // nothing can be known about them
-	Pending   int `json:"pending"` // they had not ended when the waiting did
+	Failed    int `json:"failed"`  // their outcome is unknown
+	Pending   int `json:"pending"` // not ended when the waiting ended
 }
 
 func (n *endings) count(e producer.Ended) {
@@ -109,7 +109,7 @@ func (n *endings) count(e producer.Ended) {
 	}
 }
 
-// bad is how many jobs ended without a result.
+// bad returns how many jobs ended without a result.
 func (n *endings) bad() int { return n.Poison + n.Cancelled + n.Failed }
 
 func enqueuedLine(j producer.Job, found checkpoint.Status, dryRun bool) line {
@@ -120,7 +120,7 @@ func enqueuedLine(j producer.Job, found checkpoint.Status, dryRun bool) line {
 	if dryRun {
 		l.DryRun, l.Kind, l.Bytes = true, j.Kind(), new(j.Size())
 		if !j.OwnID {
-			l.ID = "" // it will be another one
+			l.ID = "" // the real run generates another one
 		}
 	}
 	return l
@@ -139,7 +139,7 @@ func endedLine(e producer.Ended) line {
 	return l
 }
 
-// resultJSON is a result as a JSON value, or as bytes where it is not text.
+// resultJSON returns a result as a JSON value, or as bytes if it is not text.
 func resultJSON(result []byte) (value json.RawMessage, other []byte) {
 	switch {
 	case len(result) == 0:
@@ -156,7 +156,7 @@ func resultJSON(result []byte) (value json.RawMessage, other []byte) {
 	return json.RawMessage(text), nil
 }
 
-// printLine prints an object for scripts.
+// printLine prints an object as a line of JSON.
 func (r *report) printLine(v any) error {
 	text, err := encode(v)
 	if err != nil {
@@ -165,7 +165,7 @@ func (r *report) printLine(v any) error {
 	return r.printOut(text)
 }
 
-// encode returns v as JSON on a line. It leaves <, > and & as they are.
+// encode returns v as a line of JSON, without HTML escaping.
 func encode(v any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -174,8 +174,7 @@ func encode(v any) (string, error) {
 	return out.String(), err
 }
 
-// finish prints the summary for scripts, and returns err or what went wrong with
-// that.
+// finish prints the JSON summary. It returns err, or the error of printing.
 func (r *report) finish(err error) error {
 	if !r.json {
 		return err

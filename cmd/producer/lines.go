@@ -15,7 +15,7 @@ import (
 // linesCommand puts the jobs of a file.
 type linesCommand struct {
 	File   string `arg:"" optional:"" default:"-" help:"File of JSON lines; - or nothing is standard input." placeholder:"FILE"`
-	Check  bool   `help:"Read the records of jobs whose lines have an id first, and put none that are over. On by default." default:"true" negatable:"" env:"-"`
+	Check  bool   `help:"First read the records of jobs whose lines have an id, and put none that have ended. On by default." default:"true" negatable:"" env:"-"`
 	Strict bool   `help:"Check all lines first, and put nothing when one is bad." env:"-"`
 }
 
@@ -26,9 +26,9 @@ func (*linesCommand) Help() string {
   {"kind":"digest","payload":{"container":"data","blob":"a"}}
   {"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 
-A delay here comes before --delay. A bad line is reported with its number and costs the others nothing: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
+A delay here overrides --delay. A bad line is reported with its number and does not affect the others: they are put, and the exit code is 1. Ids are printed as they are confirmed, not in the order of the lines.
 
-Lines without an id get a new one each time. Give them ids of your own if the same input may be put again: a second run skips the jobs that are over. Reading their records costs one call a line, --parallel at once; lines without an id cost none.`
+Lines without an id get a new one each time. Give them ids of your own if the same input may be put again: a second run skips the jobs that have ended. Reading their records costs one call a line, --parallel at once; lines without an id cost none.`
 }
 
 func (c *linesCommand) run(ctx context.Context, s *session) error {
@@ -49,13 +49,13 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 	s.checkIDs(p, c.Check)
 	return s.put(ctx, stores, p, source{
 		jobs: producer.Lines(in, s.flags.terms()), total: total,
-		resumeHint: "lines with an id of their own can be put again, the others only from there on",
+		resumeHint: "lines that have an id can be put again, the others only after that place",
 	})
 }
 
-// lookAhead reads an input that can be read twice for the first time, if that is
-// good for something. It returns how many jobs there are: -1 where nobody knows,
-// and 0, for no bar, where somebody types them.
+// lookAhead reads the input a first time if that is possible and useful, to check or
+// count its lines. It returns the number of jobs: -1 if it is unknown, and 0, for no
+// progress bar, if the input is typed.
 func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) (total int64, err error) {
 	seeker, ok := in.(io.Seeker)
 	switch {
@@ -77,7 +77,7 @@ func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) 
 	return total, nil
 }
 
-// countLines returns about how many lines there are: a last one may have no end.
+// countLines returns the number of lines, except a last one without a line end.
 func countLines(in io.Reader) (n int64, err error) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -92,7 +92,7 @@ func countLines(in io.Reader) (n int64, err error) {
 	}
 }
 
-// open returns the input: one that can be read twice if that is needed.
+// open returns the input. With --strict it can be read twice.
 func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader, closeInput func(), err error) {
 	in, closeInput = stdin, func() {}
 	regular := false

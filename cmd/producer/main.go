@@ -26,51 +26,50 @@ var version = "devel"
 const description = `Puts jobs on an Azure Storage queue, for workers to do.
 
 The id of each job is printed, one per line, once the service has confirmed
-that the job is on the queue; from then on it cannot be lost. What went wrong
-and a summary go to standard error. Queues and containers that are missing are
-created.
+that the job is on the queue; from then on it cannot be lost. Errors and a
+summary go to standard error. Missing queues and containers are created.
 
-A job's id is its idempotency key.
-Each id gets one outcome. Its handler may run more than once: what was done
-since the last checkpoint is done again after a crash or a lost message, a
-worker that was cut off runs on until it learns of its successor, and two
-messages of one generated id (storage repeats a put whose reply was lost) may
-run side by side until the first save of one is refused. An id of your own is
-looked up first: no handler starts while another worker has the job, or once
-it is over, for as long as its record is kept.
-So after an interruption the same input can be put again, if the ids are its own.
+A job's id is its idempotency key: each id has one outcome. Its handler may run
+more than once. Work since the last checkpoint is repeated after a crash or a
+lost message; a worker that was cut off continues until it learns of its
+successor; and two messages of one generated id (storage repeats a put whose
+reply was lost) may run at the same time until the first save of one is refused.
+The record of an id of your own is read first: no handler starts while another
+worker has the job, or after the job has ended, for as long as its record is
+kept. So after an interruption the same input can be put again, if the ids are
+its own.
 
-Put and lines read the record of each id that is given before they put its job
-(--no-check does not). A job that is over is skipped. One that is waiting or
-running gets one more message, which resumes it should the one before be lost.
-An id that stands for other work fails.
+Put and lines read the record of each given id before they put its job
+(--no-check does not). A job that has ended is skipped. One that is waiting or
+running gets one more message, which resumes it if the earlier one was lost. An
+id that stands for other work fails.
 
-With --wait the program stays until the jobs have ended, those too that were
-put or done before. Each result is printed when it is there: the id, a tab, and
-the result as it is. Ctrl-C ends the waiting, not the jobs.
+With --wait the program waits until the jobs have ended, including those that
+were put or done before. Each result is printed when it is available: the id, a
+tab, and the result unchanged. Ctrl-C ends the waiting, not the jobs.
 
-With --json standard output has an object per line: one when a job is enqueued,
-skipped or failed, another when it is done, poison or cancelled, and at the end
-a summary. A result that is JSON stands as it is, text as a string, and other
+With --json standard output has one object per line: one when a job is enqueued,
+skipped or failed, another when it is done, poison or cancelled, and finally a
+summary. A result that is JSON is included unchanged, text as a string, and other
 bytes as result_base64:
 
   {"id":"a","status":"enqueued","where":"line 1"}
   {"id":"a","status":"done","result":{"sha256":"9f86d081884c7d65…"}}
   {"summary":{"enqueued":1,"skipped":0,"failed":0,"waited":{"done":1,…},…}}
 
-A job whose worker died is taken over by a new message only after an hour, since
-its worker might be alive. --take-over is for when it is known to be dead: it
-opens the job's record, so that the new message counts at once, and leaves jobs
-alone that are done, poison or cancelled. A worker that was alive after all
-loses what it has not saved.
+A new message takes over a job whose worker died only after an hour, since that
+worker might be alive. Use --take-over when it is known to be dead: it reopens
+the job's record, so that the new message takes effect at once, and skips jobs
+that are done, poison or cancelled. A worker that is alive after all loses what
+it has not saved.
 
 Flags for storage can also be set in the environment, as SPOTWORKER_ and the
 flag's name (--prefix is SPOTWORKER_PREFIX). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
-Exit codes: 0 all jobs are on the queue or done before, and with --wait done; 78
-wrong flags or configuration; 1 anything else, such as an id whose job is poison
-or cancelled.`
+Exit codes: 0 all jobs are on the queue or were done before, and with --wait are
+done; 78 wrong flags or configuration; 1 anything else, such as an id whose job
+is poison or cancelled.`
 
 func main() {
 	cli.Exit("producer", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -96,22 +95,22 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	return r.finish(f.command.run(ctx, &session{report: r, flags: &f, stdin: stdin}))
 }
 
-// flags are the producer's settings. What describes jobs or a single run is never
+// flags are the producer's settings. Settings of jobs or of a single run are never
 // read from the environment: a job's own environment has variables of such names.
 type flags struct {
 	Version kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
 	Delay      time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
-	MaxRun     time.Duration `help:"Most time that a job may run, over all attempts and workers; more ends it in the poison queue. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
-	MaxSilence time.Duration `help:"Most time that a job may run without a report of its handler; more is a failure. 0s is no limit but its kind's." default:"0s" group:"Jobs" env:"-"`
+	MaxRun     time.Duration `help:"Limit of the run time of a job, over all attempts and workers; beyond it the job goes to the poison queue. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
+	MaxSilence time.Duration `help:"Limit of the time that a job may run without a report of its handler; beyond it the attempt fails. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
 	OnDemand   bool          `help:"Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not evicted." group:"Jobs" env:"-"`
-	TakeOver   bool          `help:"Let jobs that are recorded as running be started anew at once: their worker is known to be dead." group:"Jobs" env:"-"`
-	DryRun     bool          `help:"Read and check everything, say what would be enqueued, and write nothing." group:"Jobs" env:"-"`
+	TakeOver   bool          `help:"Let jobs that are recorded as running start again at once: their worker is known to be dead." group:"Jobs" env:"-"`
+	DryRun     bool          `help:"Read and check everything, print what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`
-	WaitTimeout time.Duration `help:"Longest time to wait; 0s is without end." default:"0s" group:"Results" env:"-"`
+	WaitTimeout time.Duration `help:"Longest time to wait; 0s is no limit." default:"0s" group:"Results" env:"-"`
 	JSON        bool          `name:"json" help:"Print one JSON object per line, for scripts." group:"Results" env:"-"`
-	Quiet       bool          `short:"q" help:"No progress, no summary; only what goes wrong." group:"Results" env:"-"`
+	Quiet       bool          `short:"q" help:"No progress, no summary; only errors." group:"Results" env:"-"`
 
 	cli.Storage
 
@@ -129,17 +128,16 @@ type command interface {
 	run(ctx context.Context, s *session) error
 }
 
-// maxParallel keeps a typing mistake from opening thousands of connections.
+// maxParallel prevents a typing error from opening thousands of connections.
 const maxParallel = 256
 
-// AfterApply is called by kong when all flags are set. It notes which command
-// was chosen.
+// AfterApply records the chosen command. It is called by kong when all flags are set.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 	f.command, err = cli.Chosen[command](ctx)
 	return err
 }
 
-// terms are what the flags say about every job.
+// terms returns the terms of every job.
 func (f *flags) terms() producer.Terms {
 	return producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence}
 }

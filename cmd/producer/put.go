@@ -16,13 +16,13 @@ import (
 
 // putCommand puts one job.
 type putCommand struct {
-	Kind        string  `help:"Kind of the job: names the handler." required:"" placeholder:"KIND" env:"-"`
+	Kind        string  `help:"Kind of the job: the name of its handler." required:"" placeholder:"KIND" env:"-"`
 	ID          string  `name:"id" help:"Id of the job and its idempotency key: one outcome for each id, see producer --help. Default: a new UUIDv7." placeholder:"ID" env:"-"`
 	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
-	PayloadText *string `help:"Payload: a text as it stands." xor:"payload" placeholder:"TEXT" env:"-"`
-	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. One that does not fit into a message goes to a blob." xor:"payload" placeholder:"FILE" env:"-"`
-	Check       bool    `help:"Read the record of the job first where --id is given, and put nothing if the job is over. On by default." default:"true" negatable:"" env:"-"`
-	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is handed to the handler and not enforced." placeholder:"TIME" env:"-"`
+	PayloadText *string `help:"Payload: a text, unchanged." xor:"payload" placeholder:"TEXT" env:"-"`
+	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. A payload that does not fit into a message is stored in a blob." xor:"payload" placeholder:"FILE" env:"-"`
+	Check       bool    `help:"With --id, first read the record of the job, and put nothing if the job has ended. On by default." default:"true" negatable:"" env:"-"`
+	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is passed to the handler and not enforced." placeholder:"TIME" env:"-"`
 }
 
 // Help is shown by put --help.
@@ -60,12 +60,12 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	case errors.Is(failure, checkpoint.ErrOtherWork):
 		return fmt.Errorf("job %s was not enqueued; give it another id: %w", job.ID(), failure)
 	case failure != nil:
-		return fmt.Errorf("job %s is not known to be enqueued; it can be put again with --id: %w", job.ID(), failure)
+		return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", job.ID(), failure)
 	}
 	return err
 }
 
-// job is what the flags describe.
+// job returns the job that the flags describe.
 func (c *putCommand) job(ctx context.Context, s *session) (producer.Job, error) {
 	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Terms: s.flags.terms()}
 	var err error
@@ -101,7 +101,7 @@ func (c *putCommand) payload(ctx context.Context, stdin io.Reader) (queue.Payloa
 	return queue.Payload{}, nil
 }
 
-// readPayload reads no more than shows that a payload is too large.
+// readPayload reads a payload, up to one byte more than the limit.
 func readPayload(name string, in io.Reader) (queue.Payload, error) {
 	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
 	switch {

@@ -13,22 +13,22 @@ import (
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
-// report says what becomes of the jobs. With JSON, each thing that becomes of a
-// job is a line on standard output, and the summary is the last one. Without, ids
-// and results go there, and all that is for people to standard error.
+// report prints what happens to the jobs. With JSON, each change of a job's status is
+// a line on standard output, and the summary is the last line. Without JSON, ids and
+// results go to standard output, and messages for people to standard error.
 type report struct {
 	*screen
 	json, quiet, dryRun bool
 
-	// reportSkipped makes each job known that is not put for what its record says, and
-	// takeOver says that those that are put were taken over.
+	// reportSkipped makes the report mention each job that was skipped because of its
+	// record. takeOver says that running jobs that are put were taken over.
 	reportSkipped, takeOver bool
 
 	began time.Time
 	sum   summary
 }
 
-// newReport reports on a run with those flags.
+// newReport returns the report of a run with those flags.
 func newReport(f *flags, s *screen) *report {
 	return &report{
 		screen: s, json: f.JSON, quiet: f.Quiet, dryRun: f.DryRun, reportSkipped: f.TakeOver, takeOver: f.TakeOver,
@@ -36,14 +36,14 @@ func newReport(f *flags, s *screen) *report {
 	}
 }
 
-// note says something that is good to know.
+// note prints a remark for people.
 func (r *report) note(format string, args ...any) {
 	if !r.quiet {
 		r.printErr(fmt.Sprintf(format+"\n", args...))
 	}
 }
 
-// enqueued says that a job is on the queue, or with a dry run would be.
+// enqueued reports that a job is on the queue, or in a dry run would be.
 func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
 	r.step()
 	r.sum.Found.count(found)
@@ -55,12 +55,12 @@ func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
 	case found == checkpoint.Running && r.takeOver:
 		r.note("job %s was running; the next worker may start it now", j.ID())
 	case found != "" && !r.takeOver:
-		r.note("job %s is %s already; this message resumes it should the one before be lost, and does nothing otherwise", j.ID(), found)
+		r.note("job %s is already %s; this message resumes it if the earlier one was lost, and has no effect otherwise", j.ID(), found)
 	}
 	return r.printOut(j.ID() + "\n")
 }
 
-// plan describes what would be enqueued, in columns.
+// plan returns the line of a dry run: what would be enqueued, in columns.
 func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 	id := "(a new id)"
 	if j.OwnID {
@@ -74,12 +74,12 @@ func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 	case found == checkpoint.Running && r.takeOver:
 		text += "\ttaken over"
 	case found != "" && !r.takeOver:
-		text += "\t" + string(found) + " already"
+		text += "\talready " + string(found)
 	}
 	return text + "\n"
 }
 
-// skipped says that a job was not put for what its record says.
+// skipped reports that a job was not put because of its record.
 func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
 	r.step()
 	r.sum.Found.count(found)
@@ -90,28 +90,28 @@ func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
 	case r.sum.Found != nil && found != checkpoint.Done:
 		r.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
 	case r.reportSkipped:
-		r.note("job %s is %s; it is left alone", j.ID(), found)
+		r.note("job %s is %s; it is skipped", j.ID(), found)
 	}
 	return nil
 }
 
-// unchecked says why ids cannot be checked.
+// unchecked reports why ids cannot be checked.
 func (r *report) unchecked(err error) {
-	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job looks first", azure.Explain(err))
+	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job reads its record first", azure.Explain(err))
 }
 
-// failed says why a job was not enqueued.
+// failed reports why a job was not enqueued.
 func (r *report) failed(bad *producer.JobError) {
 	r.step()
 	if r.json {
-		// Where this line cannot be written, the next one of a job ends the run.
+		// If this line cannot be written, the next line of a job ends the run.
 		_ = r.printLine(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
 		return
 	}
 	r.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
 }
 
-// ended says what became of a job that was waited for.
+// ended reports the outcome of a job that was waited for.
 func (r *report) ended(e producer.Ended) error {
 	r.step()
 	r.sum.Waited.count(e)
@@ -128,9 +128,9 @@ func (r *report) ended(e producer.Ended) error {
 	return nil
 }
 
-// result returns a result as the rest of a line: JSON without its line breaks,
-// those of anything else written \n. A terminal gets printable characters only.
-// With --json a result is printed exactly.
+// result returns a result as the rest of a line: JSON compacted, and other text with
+// its line breaks as \n. A terminal gets printable characters only. With --json the
+// exact result is printed.
 func (r *report) result(result []byte) string {
 	var compact bytes.Buffer
 	text := string(bytes.TrimSuffix(result, []byte("\n")))
@@ -143,7 +143,7 @@ func (r *report) result(result []byte) string {
 	return text
 }
 
-// reason is never empty.
+// reason returns why a job ended without a result. It is never empty.
 func reason(e producer.Ended) string {
 	if e.Reason == "" {
 		return "no reason given"

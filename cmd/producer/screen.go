@@ -11,26 +11,25 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 )
 
-// A bar appears when its work takes longer than barAfter, and is drawn anew
-// every barEvery.
+// A progress bar appears after barAfter, and is redrawn every barEvery.
 const (
 	barAfter = 500 * time.Millisecond
 	barEvery = 100 * time.Millisecond
 )
 
-// screen is where the program writes: what scripts read on out, words for people
-// on err. Below those words it shows a progress bar, if err is a terminal and
-// bars are wanted. Where out is the same terminal, its lines go above the bar.
+// screen is the program's output: results on out, messages for people on err. If err
+// is a terminal and bars are enabled, it shows a progress bar below the messages; if
+// out is a terminal too, results go above the bar.
 type screen struct {
 	out, err io.Writer
-	bars     bool // bars are wanted and possible
+	bars     bool // bars are enabled and possible
 	shared   bool // out is a terminal too
 
 	mu    sync.Mutex // guards all writing, and what follows
 	bar   *progressbar.ProgressBar
 	drawn bool
 	count int64 // steps since begin
-	total int64 // -1 where nobody knows
+	total int64 // -1 if unknown
 
 	ticks sync.WaitGroup
 	stop  chan struct{}
@@ -46,10 +45,10 @@ func canDraw(w io.Writer) bool {
 	return kind != "" && kind != "dumb" && cli.IsTerminal(w)
 }
 
-// printOut writes a text for scripts.
+// printOut writes to standard output.
 func (s *screen) printOut(text string) error { return s.print(s.out, text, s.shared) }
 
-// printErr writes a text for people. An error there has nobody left to be told.
+// printErr writes to standard error. Its own errors cannot be reported.
 func (s *screen) printErr(text string) { _ = s.print(s.err, text, true) }
 
 func (s *screen) print(w io.Writer, text string, above bool) error {
@@ -66,8 +65,8 @@ func (s *screen) print(w io.Writer, text string, above bool) error {
 	return err
 }
 
-// begin starts a bar for work of that many steps, -1 where nobody knows. The
-// caller ends it before it begins another.
+// begin starts a progress bar of that many steps, -1 if unknown. The caller ends it
+// before it begins another.
 func (s *screen) begin(what string, total int64) {
 	if !s.bars || total == 0 {
 		return
@@ -78,7 +77,7 @@ func (s *screen) begin(what string, total int64) {
 	s.bar = progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(s.err), progressbar.OptionSetDescription(what),
 		progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
-		progressbar.OptionSetSpinnerChangeInterval(0), // it draws when it is told to, and has no goroutine
+		progressbar.OptionSetSpinnerChangeInterval(0), // no goroutine of its own: draw calls it
 		progressbar.OptionSpinnerType(14), progressbar.OptionSetWidth(24),
 		progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(total > 0),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true),
@@ -110,7 +109,7 @@ func (s *screen) end() {
 	s.bar, s.drawn, s.stop = nil, false, nil
 }
 
-// draw draws the bar again and again until stop is closed.
+// draw redraws the bar until stop is closed.
 func (s *screen) draw(stop <-chan struct{}) {
 	next := time.NewTimer(barAfter)
 	defer next.Stop()

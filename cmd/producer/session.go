@@ -17,29 +17,28 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// session is what a command works with.
+// session is the context of a command: its flags, input and output.
 type session struct {
 	*report
 	flags *flags
 	stdin io.Reader
 }
 
-// errNothingYet is for an interruption before the first job.
+// errNothingYet means an interruption before the first job.
 var errNothingYet = errors.New("interrupted; nothing was enqueued")
 
-// source is where a command's jobs come from.
+// source is the sequence of a command's jobs.
 type source struct {
 	jobs iter.Seq2[producer.Job, error]
 
-	// total is how many there are, -1 where nobody knows.
+	// total is the number of jobs, -1 if unknown.
 	total int64
 
-	// resumeHint says what is to be known for running the command again after it was
-	// interrupted.
+	// resumeHint tells people how to run the command again after an interruption.
 	resumeHint string
 }
 
-// open connects to the storage account and creates what is missing there.
+// open connects to the storage account and creates missing queues and containers.
 func (s *session) open(ctx context.Context) (*cli.Stores, error) {
 	stores, err := s.flags.Open(s.flags.Parallel, version)
 	if err != nil {
@@ -64,7 +63,7 @@ func create(ctx context.Context, stores *cli.Stores) error {
 	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers)
 }
 
-// checkAccess finds out whether the account can be used, without changing anything.
+// checkAccess checks whether the account can be used, without writing.
 func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 	q := s.queue(stores)
 	exists, err := producer.QueueExists(ctx, q)
@@ -74,7 +73,7 @@ func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 	return err
 }
 
-// queue is the one that the jobs go to.
+// queue returns the queue for the jobs.
 func (s *session) queue(stores *cli.Stores) *queue.Queue {
 	if s.flags.OnDemand {
 		return stores.OnDemand
@@ -82,7 +81,7 @@ func (s *session) queue(stores *cli.Stores) *queue.Queue {
 	return stores.Queue
 }
 
-// producer returns a producer that reports.
+// producer returns a producer that reports to the session.
 func (s *session) producer(stores *cli.Stores) *producer.Producer {
 	return &producer.Producer{
 		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
@@ -91,14 +90,14 @@ func (s *session) producer(stores *cli.Stores) *producer.Producer {
 	}
 }
 
-// checkIDs makes p read the records of jobs that come with an id, unless told not to.
+// checkIDs makes p read the records of jobs that have an id, if check is set.
 func (s *session) checkIDs(p *producer.Producer, check bool) {
 	if check || s.flags.TakeOver {
 		p.CheckIDs, s.sum.Found = true, &found{}
 	}
 }
 
-// name is how this program calls itself in the records that it opens.
+// name is recorded as the last writer of records that are reopened.
 func name() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -107,8 +106,8 @@ func name() string {
 	return "producer@" + host
 }
 
-// put puts the jobs and says what became of that. With --wait it waits for those
-// that have been put or were there before.
+// put puts the jobs and reports the result. With --wait it waits for the jobs that
+// were put or existed before.
 func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Producer, jobs source) error {
 	var w *producer.Waiter
 	if s.flags.Wait {
@@ -134,7 +133,7 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.failureText())
 	}
 	if n := s.sum.Found.withoutResult(); n > 0 && w == nil {
-		err = both(err, fmt.Errorf("%d jobs are over without a result and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
+		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
 	}
 	if w != nil {
 		err = both(err, s.wait(ctx, w))
@@ -142,7 +141,7 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	return err
 }
 
-// countText says how many jobs are, or would be, on the queue.
+// countText returns how many jobs are, or would be, enqueued.
 func (s *session) countText(n int) string {
 	if s.flags.DryRun {
 		return fmt.Sprintf("dry run: %d would be enqueued on", n)
@@ -150,7 +149,7 @@ func (s *session) countText(n int) string {
 	return fmt.Sprintf("%d enqueued on", n)
 }
 
-// failureText says what it means that a job failed.
+// failureText returns what the failure of a job means.
 func (s *session) failureText() string {
 	if s.flags.DryRun {
 		return "cannot be enqueued"
@@ -159,7 +158,7 @@ func (s *session) failureText() string {
 }
 
 // errWaitTimeout ends the waiting after --wait-timeout.
-var errWaitTimeout = errors.New("the time to wait is over")
+var errWaitTimeout = errors.New("the waiting timed out")
 
 // waiter returns a waiter for what p enqueues or skips.
 func (s *session) waiter(stores *cli.Stores, p *producer.Producer) *producer.Waiter {
@@ -176,7 +175,7 @@ func (s *session) waiter(stores *cli.Stores, p *producer.Producer) *producer.Wai
 	return w
 }
 
-// wait waits until all jobs have ended, and says what became of them.
+// wait waits until all jobs have ended, and reports their outcomes.
 func (s *session) wait(ctx context.Context, w *producer.Waiter) error {
 	began, all := time.Now(), w.Pending()
 	s.sum.Waited = &endings{Pending: all}
@@ -192,14 +191,14 @@ func (s *session) wait(ctx context.Context, w *producer.Waiter) error {
 	n := s.sum.Waited
 	s.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
-	goOn := fmt.Sprintf("the jobs go on; not ended: %d of %d", n.Pending, all)
+	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d", n.Pending, all)
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return fmt.Errorf("interrupted; %s", goOn)
+		return fmt.Errorf("interrupted; %s", pending)
 	case errors.Is(err, errWaitTimeout):
-		return fmt.Errorf("waited for %s; %s", s.flags.WaitTimeout, goOn)
+		return fmt.Errorf("waited for %s; %s", s.flags.WaitTimeout, pending)
 	case err != nil:
-		return fmt.Errorf("stopped waiting: %w; %s", err, goOn)
+		return fmt.Errorf("stopped waiting: %w; %s", err, pending)
 	case n.bad() > 0:
 		return fmt.Errorf("%d of %d jobs ended without a result; the lines above say why", n.bad(), all)
 	}

@@ -18,7 +18,7 @@ type listCommand struct {
 
 // Help is shown by poison list --help.
 func (*listCommand) Help() string {
-	return `Without --all nothing is changed: the service shows the 32 messages at the front. What lies behind them can only be seen by claiming it, so with --all each message is hidden from other operators until the list is through, at most 2 minutes.`
+	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages behind them can only be seen by claiming them, so with --all each message is hidden from other operators until the list is complete, for 2 minutes at most.`
 }
 
 func (c *listCommand) run(ctx context.Context, s *session) error {
@@ -45,12 +45,12 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	return list.end(about)
 }
 
-// find returns the first message that a name means: among those at the front,
-// which changes nothing, or else among all.
+// find returns the first message with that job or message id: from those at the
+// front, which changes nothing, or else from all.
 func find(ctx context.Context, poison *operate.PoisonQueue, name string) (found *operate.Item, err error) {
-	meant := operate.Selection{Names: []string{name}}
-	look := func(it operate.Item) error {
-		if is, _ := meant.Has(it); is && found == nil {
+	selection := operate.Selection{Names: []string{name}}
+	match := func(it operate.Item) error {
+		if selected, _ := selection.Has(it); selected && found == nil {
 			found = &it
 		}
 		return nil
@@ -60,26 +60,26 @@ func find(ctx context.Context, poison *operate.PoisonQueue, name string) (found 
 		return nil, err
 	}
 	for _, it := range items {
-		_ = look(it) // never fails
+		_ = match(it) // never fails
 	}
 	if found == nil && about > len(items) {
-		err = poison.All(ctx, look)
+		err = poison.All(ctx, match)
 	}
 	return found, err
 }
 
-// itemLine is a message, as a script reads it.
+// itemLine is a message, in the JSON output.
 type itemLine struct {
-	ID         string     `json:"id,omitempty"` // the job's, if it is known
+	ID         string     `json:"id,omitempty"` // of the job; empty if unknown
 	Kind       string     `json:"kind,omitempty"`
 	Reason     string     `json:"reason,omitempty"`
 	PoisonedAt *time.Time `json:"poisoned_at,omitempty"`
 	Worker     string     `json:"worker,omitempty"`
-	Origin     string     `json:"origin,omitempty"` // the queue it was on
+	Origin     string     `json:"origin,omitempty"` // the queue that it was on
 	Message    string     `json:"message"`          // id on the poison queue
 	Original   string     `json:"original_message,omitempty"`
 	InsertedAt time.Time  `json:"inserted_at"`
-	Fault      string     `json:"fault,omitempty"` // why it is no poison message
+	Fault      string     `json:"fault,omitempty"` // why it is not a poison message
 }
 
 func lineOf(it operate.Item) itemLine {
@@ -97,7 +97,7 @@ func lineOf(it operate.Item) itemLine {
 	return l
 }
 
-// list prints messages: a table, or a line for each.
+// list prints messages: a table, or a line of JSON for each.
 type list struct {
 	*printer
 	rows [][]string
@@ -131,7 +131,7 @@ func (l *list) add(it operate.Item) error {
 	return nil
 }
 
-// end prints the table. about is how many messages there are.
+// end prints the table. about is the approximate number of messages.
 func (l *list) end(about int) error {
 	if l.json {
 		return nil
@@ -149,15 +149,15 @@ func (l *list) end(about int) error {
 		return err
 	}
 	if about > l.n {
-		l.note("these are %d of about %d; --all lists the others too", l.n, about)
+		l.note("these are %d of about %d messages; --all lists the others too", l.n, about)
 	}
 	return nil
 }
 
-// leastReason is what is left of a reason on a narrow terminal, in columns.
+// leastReason is the smallest width of the column of reasons.
 const leastReason = 20
 
-// fit cuts the reasons, so that a row is a line on the terminal.
+// fit cuts the reasons, so that a row fits on a line of the terminal.
 func (l *list) fit() {
 	if l.width == 0 {
 		return

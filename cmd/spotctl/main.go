@@ -1,5 +1,6 @@
-// Command spotctl operates a deployment: what its jobs came to, and what is to
-// become of those that were given up. Run it with --help for its commands.
+// Command spotctl operates a deployment: it lists, replays and purges jobs that were
+// given up, and requeues jobs whose messages were lost. Run it with --help for its
+// commands.
 package main
 
 import (
@@ -32,9 +33,9 @@ type flags struct {
 
 	cli.Storage
 
-	Poison poisonCommands `cmd:"" help:"Jobs that were given up: look at them, replay them, purge them."`
+	Poison poisonCommands `cmd:"" help:"Jobs that were given up: list, show, replay or purge them."`
 
-	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: find them, and put them on the queue again."`
+	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
 	command command
 }
@@ -44,14 +45,13 @@ type command interface {
 	run(ctx context.Context, s *session) error
 }
 
-// AfterApply is called by kong when all flags are set. It notes which command
-// was chosen.
+// AfterApply records the chosen command. It is called by kong when all flags are set.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 	f.command, err = cli.Chosen[command](ctx)
 	return err
 }
 
-// session is what a command works with.
+// session is the context of a command: its flags and its output.
 type session struct {
 	*printer
 	*flags
@@ -73,7 +73,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	return f.command.run(ctx, &session{printer: newPrinter(&f, stdin, stdout, stderr), flags: &f})
 }
 
-// name is how this program calls itself in the records that it writes.
+// name is recorded as the last writer of records that are changed.
 func name() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 
 // orphansCommands are the commands on jobs whose messages may be lost.
 type orphansCommands struct {
-	List    orphansListCommand    `cmd:"" help:"List jobs that have not ended, that nobody has written for a while, and of which no message was seen."`
-	Requeue orphansRequeueCommand `cmd:"" help:"Put a new message for such jobs, so that they continue from their recorded state. Without --yes it only says what it would do."`
+	List    orphansListCommand    `cmd:"" help:"List jobs that have not ended, whose record was not written for a while, and of which no message was seen."`
+	Requeue orphansRequeueCommand `cmd:"" help:"Put a new message for such jobs, so that they continue from their recorded state. Without --yes it only prints what it would do."`
 }
 
-// idleFlag bounds how long a record was not written.
+// idleFlag sets how long a record must not have been written.
 type idleFlag struct {
 	Idle time.Duration `help:"Least time since the job's record was written. A worker writes that of a running job every 10 minutes at least; a message put for a running job takes effect when its record is 1 h old." default:"1h" env:"-"`
 }
 
-const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that has the job notices and puts a new one; a job that only waited stays open, in no queue.
+const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that runs the job detects this and puts a new message; a job that only waited stays open, without a message on any queue.
 
-Queues cannot be searched. The service shows the 32 messages at the front of a queue, and none that are hidden, as those of jobs at work, of failures that wait and of jobs put back. Where the queues hold more than was seen, a job that is listed may have a message all the same. A second message does no harm: the job's record lets one through, and the other is put back until the job is over.`
+Queues cannot be searched. The service shows the 32 messages at the front of a queue, and no hidden ones, such as those of running jobs, of failed jobs that wait for a retry and of jobs put back. If the queues hold more messages than were seen, a listed job may have a message nevertheless. A second message does no harm: the job's record admits one, and the other is put back until the job has ended.`
 
 // orphansListCommand lists orphans.
 type orphansListCommand struct{ idleFlag }
@@ -50,18 +50,18 @@ func (c *orphansListCommand) run(ctx context.Context, s *session) error {
 // orphansRequeueCommand puts new messages for orphans.
 type orphansRequeueCommand struct {
 	idleFlag
-	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of jobs: what list shows."`
-	All      bool     `help:"Every job that list shows." env:"-"`
-	Yes      bool     `help:"Do it. Otherwise nothing is changed." env:"-"`
-	OnDemand bool     `help:"Put the messages on the on-demand queue. A record does not say which queue its job was on." env:"-"`
-	Payload  string   `help:"File with the payload of the one job that is named, - for standard input. Needed where the payload was in the message that is gone. Its SHA-256 must be the recorded one." placeholder:"FILE" env:"-"`
+	IDs      []string `arg:"" optional:"" name:"id" help:"Ids of jobs, as shown by list."`
+	All      bool     `help:"All jobs that list shows." env:"-"`
+	Yes      bool     `help:"Do it. Without this flag nothing is changed." env:"-"`
+	OnDemand bool     `help:"Put the messages on the on-demand queue. A record does not contain the queue that its job was on." env:"-"`
+	Payload  string   `help:"File with the payload of the one given job, - for standard input. Required if the payload was in the lost message. It must have the recorded SHA-256." placeholder:"FILE" env:"-"`
 }
 
 // Help is shown by orphans requeue --help.
 func (*orphansRequeueCommand) Help() string {
 	return orphansHelp + `
 
-What only the old message said is lost: deadline, limits (max_run, max_silence) and trace.`
+Settings that only the old message had are lost: deadline, limits (max_run, max_silence) and trace.`
 }
 
 func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
@@ -90,7 +90,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	}
 	for _, o := range chosen {
 		if ctx.Err() != nil {
-			err = errors.New("interrupted; what was begun is done, the rest is as it was")
+			err = errors.New("interrupted; what was begun is finished, the rest is unchanged")
 			break
 		}
 		if err := s.requeue(context.WithoutCancel(ctx), poison, o, to, &sum); err != nil {
@@ -100,7 +100,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	return s.requeued(&sum, report, err)
 }
 
-// choose returns the orphans that are meant, and the ids that are no orphan's.
+// choose returns the selected orphans, and the ids that match none.
 func (c *orphansRequeueCommand) choose(all []operate.Orphan) (chosen []operate.Orphan, missing []string) {
 	if c.All {
 		return all, nil
@@ -145,7 +145,7 @@ func (s *session) findOrphans(ctx context.Context, f idleFlag) (*operate.PoisonQ
 	return poison, report, err
 }
 
-// orphanLine is a job without a message, as a script reads it.
+// orphanLine is a job without a message, in the JSON output.
 type orphanLine struct {
 	ID          string    `json:"id"`
 	Kind        string    `json:"kind,omitempty"`
@@ -154,7 +154,7 @@ type orphanLine struct {
 	ModifiedAt  time.Time `json:"modified_at"`
 	Fraction    float64   `json:"fraction"`
 	Owner       string    `json:"owner,omitempty"`
-	Message     string    `json:"message"` // none, or unseen where one may be hidden
+	Message     string    `json:"message"` // none, or unseen if one may be hidden
 	Payload     string    `json:"payload"` // stored, or gone with the message
 }
 
@@ -173,7 +173,7 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 	return l
 }
 
-// printOrphans prints a report: a table, or a line for each job.
+// printOrphans prints a report: a table, or a line of JSON for each job.
 func (p *printer) printOrphans(s *operate.OrphanReport) error {
 	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	for i, o := range s.Orphans {
@@ -193,7 +193,7 @@ func (p *printer) printOrphans(s *operate.OrphanReport) error {
 		return nil
 	}
 	if len(s.Orphans) == 0 {
-		p.note("no job is without a message")
+		p.note("no jobs without a message were found")
 	}
 	p.coverage(s)
 	return t.Flush()
@@ -202,11 +202,11 @@ func (p *printer) printOrphans(s *operate.OrphanReport) error {
 // coverage prints how much of the queues was seen.
 func (p *printer) coverage(s *operate.OrphanReport) {
 	if len(s.Orphans) > 0 && !s.Complete() {
-		p.note("the queues hold about %d messages, of which %d were seen: jobs listed may have one that is hidden or further back", s.Queued, s.Seen)
+		p.note("the queues hold about %d messages, of which %d were seen: listed jobs may have one that is hidden or further back", s.Queued, s.Seen)
 	}
 }
 
-// requeueSummary is what was done about orphans.
+// requeueSummary counts what was done for the orphans.
 type requeueSummary struct {
 	Requeued int      `json:"requeued"`
 	Dropped  int      `json:"dropped"`
@@ -217,10 +217,10 @@ type requeueSummary struct {
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
 
-// wouldRequeue is what a dry run says of a job that would be requeued.
+// wouldRequeue is the action of a dry run for a job that would be requeued.
 const wouldRequeue operate.Action = "requeue"
 
-// requeue requeues one job, or without --yes says what would be done, and prints it.
+// requeue requeues one job and prints the action; without --yes it only prints it.
 func (s *session) requeue(ctx context.Context, poison *operate.PoisonQueue, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
 	action, detail, err := wouldRequeue, "a new message on "+to.Name(), error(nil)
 	switch {
@@ -253,14 +253,14 @@ func (s *session) requeue(ctx context.Context, poison *operate.PoisonQueue, o op
 	return err
 }
 
-// requeued prints the sum, and returns the error to end with.
+// requeued prints the summary, and returns the error to exit with.
 func (p *printer) requeued(sum *requeueSummary, report *operate.OrphanReport, err error) error {
 	switch {
 	case err != nil:
 	case len(sum.NotFound) > 0:
 		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a message on a queue): %s", strings.Join(sum.NotFound, ", "))
 	case sum.Refused+sum.Failed > 0:
-		err = fmt.Errorf("nothing was done about %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
+		err = fmt.Errorf("nothing was done for %d of the jobs; the lines above say why", sum.Refused+sum.Failed)
 	}
 	if p.json {
 		if err != nil {

@@ -14,16 +14,16 @@ import (
 
 // poisonCommands are the commands on the poison queue.
 type poisonCommands struct {
-	List   listCommand   `cmd:"" help:"List what is on the poison queue."`
-	Show   showCommand   `cmd:"" help:"Show all that is known of one job that was given up."`
-	Replay replayCommand `cmd:"" help:"Give jobs another chance, from their recorded state or from scratch."`
-	Purge  purgeCommand  `cmd:"" help:"Give jobs up for good: cancel them, and remove their state and payload."`
+	List   listCommand   `cmd:"" help:"List the messages on the poison queue."`
+	Show   showCommand   `cmd:"" help:"Show all details of one job that was given up."`
+	Replay replayCommand `cmd:"" help:"Start jobs again, from their recorded state or from scratch."`
+	Purge  purgeCommand  `cmd:"" help:"Cancel jobs for good, and remove their state and payload."`
 }
 
-// parallelCalls is for how many calls at once the connections are kept.
+// parallelCalls is how many connections are kept open.
 const parallelCalls = 16
 
-// poisonQueue connects to the deployment. It sends nothing.
+// poisonQueue connects to the deployment. It makes no call.
 func (s *session) poisonQueue(defaultKind string) (*operate.PoisonQueue, error) {
 	stores, err := s.Open(parallelCalls, version)
 	if err != nil {
@@ -35,13 +35,13 @@ func (s *session) poisonQueue(defaultKind string) (*operate.PoisonQueue, error) 
 	}, nil
 }
 
-// chosen are the flags that say which messages are meant.
+// chosen are the flags that select messages.
 type chosen struct {
-	IDs []string `arg:"" optional:"" name:"id" help:"Ids of jobs, or of messages: what list shows."`
-	All bool     `help:"Everything that is on the poison queue." env:"-"`
+	IDs []string `arg:"" optional:"" name:"id" help:"Ids of jobs, or of messages, as shown by list."`
+	All bool     `help:"All messages on the poison queue." env:"-"`
 }
 
-// selection is what the flags choose. Nothing and everything at once are refused.
+// selection returns the selection of the flags. It refuses none, and ids with --all.
 func (c *chosen) selection() (operate.Selection, error) {
 	switch {
 	case len(c.IDs) == 0 && !c.All:
@@ -52,7 +52,7 @@ func (c *chosen) selection() (operate.Selection, error) {
 	return operate.Selection{All: c.All, Names: c.IDs}, nil
 }
 
-// tally says what became of the messages, and what is to be said in the end.
+// tally prints and counts the outcomes of a replay or purge.
 type tally struct {
 	*printer
 	names []string // that were given
@@ -60,15 +60,15 @@ type tally struct {
 	sum   summary
 }
 
-// newTally is for one replay or purge.
+// newTally returns the tally of one replay or purge.
 func (s *session) newTally(chosen operate.Selection) *tally {
 	return &tally{printer: s.printer, names: chosen.Names, found: map[string]bool{}}
 }
 
-// add prints what became of one message.
+// add prints and counts the outcome for one message.
 func (t *tally) add(o operate.Outcome) error {
 	for _, name := range t.names {
-		if meant, _ := (operate.Selection{Names: []string{name}}).Has(o.Item); meant {
+		if selected, _ := (operate.Selection{Names: []string{name}}).Has(o.Item); selected {
 			t.found[name] = true
 		}
 	}
@@ -76,8 +76,8 @@ func (t *tally) add(o operate.Outcome) error {
 	return t.outcome(o)
 }
 
-// finish says what came of all, and returns the error to end with: that of the
-// run, or that not all was done which was asked for.
+// finish prints the summary, and returns the error to exit with: that of the run, or
+// that some messages were not found or not handled.
 func (t *tally) finish(ctx context.Context, err error) error {
 	for _, name := range t.names {
 		if !t.found[name] {
@@ -87,28 +87,28 @@ func (t *tally) finish(ctx context.Context, err error) error {
 	undone := t.sum.Refused + t.sum.Failed
 	switch {
 	case ctx.Err() != nil:
-		err = errors.New("interrupted; what was begun is done, the rest is as it was")
+		err = errors.New("interrupted; what was begun is finished, the rest is unchanged")
 	case err != nil:
 	case len(t.sum.NotFound) > 0:
-		err = fmt.Errorf("no message on the poison queue is of %s", strings.Join(t.sum.NotFound, ", "))
+		err = fmt.Errorf("the poison queue has no message of %s", strings.Join(t.sum.NotFound, ", "))
 	case undone > 0:
-		err = fmt.Errorf("nothing was done about %d of the messages; the lines above say why", undone)
+		err = fmt.Errorf("nothing was done for %d of the messages; the lines above say why", undone)
 	}
 	return t.summary(&t.sum, err)
 }
 
-// replayCommand gives jobs another chance.
+// replayCommand starts jobs again.
 type replayCommand struct {
 	chosen
-	FromScratch bool   `help:"Forget the recorded state: begin anew." env:"-"`
-	DefaultKind string `help:"Kind to make of messages that are no jobs, such as those of az storage message put; otherwise they stay where they are." placeholder:"KIND" env:"-"`
+	FromScratch bool   `help:"Start from the beginning, without the recorded state." env:"-"`
+	DefaultKind string `help:"Kind for messages that are not jobs, such as those of az storage message put; without it they stay where they are." placeholder:"KIND" env:"-"`
 }
 
 // Help is shown by poison replay --help.
 func (*replayCommand) Help() string {
-	return `A job that was given up goes back to the queue that it came from, and on from its recorded state. Its failures, its deaths without a word and the time that it took so far count no more.
+	return `A job that was given up goes back to the queue that it came from, and continues from its recorded state. Its failures, unclean exits and run time are reset.
 
-The record of the job decides. One that is done or cancelled, or at work again, needs nothing: only its message is taken away, as an old duplicate. An id that has been used for other work is refused. What was interrupted can be done again.`
+The record of the job decides. A job that is done or cancelled, or runs again, needs nothing: only its message is removed, as an old duplicate. An id that was used for other work is refused. After an interruption the command can be repeated.`
 }
 
 func (c *replayCommand) run(ctx context.Context, s *session) error {
@@ -124,7 +124,7 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	return t.finish(ctx, poison.Replay(ctx, selection, c.FromScratch, t.add))
 }
 
-// purgeCommand gives jobs up for good.
+// purgeCommand cancels jobs for good.
 type purgeCommand struct {
 	chosen
 	Yes bool `help:"Do not ask before --all." env:"-"`
@@ -132,9 +132,9 @@ type purgeCommand struct {
 
 // Help is shown by poison purge --help.
 func (*purgeCommand) Help() string {
-	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message of it begins it anew.
+	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message starts it again.
 
-The record of the job decides, as for replay. A message whose job's id was used for other work is taken away only by the message's own id, and nothing else with it.`
+The record of the job decides, as for replay. If the job's id was used for other work, only the message is removed, and only if the message's own id is given.`
 }
 
 var errNotConfirmed = errors.New("nothing was purged")
@@ -164,15 +164,15 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 	return t.finish(ctx, poison.Purge(ctx, selection, t.add))
 }
 
-// outcomeLine is what became of a message, as a script reads it.
+// outcomeLine is the outcome for a message, in the JSON output.
 type outcomeLine struct {
-	ID      string         `json:"id,omitempty"` // the job's, if it is known
+	ID      string         `json:"id,omitempty"` // of the job; empty if unknown
 	Message string         `json:"message"`
 	Action  operate.Action `json:"action"`
 	Detail  string         `json:"detail,omitempty"`
 }
 
-// outcome prints what became of a message.
+// outcome prints the outcome for a message.
 func (p *printer) outcome(o operate.Outcome) error {
 	detail := o.Detail
 	if o.Err != nil {
@@ -189,7 +189,7 @@ func (p *printer) outcome(o operate.Outcome) error {
 	return err
 }
 
-// summary is what came of a replay or purge.
+// summary counts the outcomes of a replay or purge.
 type summary struct {
 	Replayed int      `json:"replayed"`
 	Purged   int      `json:"purged"`
@@ -207,7 +207,7 @@ func (s *summary) count(a operate.Action) {
 	}[a]++
 }
 
-// summary prints the sum, and returns err or what went wrong with that.
+// summary prints the summary. It returns err, or the error of printing.
 func (p *printer) summary(s *summary, err error) error {
 	if !p.json {
 		p.note("%d replayed, %d purged, %d dropped, %d refused, %d failed", s.Replayed, s.Purged, s.Dropped, s.Refused, s.Failed)

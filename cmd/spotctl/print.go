@@ -16,14 +16,13 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 )
 
-// printer is where a command writes: what scripts read on out, words for people
-// on err.
+// printer is the output of a command: results on out, messages for people on err.
 type printer struct {
 	in          *bufio.Reader
 	out, err    io.Writer
 	json        bool
-	width       int  // of the terminal in columns; 0 where out is none
-	interactive bool // somebody can be asked
+	width       int  // of the terminal in columns; 0 if out is not one
+	interactive bool // whether questions can be asked
 }
 
 func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
@@ -37,7 +36,8 @@ func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
 	return p
 }
 
-// ask asks for a yes. An end of the input is a no.
+// ask asks a question and reports whether the answer is yes. An end of the input is
+// a no.
 func (p *printer) ask(question string, args ...any) bool {
 	fmt.Fprintf(p.err, question, args...)
 	answer, _ := p.in.ReadString('\n') // what was typed before the end counts
@@ -45,10 +45,10 @@ func (p *printer) ask(question string, args ...any) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// note says something that is good to know.
+// note prints a remark for people.
 func (p *printer) note(format string, args ...any) { fmt.Fprintf(p.err, format+"\n", args...) }
 
-// line prints an object for scripts. It leaves <, > and & as they are.
+// line prints an object as a line of JSON, without HTML escaping.
 func (p *printer) line(v any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -60,7 +60,7 @@ func (p *printer) line(v any) error {
 	return err
 }
 
-// cut shortens a text to a number of columns, one for each character.
+// cut shortens a text to a number of columns, one per character.
 func cut(text string, columns int) string {
 	if columns <= 0 || utf8.RuneCountInString(text) <= columns {
 		return text
@@ -68,7 +68,7 @@ func cut(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// ago says how long ago a time was, for people.
+// ago returns how long ago a time was, for people.
 func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "?"
@@ -76,7 +76,7 @@ func ago(t, now time.Time) string {
 	return span(now.Sub(t))
 }
 
-// span is a time for people, in its largest unit.
+// span returns a duration for people, in its largest unit.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Minute:

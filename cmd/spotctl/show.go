@@ -14,12 +14,12 @@ import (
 
 // showCommand shows one job that was given up.
 type showCommand struct {
-	ID string `arg:"" name:"id" help:"Id of the job, or of its message: what list shows."`
+	ID string `arg:"" name:"id" help:"Id of the job, or of its message, as shown by list."`
 }
 
 // Help is shown by poison show --help.
 func (*showCommand) Help() string {
-	return `It changes nothing, unless the message is not among the 32 at the front: then it has to be looked for by claiming them all, as list --all does. Where the same job has several messages, the first one is shown.`
+	return `This changes nothing, unless the message is not among the 32 at the front: then all messages are claimed to find it, as by list --all. If the job has several messages, the first one is shown.`
 }
 
 func (c *showCommand) run(ctx context.Context, s *session) error {
@@ -32,7 +32,7 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if it == nil {
-		return fmt.Errorf("no message on the poison queue is of %s", c.ID)
+		return fmt.Errorf("the poison queue has no message of %s", c.ID)
 	}
 	text, record, err := poison.Lookup(ctx, *it)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 	return s.show(*it, text, record)
 }
 
-// recordLine is a job's record, as a script reads it.
+// recordLine is a job's record, in the JSON output.
 type recordLine struct {
 	Status        checkpoint.Status `json:"status"`
 	Generation    int               `json:"generation"`
@@ -59,14 +59,14 @@ type recordLine struct {
 	EndedAt       time.Time         `json:"ended_at"`
 }
 
-// showLine is all that is known of a message, as a script reads it.
+// showLine is a message with all details, in the JSON output.
 type showLine struct {
 	itemLine
 	Record *recordLine `json:"record,omitempty"`
 	Body   string      `json:"body,omitempty"` // the original message's text
 }
 
-// show prints all that is known of a message.
+// show prints a message with all details.
 func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error {
 	if p.json {
 		l := showLine{itemLine: lineOf(it), Body: text}
@@ -115,21 +115,21 @@ func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
 
 func rowsOfRecord(r *checkpoint.Record) [][2]string {
 	if r == nil {
-		return [][2]string{{"record", "none: a replay begins from scratch"}}
+		return [][2]string{{"record", "none: a replay starts from scratch"}}
 	}
-	state := "none: a replay begins from scratch"
+	state := "none: a replay starts from scratch"
 	if r.HasState() {
 		state = fmt.Sprintf("%d bytes, %.0f %% done %s", r.StateSize, r.Fraction*100, plaintext.Line(r.Text))
 	}
 	return [][2]string{
 		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
 		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
-		{"in a row", fmt.Sprintf("%d failures, %d ends without a word", r.Failures, r.UncleanExits())},
+		{"in a row", fmt.Sprintf("%d failures, %d unclean exits", r.Failures, r.UncleanExits())},
 		{"time so far", r.RunTime.Round(time.Millisecond).String()},
 	}
 }
 
-// maxShown is how much of a payload is shown to people, in characters.
+// maxShown limits how much of a payload is shown to people, in characters.
 const maxShown = 2000
 
 func shown(text string) string { return cut(plaintext.Line(text), maxShown) }

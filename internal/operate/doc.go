@@ -1,23 +1,22 @@
-// Package operate is what an operator does to jobs that were given up: look at
-// the poison queue, replay what may go on, purge what may not. It also finds jobs
-// whose messages were lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]).
+// Package operate has the operator's actions on jobs that were given up: list the
+// poison queue, replay jobs, and purge them. It also finds jobs whose messages were
+// lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]).
 //
 //	             ┌─ Replay ─▶ record open ─▶ new message ─┐
 //	poison queue ┤                                        ├─▶ poison message gone
 //	             └─ Purge ──▶ record cancelled ─▶ payload gone ┘
 //
-// The record is read first, and decides. Only a job that is given up
-// ([checkpoint.Record.GivenUp]) is replayed or purged; one that has ended
-// otherwise, or is at work again, loses nothing but its poison message, which is
-// an old duplicate then; an id that was used for other work is refused. Every
-// step may be repeated after a crash, because the poison message goes last: what
-// was begun is found again, and ended.
+// The job's record is read first, and decides. Only a job that was given up
+// ([checkpoint.Record.GivenUp]) is replayed or purged. A job that has ended
+// otherwise, or runs again, only loses its poison message, which is an old
+// duplicate. An id that was used for other work is refused. Every step may be
+// repeated after a crash, because the poison message is deleted last: a repeat
+// finds it and finishes the action.
 //
 // A purged job is cancelled, not forgotten: for as long as its record is kept, no
-// old message of it begins it anew.
+// old message can start it again.
 //
-// Looking changes nothing as far as the service allows: it shows the 32 messages
-// at the front ([PoisonQueue.Peek]). What lies behind them must be claimed, and is
-// hidden from other operators until this one is through, or for [hold] after it
-// died.
+// [PoisonQueue.Peek] changes nothing, but the service shows it only the 32 messages
+// at the front. Messages behind them must be claimed, which hides them from other
+// operators until the scan has ended, or for [hold] after a crash.
 package operate

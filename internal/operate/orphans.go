@@ -16,42 +16,41 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// ErrNoPayload says why an orphan is not requeued: see [Orphan.Supply].
+// ErrNoPayload is why an orphan cannot be requeued: see [Orphan.Supply].
 var ErrNoPayload = errors.New("its payload was in its message and is gone with it; give it with --payload")
 
-// Orphan is a job that has not ended, whose record nobody has written for a
-// while, and of which no message was seen.
+// Orphan is a job that has not ended, whose record was not written for a while, and
+// of which no message was seen.
 type Orphan struct {
 	Record checkpoint.Record
 
 	// Idle is the time since the record was written, by the service's clock.
 	Idle time.Duration
 
-	// Payload is what a new message is to hold. HasPayload is false when it was in
-	// the message that is gone: see [Orphan.Supply].
+	// Payload is the payload for a new message. HasPayload is false if the payload was
+	// in the lost message: see [Orphan.Supply].
 	Payload    queue.Payload
 	HasPayload bool
 }
 
-// OrphanReport is what is known about the jobs of a deployment that may have lost
-// their messages.
+// OrphanReport lists the jobs of a deployment that may have lost their messages.
 type OrphanReport struct {
 	Orphans []Orphan // the longest idle first
 
-	// Queued is about how many messages the two queues of jobs hold, hidden ones
-	// included, and Seen how many of them the service showed.
+	// Queued is the approximate number of messages on the two job queues, including
+	// hidden ones, and Seen how many of them were seen.
 	Queued, Seen int
 }
 
-// Complete reports whether every message was seen: the orphans have none then.
-// Otherwise any of them may have one that is hidden, or behind the 32 at the front
-// of its queue.
+// Complete reports whether every message was seen: then the orphans have none.
+// Otherwise an orphan may have a message that is hidden, or behind the 32 at the
+// front of its queue.
 func (s *OrphanReport) Complete() bool { return s.Seen >= s.Queued }
 
-// Orphans looks for jobs that are open or running, were not written for idle or
-// longer, and have no message among those that the service shows. It changes
-// nothing. Queues cannot be searched, so what it finds may have a message all the
-// same: [OrphanReport.Complete] says whether that is possible.
+// Orphans finds jobs that are open or running, whose record was not written for idle
+// or longer, and that have no message among those that the service shows. It changes
+// nothing. Queues cannot be searched, so an orphan may have a message nevertheless:
+// [OrphanReport.Complete] reports whether that is possible.
 func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanReport, error) {
 	s := &OrphanReport{}
 	for r, err := range p.Records.List(ctx, "") {
@@ -72,11 +71,11 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 	return s, p.findPayloads(ctx, s.Orphans)
 }
 
-// seen returns the ids of the jobs whose messages the service shows.
+// seen returns the ids of the jobs whose messages are visible at the front.
 func (p *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]bool, error) {
 	ids := map[string]bool{}
 	for _, q := range []*queue.Queue{p.Queue, p.OnDemand} {
-		about, err := q.Depth(ctx) // before the messages, so that one put in between hides nothing
+		about, err := q.Depth(ctx) // before Peek, so that a message put in between makes the report incomplete
 		if queueerror.HasCode(err, queueerror.QueueNotFound) {
 			continue
 		}
@@ -112,8 +111,8 @@ func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error 
 	return group.Wait()
 }
 
-// Supply gives an orphan the payload that its message had. It refuses one that
-// does not have the recorded hash. JSON may be formatted in any way.
+// Supply sets the payload of an orphan. It returns an error if the payload does not
+// have the recorded hash. JSON may be formatted in any way.
 func (o *Orphan) Supply(data []byte) error {
 	candidates := []queue.Payload{queue.BytesPayload(data)}
 	if compact, err := queue.JSONPayload(data); err == nil {
@@ -130,10 +129,11 @@ func (o *Orphan) Supply(data []byte) error {
 
 // Requeue puts a new message for an orphan on a queue, with resume, so that the
 // job continues from its recorded state. It reads the record again and does
-// nothing for a job that has ended or was written since the survey. A message for
-// a job that has one already is absorbed as a duplicate.
+// nothing for a job that has ended, or was written since it was found. A second
+// message for a job is absorbed as a duplicate.
 //
-// What only the old message said is lost: deadline, max_run, max_silence, trace.
+// Settings that only the old message had are lost: deadline, max_run, max_silence
+// and trace.
 func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
 	r, err := p.Records.Read(ctx, o.Record.ID)
 	switch {
@@ -144,12 +144,12 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (A
 	case r.Status.Final():
 		return Dropped, fmt.Sprintf("its job is %s already", r.Status), nil
 	case r.Token != o.Record.Token || r.Write != o.Record.Write: // a listing has the ETag in another form
-		return Dropped, "its record was written a moment ago: somebody has the job", nil
+		return Dropped, "its record was written a moment ago: a worker has the job", nil
 	case !o.HasPayload:
 		return Refused, ErrNoPayload.Error(), nil
 	}
 	if err := errors.Join(jobid.Validate(r.ID), jobid.ValidateKind(r.Kind)); err != nil {
-		return Refused, fmt.Sprintf("its record is not one to make a message of: %v", err), nil
+		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
 	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt}
 	if err := to.PutMoved(ctx, e, 0, p.Payloads); err != nil {

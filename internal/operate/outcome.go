@@ -13,29 +13,29 @@ type Action string
 
 // The actions. The first three took the message off the poison queue.
 const (
-	Replayed Action = "replayed" // the job goes on
+	Replayed Action = "replayed" // the job continues
 	Purged   Action = "purged"   // the job is cancelled, or there was none
-	Dropped  Action = "dropped"  // the message alone is gone: its job needs nothing
-	Refused  Action = "refused"  // nothing was done, and nothing would be another time
-	Failed   Action = "failed"   // storage failed; it can be done again
-	Requeued Action = "requeued" // a job without a message has one again
+	Dropped  Action = "dropped"  // only the message was removed: its job needs nothing
+	Refused  Action = "refused"  // nothing was done, and a repeat would not help
+	Failed   Action = "failed"   // storage failed; a repeat may help
+	Requeued Action = "requeued" // a job without a message got a new one
 )
 
-// Outcome tells what became of one poison message.
+// Outcome is the result of an action on one poison message.
 type Outcome struct {
 	Item
-	Job    string // the job's id; empty where nobody knows it
+	Job    string // the job's id; empty if unknown
 	Action Action
-	Detail string // why, for people
-	Err    error  // of Failed
+	Detail string // the reason, for people
+	Err    error  // if Action is Failed
 }
 
 func (o Outcome) gone() bool {
 	return o.Action == Replayed || o.Action == Purged || o.Action == Dropped
 }
 
-// errReport marks an error of whoever is told.
-var errReport = errors.New("the outcome cannot be told")
+// errReport marks an error of the caller's report function.
+var errReport = errors.New("cannot report the outcome")
 
 // run is one replay or purge of many messages.
 type run struct {
@@ -44,18 +44,18 @@ type run struct {
 	report    func(Outcome) error
 	act       func(context.Context, *claimed, *work) (Action, string, error)
 
-	mu   sync.Mutex                     // guards telling, and what follows
-	done map[checkpoint.Delivery]Action // work that this run replayed or purged
+	mu   sync.Mutex                     // guards calls of report, and what follows
+	done map[checkpoint.Delivery]Action // jobs that this run replayed or purged
 }
 
-// all walks through the poison queue and acts on what is meant.
+// all scans the poison queue and acts on the selected messages.
 func (r *run) all(ctx context.Context) error {
 	r.done = map[checkpoint.Delivery]Action{}
 	return r.scan(ctx, r.selection, r.one, nil)
 }
 
-// one acts on one message and tells what became of it. Only a failure to tell
-// ends the run: the next message may fare better.
+// one acts on one message and reports the outcome. A failed action does not end the
+// run; a failed report does.
 func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	out := Outcome{Item: c.Item}
 	var w work
@@ -83,7 +83,7 @@ func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	return out.gone(), nil
 }
 
-// before returns what this run did to the same work already.
+// before returns what this run did to the same job before.
 func (r *run) before(w *work) Action {
 	r.mu.Lock()
 	defer r.mu.Unlock()

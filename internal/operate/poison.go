@@ -9,27 +9,26 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// PoisonQueue is where an operator works on the poison queue of a deployment.
+// PoisonQueue gives an operator access to the poison queue of a deployment.
 type PoisonQueue struct {
-	// Poison is the poison queue. What is replayed goes to the queue that it
-	// came from: OnDemand, or else Queue.
+	// Poison is the poison queue. A replayed job goes to the queue that it came
+	// from: OnDemand, or else Queue.
 	Poison, Queue, OnDemand *queue.Queue
 
 	Payloads *queue.Payloads
 	Records  *checkpoint.Store
 
-	// Name goes into the records that are written, as their last writer.
+	// Name is recorded as the last writer of records that are changed.
 	Name string
 
-	// DefaultKind makes a job of a text that is nobody's message, as the workers'
-	// flag of that name does. Empty leaves such texts where they are.
+	// DefaultKind is the kind of messages of other programs, as set by the workers'
+	// flag of that name. If it is empty such messages are left on the poison queue.
 	DefaultKind string
 }
 
 // Item is a message on the poison queue.
 type Item struct {
-	// MessageID is its own id; Poison.MessageID is that of the message it
-	// stands for.
+	// MessageID is its own id; Poison.MessageID is that of the original message.
 	MessageID string
 
 	// InsertedAt is when it was put, by the service's clock.
@@ -37,8 +36,8 @@ type Item struct {
 
 	Poison queue.Poison
 
-	// Fault says why it is no poison message; nil for one that is. Text is then
-	// what it says.
+	// Fault is why the message is not a valid poison message, or nil. With a fault,
+	// Text is the message's text.
 	Fault error
 	Text  string
 }
@@ -51,8 +50,8 @@ func newItem(id, text string, inserted time.Time) Item {
 	return Item{MessageID: id, InsertedAt: inserted, Poison: p}
 }
 
-// Peek returns the messages at the front of the poison queue, at most 32, and
-// about how many there are in all. It changes nothing.
+// Peek returns the messages at the front of the poison queue, at most 32, and the
+// approximate total. It changes nothing.
 func (p *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err error) {
 	peeked, err := p.Poison.Peek(ctx, queue.MaxClaim)
 	if err != nil {
@@ -68,18 +67,17 @@ func (p *PoisonQueue) Peek(ctx context.Context) (items []Item, about int, err er
 	return items, max(about, len(items)), err
 }
 
-// All tells of every message on the poison queue, one at a time. It claims them,
-// which hides them from other operators meanwhile, and puts them back.
-func (p *PoisonQueue) All(ctx context.Context, tell func(Item) error) error {
-	return p.scan(ctx, Selection{}, nil, tell)
+// All calls report for every message on the poison queue, one at a time. It claims
+// the messages, which hides them from other operators, and releases them at the end.
+func (p *PoisonQueue) All(ctx context.Context, report func(Item) error) error {
+	return p.scan(ctx, Selection{}, nil, report)
 }
 
-// Lookup returns what is known of the job behind an item: the text of the message
-// that it stands for, and the job's record, nil where there is none to be read.
-// The text is empty when it is gone.
+// Lookup returns the text of an item's original message, empty if it is gone, and the
+// job's record, nil if there is none.
 func (p *PoisonQueue) Lookup(ctx context.Context, it Item) (text string, record *checkpoint.Record, err error) {
 	if it.Fault != nil {
-		return it.Text, nil, nil //nolint:nilerr // there is no job to look for
+		return it.Text, nil, nil //nolint:nilerr // there is no job to look up
 	}
 	w, err := p.workOf(ctx, it)
 	if err != nil || w.id == "" {

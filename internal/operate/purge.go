@@ -8,20 +8,20 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// Purge gives the jobs of the selected poison messages up for good: their records
-// become cancelled, and state, payload and poison message go. It tells what
-// became of each message as [PoisonQueue.Replay] does.
+// Purge cancels the jobs of the selected poison messages: their records become
+// [checkpoint.Cancelled], and state, payload and poison message are deleted. It
+// reports the outcomes as [PoisonQueue.Replay] does.
 //
-// A message whose job's id was used for other work, or whose record is another
-// version's, is taken away only when it is selected by a message's id, and alone.
-func (p *PoisonQueue) Purge(ctx context.Context, s Selection, tell func(Outcome) error) error {
-	r := &run{PoisonQueue: p, selection: s, report: tell}
+// If the job's id was used for other work, or its record is of another version, only
+// the message is deleted, and only if it is selected by a message's id.
+func (p *PoisonQueue) Purge(ctx context.Context, s Selection, report func(Outcome) error) error {
+	r := &run{PoisonQueue: p, selection: s, report: report}
 	r.act = r.purge
 	return r.all(ctx)
 }
 
-// purge cancels the record, deletes the payload, and takes the poison message
-// away, in that order.
+// purge cancels the record, deletes the payload, and deletes the poison message, in
+// that order.
 func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	switch {
 	case c.Fault != nil:
@@ -31,7 +31,7 @@ func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, e
 	case !w.isJob:
 		return Purged, w.unreadable.Error(), r.drop(ctx, c.lease, w)
 	case r.before(w) == Purged:
-		return Dropped, "it was there twice; the job was purged just now", r.drop(ctx, c.lease, w)
+		return Dropped, "it is a duplicate; the job was purged just now", r.drop(ctx, c.lease, w)
 	}
 	was, err := r.Records.Cancel(ctx, w.delivery(), r.Name, purgeReason(w))
 	switch {
@@ -48,17 +48,17 @@ func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, e
 	return Purged, w.poison.Reason, r.drop(ctx, c.lease, w)
 }
 
-// purgeAlone takes a message away whose record is not its own, if that was asked
-// for by the message's id.
+// purgeAlone deletes a message whose id stands for other work, without changing the
+// record, if it was selected by the message's id.
 func (r *run) purgeAlone(ctx context.Context, c *claimed, w *work, why error) (Action, string, error) {
 	if _, byMessage := r.selection.Has(c.Item); !byMessage {
-		return Refused, fmt.Sprintf("%v; the id of the message takes it away alone", why), nil
+		return Refused, fmt.Sprintf("%v; the id of the message removes the message alone", why), nil
 	}
-	return Dropped, fmt.Sprintf("the record was left alone: %v", why), r.drop(ctx, c.lease, w)
+	return Dropped, fmt.Sprintf("the record was not changed: %v", why), r.drop(ctx, c.lease, w)
 }
 
-// purgeWithoutText is for a message whose text is gone, and with it the name of
-// its payload: that stays for its age rule.
+// purgeWithoutText purges a message whose text is gone, and with it the name of the
+// payload's blob, which the lifecycle rule of the account deletes.
 func (r *run) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	record, err := r.recordOf(ctx, w)
 	if err != nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// Replay gives the jobs of the selected poison messages another chance: from
-// their recorded state, or fromScratch without it. It tells what became of each
-// message, one at a time; an error of tell ends the run, and so do an error of
-// the poison queue itself and the end of ctx.
-func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, tell func(Outcome) error) error {
-	r := &run{PoisonQueue: p, selection: s, report: tell}
+// Replay starts the jobs of the selected poison messages again, from their recorded
+// state, or with fromScratch without it. It calls report with the outcome for each
+// message, one at a time. An error of report ends the run, and so do an error of the
+// poison queue itself and the end of ctx.
+func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, report func(Outcome) error) error {
+	r := &run{PoisonQueue: p, selection: s, report: report}
 	r.act = func(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 		return r.replay(ctx, c, w, fromScratch)
 	}
 	return r.all(ctx)
 }
 
-// replay opens the record, puts the message, and takes the poison message away,
-// in that order.
+// replay opens the record, puts the message, and deletes the poison message, in that
+// order.
 func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool) (Action, string, error) {
 	switch {
 	case c.Fault != nil:
-		return Refused, fmt.Sprintf("%v; purge can take it away", c.Fault), nil //nolint:nilerr // a fault of the message is no error of the run
+		return Refused, fmt.Sprintf("%v; purge can remove it", c.Fault), nil //nolint:nilerr // a fault of the message is no error of the run
 	case w.textGone:
 		return r.replayWithoutText(ctx, c, w)
 	case !w.isJob:
 		return r.replayUnread(ctx, c, w)
 	case r.before(w) == Replayed:
-		return Dropped, "it was there twice; the job was replayed just now", r.drop(ctx, c.lease, w)
+		return Dropped, "it is a duplicate; the job was replayed just now", r.drop(ctx, c.lease, w)
 	}
 	was, err := r.Records.Replay(ctx, w.delivery(), r.Name, w.poison.PoisonedAt, fromScratch)
 	if err != nil {
@@ -47,8 +47,8 @@ func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool)
 	return Replayed, replayedFrom(was, fromScratch), r.drop(ctx, c.lease, w)
 }
 
-// replayUnread puts the text of a message that had no record once more, as it
-// was: by now there may be a worker that reads it.
+// replayUnread puts the text of a message that could not be decoded on the queue
+// again, unchanged: a worker of another version may be able to decode it.
 func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	if errors.Is(w.unreadable, errNoKind) {
 		return Refused, w.unreadable.Error(), nil
@@ -59,22 +59,22 @@ func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, st
 	return Replayed, fmt.Sprintf("as it was, although this version cannot read it: %v", w.unreadable), r.drop(ctx, c.lease, w)
 }
 
-// replayWithoutText is for a message whose text is gone: it goes last, so the
-// message was there twice and the other one is through. Unless its record says
-// that it is not.
+// replayWithoutText handles a message whose text is gone. The text is deleted last,
+// so this is a duplicate of a message that was handled before, unless the record
+// says otherwise.
 func (r *run) replayWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 	record, err := r.recordOf(ctx, w)
 	switch {
 	case err != nil:
 		return "", "", err
 	case record.Version == 0 || record.Status == checkpoint.Poison:
-		return Refused, "the text of its message is gone, and with it the payload; put the job anew under another id", nil
+		return Refused, "the text of its message is gone, and with it the payload; put the job again under another id", nil
 	default:
 		return Dropped, needsNothing(record), r.drop(ctx, c.lease, w)
 	}
 }
 
-// origin is the queue that a job came from.
+// origin returns the queue that a job came from.
 func (p *PoisonQueue) origin(w *work) *queue.Queue {
 	if p.OnDemand != nil && w.poison.Origin == p.OnDemand.Name() {
 		return p.OnDemand
@@ -82,8 +82,8 @@ func (p *PoisonQueue) origin(w *work) *queue.Queue {
 	return p.Queue
 }
 
-// leave takes away the poison message of a job that needs nothing, and what the
-// job's end left to do.
+// leave deletes the poison message of a job that needs nothing, and the payload of
+// one that has ended.
 func (p *PoisonQueue) leave(ctx context.Context, lease *queue.Lease, w *work, record checkpoint.Record) error {
 	if record.Status == checkpoint.Done || record.Status == checkpoint.Cancelled {
 		if err := p.Payloads.Discard(ctx, w.envelope); err != nil {
@@ -98,7 +98,7 @@ func needsNothing(r checkpoint.Record) string {
 	case checkpoint.Done, checkpoint.Cancelled:
 		return fmt.Sprintf("its job is %s already", r.Status)
 	default:
-		return fmt.Sprintf("its job is at work again: it is %s", r.Status)
+		return fmt.Sprintf("its job is active again: it is %s", r.Status)
 	}
 }
 

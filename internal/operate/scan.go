@@ -11,47 +11,47 @@ import (
 )
 
 const (
-	// hold is how long a claimed message is hidden: for as long as one batch
-	// takes, with room. One that turns up again in the same walk is passed over.
+	// hold is how long a claimed message is hidden: longer than one batch takes. A
+	// message that appears again in the same scan is skipped.
 	hold = 2 * time.Minute
 
-	// parallel is how many jobs are worked on, and messages put back, at once.
+	// parallel is how many jobs are handled, and messages released, at once.
 	parallel = 8
 
-	// tidyTimeout bounds putting messages back after a walk was told to stop.
+	// tidyTimeout is the timeout of releasing messages after a scan was stopped.
 	tidyTimeout = 10 * time.Second
 )
 
-// Selection says which messages are meant. The zero value means none.
+// Selection selects messages. The zero value selects none.
 type Selection struct {
-	// All means every message.
+	// All selects every message.
 	All bool
 
-	// Names are ids of jobs, or of messages: the poison message's own, or that
-	// of the message it stands for.
+	// Names are ids of jobs, or of messages: of the poison message, or of the
+	// original one.
 	Names []string
 }
 
-// Has reports whether an item is meant, and whether a message's id says so.
+// Has reports whether an item is selected, and whether by a message's id.
 func (s Selection) Has(it Item) (meant, byMessage bool) {
 	byMessage = slices.Contains(s.Names, it.MessageID) || it.Poison.MessageID != "" && slices.Contains(s.Names, it.Poison.MessageID)
 	return s.All || byMessage || it.Poison.ID != "" && slices.Contains(s.Names, it.Poison.ID), byMessage
 }
 
-// claimed is an item in hand.
+// claimed is an item whose message was claimed.
 type claimed struct {
 	Item
 	lease *queue.Lease
 }
 
-// scan goes through the poison queue once, from front to end. do works on each
-// message that is meant and says whether it is gone; tell hears of the others.
-// Both may be nil. What is not gone is put back at the end. When ctx ends, walk
-// finishes what it has begun and returns the cause.
-func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), tell func(Item) error) error {
+// scan goes through the poison queue once, from front to end. It calls do for each
+// selected message, which reports whether the message is gone, and report for the
+// others. Both may be nil. The remaining messages are released at the end. When ctx
+// ends, scan finishes the messages that were begun and returns the cause.
+func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Context, *claimed) (gone bool, err error), report func(Item) error) error {
 	seen := map[string]*queue.Lease{}
 	var put []*queue.Lease
-	defer func() { p.putBack(ctx, put) }()
+	defer func() { p.release(ctx, put) }()
 	for {
 		batch, err := p.claim(ctx, seen)
 		if err != nil || len(batch) == 0 {
@@ -62,8 +62,8 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 			put = append(put, c.lease)
 			if is, _ := s.Has(c.Item); is && do != nil {
 				meant = append(meant, c)
-			} else if tell != nil {
-				if err := tell(c.Item); err != nil {
+			} else if report != nil {
+				if err := report(c.Item); err != nil {
 					return err
 				}
 			}
@@ -76,7 +76,7 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 	}
 }
 
-// claim takes the next messages that were not seen yet; none means the end.
+// claim claims the next messages that were not seen yet; none means the end.
 func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) ([]*claimed, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -88,7 +88,7 @@ func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) (
 	var batch []*claimed
 	for _, l := range leases {
 		if before := seen[l.ID]; before != nil {
-			before.Adopt(l) // so that the older lease can put it back
+			before.Adopt(l) // so that the older lease can release it
 			continue
 		}
 		seen[l.ID] = l
@@ -97,8 +97,8 @@ func (p *PoisonQueue) claim(ctx context.Context, seen map[string]*queue.Lease) (
 	return batch, nil
 }
 
-// doAll works on several jobs at once, and on the messages of one job one after
-// another. It returns the leases of the messages that are gone.
+// doAll handles several jobs at once, and the messages of one job one after another.
+// It returns the leases of the messages that are gone.
 func doAll(ctx context.Context, items []*claimed, do func(context.Context, *claimed) (bool, error)) (map[*queue.Lease]bool, error) {
 	byJob := map[string][]*claimed{}
 	for _, c := range items {
@@ -117,7 +117,7 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				is, err := do(context.WithoutCancel(ctx), c) // what is begun is ended
+				is, err := do(context.WithoutCancel(ctx), c) // what is begun is finished
 				if is {
 					gone <- c.lease
 				}
@@ -137,9 +137,9 @@ func doAll(ctx context.Context, items []*claimed, do func(context.Context, *clai
 	return all, err
 }
 
-// putBack makes messages visible again. One that cannot be becomes visible by
-// itself.
-func (p *PoisonQueue) putBack(ctx context.Context, leases []*queue.Lease) {
+// release makes messages visible again. If that fails, they become visible when hold
+// expires.
+func (p *PoisonQueue) release(ctx context.Context, leases []*queue.Lease) {
 	limit := hold
 	if ctx.Err() != nil {
 		limit = tidyTimeout

@@ -10,34 +10,34 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// maxWrapped bounds how many poison messages may be inside one another, which
-// comes of putting one on the queue of jobs.
+// maxWrapped limits how many poison messages may be nested, which happens when a
+// poison message is put on the job queue.
 const maxWrapped = 4
 
-// work is what a poison message stands for.
+// work is the job behind a poison message.
 type work struct {
-	// poison is the message itself, or the innermost where one holds another,
-	// and wraps are those around it.
+	// poison is the message itself, or the innermost of nested messages, and wraps
+	// are those around it.
 	poison queue.Poison
 	wraps  []queue.Poison
 
 	text     string // of the original message
-	textGone bool   // it was in a blob that is missing
-	id       string // of the job; empty where nobody knows it
+	textGone bool   // whether it was in a blob that is missing
+	id       string // of the job; empty if unknown
 
-	// isJob says that envelope is the job; otherwise unreadable says why the
-	// original message is none.
+	// isJob says that envelope is the job; otherwise unreadable is why the original
+	// message cannot be used.
 	isJob      bool
 	envelope   queue.Envelope
 	unreadable error
 }
 
-// delivery is what the rules of the job's record need.
+// delivery returns the job's description for the rules of its record.
 func (w *work) delivery() checkpoint.Delivery {
 	return checkpoint.Delivery{ID: w.envelope.ID, Kind: w.envelope.Kind, PayloadHash: w.envelope.Payload.Hash()}
 }
 
-// workOf reads the message that an item stands for.
+// workOf reads the original message of an item.
 func (p *PoisonQueue) workOf(ctx context.Context, it Item) (work, error) {
 	w := work{poison: it.Poison}
 	for w.open(ctx, p.Payloads) == nil {
@@ -52,8 +52,8 @@ func (p *PoisonQueue) workOf(ctx context.Context, it Item) (work, error) {
 	return w, w.unreadable
 }
 
-// open fetches the text of the original message. An error that is not
-// [queue.ErrPayload] is of the storage and may pass.
+// open loads the text of the original message. An error other than
+// [queue.ErrPayload] is a storage error, and may pass.
 func (w *work) open(ctx context.Context, payloads *queue.Payloads) error {
 	if jobid.Validate(w.poison.ID) == nil {
 		w.id = w.poison.ID
@@ -63,7 +63,7 @@ func (w *work) open(ctx context.Context, payloads *queue.Payloads) error {
 	return w.unreadable
 }
 
-// unwrap goes on to the poison message that the original text is, if it is one.
+// unwrap replaces the poison message by the one in its text, if that is one.
 func (w *work) unwrap() bool {
 	inner, err := queue.DecodePoison(w.text)
 	if err != nil || len(w.wraps) == maxWrapped {
@@ -80,7 +80,7 @@ func (w *work) decode(defaultKind string) {
 	if errors.Is(err, queue.ErrForeign) {
 		id, kind := w.poison.ID, w.poison.Kind
 		if id == "" && kind == "" {
-			id, kind = w.poison.MessageID, defaultKind // as a worker with that kind would have had it
+			id, kind = w.poison.MessageID, defaultKind // as a worker with that default kind would read it
 		}
 		e, err = foreign(w, id, kind)
 	}
@@ -90,8 +90,8 @@ func (w *work) decode(defaultKind string) {
 	}
 }
 
-// errNoKind says that a text is nobody's job.
-var errNoKind = errors.New("it is somebody else's message, and no kind of job: --default-kind says which kind to make of it")
+// errNoKind means that the text is not a job.
+var errNoKind = errors.New("it is another program's message and has no kind: set --default-kind to make it a job")
 
 func foreign(w *work, id, kind string) (queue.Envelope, error) {
 	if kind == "" {
@@ -104,7 +104,7 @@ func foreign(w *work, id, kind string) (queue.Envelope, error) {
 }
 
 // recordOf reads the record of a job of which only the id and the kind are known;
-// the zero value stands for none.
+// the zero value means that there is none.
 func (p *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record, error) {
 	if w.id == "" {
 		return checkpoint.Record{}, nil
@@ -123,7 +123,7 @@ func (p *PoisonQueue) recordOf(ctx context.Context, w *work) (checkpoint.Record,
 	return r, nil
 }
 
-// drop takes a poison message away, and then what was kept beside it.
+// drop deletes a poison message, and then the blobs with original texts.
 func (p *PoisonQueue) drop(ctx context.Context, lease *queue.Lease, w *work) error {
 	if err := lease.Complete(ctx); err != nil {
 		return err
