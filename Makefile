@@ -3,7 +3,7 @@
 
 FUZZTIME ?= 10s
 
-# How many random histories make soak goes through, and the first one's seed.
+# How many random histories make soak runs, and the seed of the first.
 SOAK ?= 10000
 SEED ?= 1
 
@@ -44,7 +44,7 @@ package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=f
 	@go run ./internal/vmpackage/pack -worker '$(or $(WORKER),./cmd/worker)' -handlers '$(HANDLERS)' -version '$(VERSION)' -time '$(SOURCE_DATE_EPOCH)' -out '$(PACKAGES)' -architectures '$(ARCHITECTURES)' -sign '$(SIGNING_KEY)'
 
 .PHONY: demo
-demo: ## evict workers on a local Azure and see no job lost (DEMO_FLAGS=...)
+demo: ## evict workers on a local Azure and check that no job is lost (DEMO_FLAGS=...)
 	go run ./cmd/lab demo $(DEMO_FLAGS)
 
 .PHONY: recording
@@ -52,7 +52,7 @@ recording: ## record the demo as the README's picture, docs/demo.svg (RECORDING_
 	go run ./tools/recording $(RECORDING_FLAGS)
 
 .PHONY: chaos
-chaos: ## kill real workers at random and count what came of the jobs (CHAOS_FLAGS="--kills 200")
+chaos: ## kill real workers at random and verify what happened to every job (CHAOS_FLAGS="--kills 200")
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
 # The package that takes longest goes first, here and in integration: the others
@@ -66,7 +66,7 @@ test: ## go vet and all tests, with the race detector where there is a C compile
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: integration
-integration: ## tests against real components; what is missing is skipped by name (TESTFLAGS=...)
+integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
 	go test -tags integration -count=1 -v -p 2 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/...
 
 .PHONY: integration-tools
@@ -77,7 +77,7 @@ integration-tools: ## install into .tools/ what integration tests and lint need
 	@tools/golangci-lint.sh >/dev/null
 
 .PHONY: lint
-lint: ## gofmt, go vet and golangci-lint, which is installed into .tools/ if need be
+lint: ## gofmt, go vet and golangci-lint, which it installs into .tools/ if it is missing
 	@unformatted=$$(find . -path './.*' -prune -o -name '*.go' -print | xargs gofmt -l) || exit 1; \
 		[ -z "$$unformatted" ] || { echo "not as gofmt writes it:"; echo "$$unformatted"; exit 1; }
 	go vet -tags integration ./...
@@ -106,16 +106,16 @@ bench: ## all benchmarks (BENCHFLAGS=...)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...
 
 .PHONY: figures
-figures: ## measure an eviction, from notice to release, in 1,100 of them: minutes
+figures: ## measure 1,100 evictions, from notice to release: minutes
 	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/worker -figures
 	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/integration/product
 
 .PHONY: soak
-soak: ## 10,000 random histories of a fleet, checked from outside: minutes (SOAK=number, SEED=first)
+soak: ## check 10,000 random histories of a fleet: minutes (SOAK=number, SEED=first)
 	@tools/soak.sh $(SOAK) $(SEED)
 
 .PHONY: mutants
-mutants: ## break the worker on purpose, one rule at a time, and demand that the tests notice: minutes
+mutants: ## mutation tests: break one rule of the worker at a time; the tests must fail: minutes
 	go test -tags integration -count=1 -v -timeout 30m ./internal/integration/mutants -all
 
 .PHONY: fuzz

@@ -3,11 +3,11 @@
 # PATH, or what "az bicep install" installed), and with the checker that
 # BICEPCHECK names, a command. A warning fails as an error does, since most
 # warnings here are deployments that Azure would refuse. Where there is neither
-# it says so, and fails in CI.
+# it prints that, and fails in CI.
 #
 # With the checker it also compares infra/policy/testdata/dump.json, which the
 # policy tests read, with the files that it was made from. "tools/bicep.sh
-# update" writes it anew.
+# update" writes it again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,7 @@ check() {
     printf '%s\n' "$fresh" >"$dump"
     echo "wrote $dump"
   elif ! diff -u "$dump" <(printf '%s\n' "$fresh") >&2; then
-    echo "bicep: $dump is not what $folder says; write it anew with tools/bicep.sh update" >&2
+    echo "bicep: $dump is not what $folder says; update it with tools/bicep.sh update" >&2
     return 1
   fi
 }

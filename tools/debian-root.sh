@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .tools/debian, a small Debian that integration tests boot in a container:
 # systemd, Python for the example, logrotate, nftables. It does nothing where that was done
-# before; the mark is made last, so that a root that was cut off is made anew.
-# That takes root and debootstrap; without them it says so, and fails only in CI.
+# before; the mark is made last, so that an unfinished root is made again.
+# That takes root and debootstrap; without them it prints that, and fails only in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -75,7 +75,7 @@ target() {
 }
 
 # stage NAME [PARAMETER...]: deploy the parameters up to that stage. recheck, if
-# set, names a function that looks once more before anything changes.
+# set, names a function that checks again before anything changes.
 stage() {
   local what
   target "$@"
@@ -95,7 +95,7 @@ output() {
 # set. A list tells "none" from an error, which a look at the set does not.
 instances() {
   az vmss list --resource-group "$group" --query "[?name=='$1'].sku.capacity" --output tsv ||
-    fail "the number of VMs of $1 cannot be read, for the reason above. Nothing was deployed for it: with a wrong number Azure would delete VMs at work. Run this again"
+    fail "the number of VMs of $1 cannot be read, for the reason above. Nothing was deployed for it: with a wrong number Azure would delete running VMs. Run this again"
 }
 
 # numbers: the numbers of VMs that there are, so that a deployment deletes none.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints -race where the race detector can be built, which takes a C compiler.
-# Where it cannot it says so in one line and prints nothing, and fails in CI,
+# Where it cannot it logs one line and prints nothing, and fails in CI,
 # where tests without it would prove less than they claim.
 set -euo pipefail
 

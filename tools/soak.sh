@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Goes through random histories: soak.sh NUMBER FIRST_SEED. It says how each went
-# that failed, with what repeats it, and what happened in all of them together.
+# Runs random histories: soak.sh NUMBER FIRST_SEED. It prints each failure with the
+# command that repeats it, and totals.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

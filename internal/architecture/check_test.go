@@ -2,6 +2,8 @@ package architecture
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,7 +33,7 @@ func check(files []source) []violation {
 		found = append(found, checkName(f)...)
 		found = append(found, checkLiterals(f)...)
 	}
-	return found
+	return append(found, checkSizes(files)...)
 }
 
 // check returns the imports of f that r forbids.
@@ -43,6 +45,31 @@ func (r importRule) check(f source) []violation {
 	for _, imported := range f.imports {
 		if matchesAny(r.forbids, imported.text) && !matchesAny(r.allows, imported.text) {
 			found = append(found, violation{f.path, imported.line, "imports " + imported.text, r.name, r.reason})
+		}
+	}
+	return found
+}
+
+// platformFile is the name of a file that only one platform, or all but one, builds.
+var platformFile = regexp.MustCompile(`_(linux|windows|darwin|unix|other)\.go$`)
+
+// checkSizes reports packages with too many files.
+func checkSizes(files []source) (found []violation) {
+	counts := map[string]int{}
+	for _, f := range files {
+		if !f.test && !platformFile.MatchString(f.path) {
+			counts[f.dir]++
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(counts)) {
+		most := sizeRule.most
+		for _, e := range sizeRule.exceptions {
+			if e.dir == dir {
+				most = e.most
+			}
+		}
+		if n := counts[dir]; n > most {
+			found = append(found, violation{dir, 1, fmt.Sprintf("has %d files, at most %d are allowed", n, most), sizeRule.name, sizeRule.reason})
 		}
 	}
 	return found

@@ -59,7 +59,7 @@ var idioms = []idiom{
 // word matches an expression of whole words. A hyphen behind it makes another word:
 // "go on-demand".
 func word(expression string) *regexp.Regexp {
-	return regexp.MustCompile(`\b(?:` + expression + `)(?:[^-\w]|$)`)
+	return regexp.MustCompile(`\b(` + expression + `)(?:[^-\w]|$)`)
 }
 
 // allowed are the places where such an expression is the right one: a file, and a
@@ -89,8 +89,8 @@ var (
 func idiomsIn(line string) (found []string) {
 	line = strings.ToLower(boundary.ReplaceAllString(line, "$1 $2"))
 	for _, i := range idioms {
-		if text := i.pattern.FindString(line); text != "" {
-			found = append(found, fmt.Sprintf("%q; write %s", strings.TrimRight(text, " .,;:"), i.instead))
+		if text := i.pattern.FindStringSubmatch(line); text != nil {
+			found = append(found, fmt.Sprintf("%q; write: %s", text[1], i.instead))
 		}
 	}
 	return found

@@ -36,4 +36,9 @@ func TestRulesNameRealPackages(t *testing.T) {
 			}
 		}
 	}
+	for _, e := range sizeRule.exceptions {
+		if !slices.ContainsFunc(files, func(f source) bool { return f.dir == e.dir }) {
+			t.Errorf("package %s is an exception of rule %q, and there is no such package", e.dir, sizeRule.name)
+		}
+	}
 }

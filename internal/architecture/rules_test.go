@@ -1,14 +1,14 @@
-// Package architecture holds the module to the directions in which its
-// packages may import each other (docs/DESIGN.md, "Packages"), and to a few
-// habits that no linter knows. It consists of tests only.
+// Package architecture checks which packages of the module may import each other
+// (docs/DESIGN.md, "Packages"), how many files a package has, and its language. It
+// consists of tests only.
 //
-// The rules are the tables in this file. Whoever finds one of them wrong
-// changes its row and its reason; there is no way around a row.
+// The rules are the tables in this file and in language_test.go. To change a rule,
+// change its row and its reason; a test cannot opt out.
 package architecture
 
 // importRule forbids imports. Patterns are those of the go command: "./x" is
 // the module's package x, "./x/..." that and what is below it, "." the root
-// package; a pattern without the dot names a package of somebody else.
+// package; a pattern without the dot names a package of another module.
 type importRule struct {
 	name string
 	// in and notIn say which packages are bound.
@@ -18,7 +18,7 @@ type importRule struct {
 	tests bool
 	// forbids and allows say what they may not import.
 	forbids, allows []string
-	// reason is what whoever breaks the rule needs to read.
+	// reason is printed for the author of a violation.
 	reason string
 }
 
@@ -97,14 +97,14 @@ var importRules = []importRule{
 		in:      []string{"./internal/metrics/..."},
 		forbids: []string{"./...", sdk},
 		allows:  []string{"./internal/metrics/..."},
-		reason:  "it is told in words and numbers, so that whatever is counted need not know Prometheus, nor Prometheus jobs",
+		reason:  "it takes words and numbers, so that what is counted need not know Prometheus, nor Prometheus jobs",
 	},
 	{
 		name:    "Prometheus is in one place",
 		in:      []string{"./..."},
 		notIn:   []string{".", "./internal/metrics/...", "./internal/workercmd"}, // a program hands in its registry there
 		forbids: []string{"github.com/prometheus/..."},
-		reason:  "a metric made elsewhere would land in a registry that nobody serves, or have no line in docs/operating.md",
+		reason:  "a metric made elsewhere would land in a registry that is not served, or have no line in docs/operating.md",
 	},
 	{
 		name:    "monitor knows health alone",
@@ -118,7 +118,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/systemd/..."},
 		forbids: []string{"./...", sdk},
 		allows:  []string{"./internal/systemd/..."},
-		reason:  "it passes on what it is told, to a service manager that is not always there",
+		reason:  "it forwards states to a service manager that is not always there",
 	},
 	{
 		name:    "preempt imports no sibling",
@@ -239,14 +239,14 @@ var importRules = []importRule{
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{
-		name:    "connecting is the outside's business",
+		name:    "only the outer layer connects",
 		in:      []string{"./..."},
 		notIn:   []string{"./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
 	{
-		name:    "the command line is the outside's business",
+		name:    "only the outer layer has a command line",
 		in:      []string{"./..."},
 		notIn:   []string{"./cmd/...", "./internal/cli/...", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/cli/..."},
@@ -338,6 +338,28 @@ var importRules = []importRule{
 		forbids: []string{"testing", "testing/...", "./internal/testing/..."},
 		reason:  "package testing adds its flags to every binary that imports it",
 	},
+}
+
+// sizeRule bounds how many files a package has, tests and the files of single
+// platforms aside.
+var sizeRule = struct {
+	name, reason string
+	most         int
+	exceptions   []sizeException
+}{
+	name:   "a package is small enough to hold in the head",
+	reason: "merge small files of one subject, or move a subject with a narrow boundary into a package of its own",
+	most:   12,
+	exceptions: []sizeException{
+		{"./internal/emulator/storage", 22, "one account behind one protocol: a file for each part of the REST documentation"},
+	},
+}
+
+// sizeException is a package that may have more files.
+type sizeException struct {
+	dir    string
+	most   int
+	reason string
 }
 
 // nameRule forbids packages that are named after nothing they do.

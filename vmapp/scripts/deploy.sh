@@ -181,7 +181,7 @@ give_up() {
   if [ -z "$before" ] || [ -n "$same" ] || [ ! -f "$CONFIGURATION.before" ] || [ -z "$ran_before" ]; then
     case $exit_code in
       78) fail "$reason. Correct worker.env, and publish it as a new version" 78 ;;
-      *) fail "$reason. systemd goes on trying every few seconds" ;;
+      *) fail "$reason. systemd keeps retrying every few seconds" ;;
     esac
   fi
   restore_configuration

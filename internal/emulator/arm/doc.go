@@ -18,12 +18,12 @@
 // It keeps no resources and checks no roles. Another operation on a VM that
 // there is gets 501, since a client takes 404 to mean that the VM is gone; a path
 // that is none of these gets 404.
-// Every application may sign in with any secret, because whoever reaches a
+// Every application may sign in with any secret, because a program that reaches a
 // loopback port is on this machine already; but a call without one of the tokens
 // so given is refused, as on Azure.
 //
 // Signing in goes the way of AD FS, which clients take for Azure Stack Hub: its
-// authority is this server, and a client asks nobody else whether that is one.
+// authority is this server, and a client does not ask elsewhere whether that is one.
 //
 // # What is not known
 //

@@ -113,7 +113,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestRefuses sends what ARM refuses. Nobody is evicted.
+// TestRefuses sends what ARM refuses. No VM is evicted.
 func TestRefuses(t *testing.T) {
 	const evict = "/simulateEviction"
 	for _, test := range []struct {

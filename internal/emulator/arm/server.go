@@ -21,7 +21,7 @@ type Options struct {
 	// Metadata has the VMs.
 	Metadata *imds.Server
 
-	// Evict is told when the Preempt of a VM is due. It is called from a
+	// Evict is called when the Preempt of a VM is due. It is called from a
 	// goroutine of its own, and [Server.Close] waits for it. Default:
 	// Metadata.SimulateEviction.
 	Evict func(vm string)
@@ -53,7 +53,7 @@ type Server struct {
 func New(options Options) *Server {
 	options.EvictionDelay = cmp.Or(options.EvictionDelay, DefaultEvictionDelay)
 	if options.Evict == nil {
-		// An error means that the VM has gone meanwhile, as it was to.
+		// An error means that the VM is already gone.
 		options.Evict = func(vm string) { _, _ = options.Metadata.SimulateEviction(vm) }
 	}
 	if options.Tokens == nil {

@@ -195,7 +195,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// TestAddressesAreTheClients: what a client is told to ask next is the host that
+// TestAddressesAreTheClients: the address of the next request is the host that
 // it asked.
 func TestAddressesAreTheClients(t *testing.T) {
 	b := setup(t)

@@ -38,7 +38,7 @@ func stage(t *testing.T, b *blockblob.Client, id, text string) {
 	must(b.StageBlock(t.Context(), id, body(text), nil))(t, "StageBlock")
 }
 
-// commit commits blocks and returns nothing: the case goes on with the blob.
+// commit commits blocks and returns nothing: the case continues with the blob.
 func commit(t *testing.T, b *blockblob.Client, ids ...string) blockblob.CommitBlockListResponse {
 	t.Helper()
 	return must(b.CommitBlockList(t.Context(), ids, nil))(t, "CommitBlockList")

@@ -156,7 +156,7 @@ func receiptOutlivesVisibility(t *testing.T, e *env) {
 	updated := update(t, q, m, "text", 1)
 	e.pass(tick)
 	if _, err := q.DeleteMessage(t.Context(), *m.MessageID, *updated.PopReceipt, nil); err != nil {
-		t.Errorf("DeleteMessage after the visibility ran out = %v, want success: nobody else has the message", err)
+		t.Errorf("DeleteMessage after the visibility ran out = %v, want success: no other client has the message", err)
 	}
 }
 

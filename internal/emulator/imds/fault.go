@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Fault says what goes wrong with a request. The zero value is nothing. Fields
+// Fault is what goes wrong with a request. The zero value is nothing. Fields
 // can be combined; they take effect in the order given.
 type Fault struct {
 	// Hang leaves the request without an answer until the client gives up.
 	Hang bool
 
-	// Delay is the time before the service looks at the request: a slow
+	// Delay is the time before the service reads the request: a slow
 	// service, whose answer is up to date when it comes.
 	Delay time.Duration
 
@@ -20,7 +20,7 @@ type Fault struct {
 	Cut bool
 
 	// Status answers with that status in place of the real answer, which has no
-	// effect: a StartRequest is not obeyed.
+	// effect: a StartRequest starts nothing.
 	Status int
 
 	// Body is the body to answer with, likewise in place of the real answer,
@@ -35,7 +35,7 @@ type Fault struct {
 	Hold time.Duration
 }
 
-// strike does what happens before the service looks at the request. It does not
+// strike applies the part of the fault before the service reads the request. It does not
 // return if the request gets no answer.
 func (f Fault) strike(ctx context.Context) {
 	if f.Hang {

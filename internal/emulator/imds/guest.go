@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Guest is the service as one VM sees it, and what the service knows of that
-// VM's requests.
+// Guest is the service as one VM sees it, and the record of that VM's requests.
 type Guest struct {
 	server *Server
 	secret string // of IDENTITY_HEADER
@@ -94,8 +93,8 @@ func (g *Guest) FirstServed(eventID string) (time.Time, bool) {
 	return at, ok
 }
 
-// arrive counts a request and reports whether the limits allow it. One that
-// they do must leave.
+// arrive counts a request and reports whether the limits allow it. An allowed
+// request must be ended with leave.
 func (g *Guest) arrive(r Request) (Request, bool) {
 	o := g.server.options
 	t := g.traffic(r.Path)
@@ -130,7 +129,7 @@ func (g *Guest) traffic(path string) *traffic {
 	return &g.metadata
 }
 
-// noteServed remembers the first delivery of each event.
+// noteServed records the first delivery of each event.
 func (g *Guest) noteServed(events []Event, at time.Time) {
 	for _, e := range events {
 		if _, before := g.served[key(e.ID)]; !before {
@@ -139,7 +138,7 @@ func (g *Guest) noteServed(events []Event, at time.Time) {
 	}
 }
 
-// traffic is what arrived of one kind of request from one VM.
+// traffic counts the requests of one kind from one VM.
 type traffic struct {
 	requests int
 	refused  int

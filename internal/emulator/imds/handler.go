@@ -65,8 +65,8 @@ func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 	answer.write(w, made)
 }
 
-// admit counts the request, refuses it if the VM is gone or asks too often, and
-// otherwise asks what is to go wrong.
+// admit counts the request, refuses it if the VM is gone or over its rate, and
+// otherwise asks the hook for a fault.
 func (g *Guest) admit(c *call) (refusal *reply, fault Fault) {
 	g.server.mu.Lock()
 	request, allowed := g.arrive(c.Request)
@@ -88,7 +88,7 @@ func (g *Guest) admit(c *call) (refusal *reply, fault Fault) {
 	return nil, fault
 }
 
-// answer is what the service says when nothing goes wrong on the way.
+// answer returns the service's own reply, without faults.
 func (g *Guest) answer(ctx context.Context, c call) reply {
 	root, below := c.route()
 	switch root { // these two have errors of their own form
@@ -123,7 +123,7 @@ func (c call) route() (root string, below []string) {
 }
 
 // wait returns after d. If ctx ends first it does not return but cuts the
-// connection: nobody is there to read an answer.
+// connection: the client has gone.
 func wait(ctx context.Context, d time.Duration) {
 	if ctx.Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -153,9 +153,9 @@ type reply struct {
 	allow       string   // the Allow header of a 405
 	location    string   // where a redirect leads
 	shows       []Event  // the events in the body
-	approves    []string // ids of the events that a StartRequests let go ahead
+	approves    []string // ids of the events that StartRequests started
 	problem     string   // of a refusal, as in its body
-	faulty      bool     // a fault stands in place of the real answer
+	faulty      bool     // a fault replaced the real answer
 }
 
 // write sends the reply with made as its Date.
@@ -207,7 +207,7 @@ func methodNotAllowed(allow string) *reply {
 	return r
 }
 
-// Answer is what became of a request, for whoever watches.
+// Answer is the outcome of a request, for observers.
 type Answer struct {
 	Request
 
@@ -218,17 +218,17 @@ type Answer struct {
 	Status  int
 	Problem string
 
-	// Faulty says that a [Fault] stands in place of the service's own answer.
+	// Faulty says that a [Fault] replaced the service's own answer.
 	Faulty bool
 
 	// Shown holds the events of the document that was served, as they stood.
 	Shown []Event
 
-	// Approved holds the ids of the events that the request let go ahead.
+	// Approved holds the ids of the events that the request started.
 	Approved []string
 }
 
-// report notes what is shown to the VM, and tells whoever watches.
+// report records what is shown to the VM, and calls the observer.
 func (g *Guest) report(r Request, answer reply) {
 	now := time.Now()
 	g.server.mu.Lock()
@@ -244,8 +244,8 @@ func (g *Guest) report(r Request, answer reply) {
 	})
 }
 
-// checkOrigin refuses what may have been redirected to the service unknowingly:
-// a request without Metadata: true, or one that a proxy forwarded.
+// checkOrigin refuses requests that may have been redirected to the service:
+// one without Metadata: true, or one that a proxy forwarded.
 func (c call) checkOrigin() *reply {
 	switch {
 	case !c.hasMetadataHeader():

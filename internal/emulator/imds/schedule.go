@@ -46,8 +46,7 @@ func (s *Server) Start(id string) bool {
 	return e != nil
 }
 
-// Withdraw removes an event that has not started, as when the platform changes
-// its mind. It reports whether it did; a Started event is left alone.
+// Withdraw removes an event that has not started, as the platform sometimes does. It reports whether it did; a Started event is left alone.
 func (s *Server) Withdraw(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,11 +32,11 @@ func (g *Guest) scheduledEvents(ctx context.Context, c call) reply {
 	return r
 }
 
-// startRequests obeys {"StartRequests":[{"EventId":"…"}]}: each event becomes
+// startRequests carries out {"StartRequests":[{"EventId":"…"}]}: each event becomes
 // Started for all its Resources, not just for the VM that asked. An event that
-// has started already is fine, and an advice stays as it is. If any id is not one of an event that this VM
-// sees, or the body is malformed, the answer is 400 and nothing starts. Names of
-// fields count with their case.
+// has started already is fine, and an advice stays as it is. If an id is not that of
+// an event that this VM sees, or the body is malformed, the answer is 400 and nothing
+// starts. Field names are case-sensitive.
 func (g *Guest) startRequests(body []byte) reply {
 	ids, ok := readStartRequests(body)
 	if !ok {
@@ -121,7 +121,7 @@ type Event struct {
 	// hardware failure a Reboot is Started from the outset.
 	Status string
 
-	// NotBefore is when a Scheduled event starts by itself. Default: now plus
+	// NotBefore is when a Scheduled event starts unless it is acknowledged before. Default: now plus
 	// the least notice of its type.
 	NotBefore time.Time
 

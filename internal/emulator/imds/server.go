@@ -38,7 +38,7 @@ type Options struct {
 
 	// Tokens signs the tokens of the VMs' identities; storage that is to
 	// accept them is given the same one. Default: one of its own, whose tokens
-	// nobody accepts.
+	// no service accepts.
 	Tokens *token.Issuer
 
 	// TokenLife is how long a token is good. Default: 24 hours.
@@ -49,8 +49,8 @@ type Options struct {
 const defaultRequestsPerSecond = 5
 
 // Server is an emulated metadata service. Its methods may be called at any
-// time, also while it serves. It starts no goroutines and needs no closing:
-// what happens by the clock, happens when somebody looks.
+// time, also while it serves. It starts no goroutines and needs no closing: events
+// start and end, by the clock, when a request or a method reads them.
 type Server struct {
 	options Options
 
@@ -143,9 +143,8 @@ func (s *Server) VM(name string) *Guest {
 	return s.guest(name)
 }
 
-// OnRequest installs a function that is asked, for every request within the
-// rate limit, what is to go wrong with it; the zero [Fault] is nothing. It is
-// called from the goroutine of the request and may call the server. Nil removes
+// OnRequest installs a function that returns the fault of every request within the
+// rate limit; the zero [Fault] is none. It is called from the goroutine of the request and may call the server. Nil removes
 // it.
 func (s *Server) OnRequest(f func(Request) Fault) {
 	s.mu.Lock()
@@ -153,8 +152,8 @@ func (s *Server) OnRequest(f func(Request) Fault) {
 	s.onRequest = f
 }
 
-// OnAnswer installs a function that is told what became of every request that
-// got an answer. It is called from the goroutine of the request, before the
+// OnAnswer installs a function that is called with the outcome of every request
+// that got an answer, from the goroutine of the request and before the
 // answer is sent, and may call the server. Nil removes it.
 func (s *Server) OnAnswer(f func(Answer)) {
 	s.mu.Lock()

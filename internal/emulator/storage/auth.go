@@ -182,7 +182,7 @@ func canonicalHeaders(r *request, order headerOrder) string {
 }
 
 // canonicalResource is the account, the path as it was sent (which, path
-// style, begins with the account once more), and the query parameters.
+// style, begins with the account a second time), and the query parameters.
 func canonicalResource(r *request, account string) string {
 	var b strings.Builder
 	b.WriteString("/" + account + r.URL.EscapedPath())

@@ -66,7 +66,7 @@ func (c *container) list(f blobFilter, start string, most int) (page []listed, n
 				return page, name
 			}
 			page = append(page, entry)
-			if entry.isPrefix { // go on behind all names that it stands for
+			if entry.isPrefix { // continue behind all names that it covers
 				start, more = pastPrefix(entry.name), true
 				break
 			}

@@ -85,7 +85,7 @@ func TestCreationTime(t *testing.T) {
 		}
 		upload()
 		if got := age(); got != time.Minute {
-			t.Errorf("created %s after the start, want 1m0s: Put Blob makes the blob anew", got)
+			t.Errorf("created %s after the start, want 1m0s: Put Blob replaces the blob", got)
 		}
 	})
 }

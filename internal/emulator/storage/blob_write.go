@@ -62,7 +62,7 @@ func (s *blobService) putBlob(r *request) (*reply, error) {
 }
 
 // newVersion begins a version. It keeps the time of creation of old; old is nil
-// where the blob is new, or made anew by Put Blob.
+// where the blob is new, or replaced by Put Blob.
 func (s *blobService) newVersion(r *request, old *version, metadata map[string]string, props properties) *version {
 	v := &version{etag: s.newETag(), created: r.now, modified: r.now, metadata: metadata, properties: props}
 	if old != nil {

@@ -59,7 +59,7 @@ type Fault struct {
 	SpoilReply func(Result) bool
 }
 
-// Result tells what came of a call.
+// Result is the outcome of a call.
 type Result struct {
 	Call
 	// Status is the HTTP status of the reply, whether or not the caller got
@@ -101,7 +101,7 @@ func (l *callLog) begin(c *Call) Fault {
 	return hook(*c)
 }
 
-// end reports what came of a call; rep is nil when it had no effect.
+// end reports the outcome of a call; rep is nil when it had no effect.
 func (l *callLog) end(c Call, rep *reply) {
 	l.mu.Lock()
 	hook := l.onResult
@@ -112,7 +112,7 @@ func (l *callLog) end(c Call, rep *reply) {
 	hook(resultOf(c, rep))
 }
 
-// resultOf says what came of a call; rep is nil when it had no effect.
+// resultOf returns the outcome of a call; rep is nil when it had no effect.
 func resultOf(c Call, rep *reply) Result {
 	res := Result{Call: c}
 	if rep != nil {
@@ -135,7 +135,7 @@ func (s *Server) OnCall(hook func(Call) Fault) {
 	s.calls.onCall = hook
 }
 
-// OnResult sets the hook that is told of every call once its effect took place
+// OnResult sets the hook that is called after the effect of every call
 // or was ruled out, and before the reply is sent; nil removes it. Results of
 // concurrent calls arrive in no particular order.
 func (s *Server) OnResult(hook func(Result)) {
@@ -152,7 +152,7 @@ func (s *Server) Counts() map[string]int64 {
 	return maps.Clone(s.calls.counts)
 }
 
-// ResetCounts sets all counts to 0, that of Throttled too. Call.N goes on
+// ResetCounts sets all counts to 0, that of Throttled too. Call.N keeps counting
 // counting.
 func (s *Server) ResetCounts() {
 	s.limits.resetCount()

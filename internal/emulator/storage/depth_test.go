@@ -50,7 +50,7 @@ func (b *backlog) job(t testing.TB, ttl time.Duration) {
 func (b *backlog) work(t testing.TB, ttl time.Duration) (comparisons, allocations float64) {
 	const jobs = 100
 	b.comparisons = 0
-	allocations = testing.AllocsPerRun(jobs-1, func() { b.job(t, ttl) }) // it runs once more
+	allocations = testing.AllocsPerRun(jobs-1, func() { b.job(t, ttl) }) // it runs one more time
 	return float64(b.comparisons) / jobs, allocations
 }
 

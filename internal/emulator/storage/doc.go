@@ -1,10 +1,10 @@
 // Package storage is an Azure Storage account in memory: queues and block
 // blobs behind the REST protocol that the unmodified Azure SDKs and the az
 // command speak. It exists so that everything in this repository can be tried
-// with nothing but Go, and so that a test can do to storage what the real
-// service does on bad days.
+// with nothing but Go, and so that a test can make storage fail as the real service
+// does.
 //
-// A request takes the same way whichever door it came in by:
+// In-process and HTTP requests take the same path:
 //
 //	Transport (in process) ─┐
 //	                        ├─ route → authenticate → OnCall → body → wait → effect → OnResult → wait → reply
@@ -12,16 +12,16 @@
 //
 // OnCall sees every call before it has an effect and answers with a Fault:
 // latency before and after the effect, a slow link, a refusal, a connection cut
-// before the effect or between the effect and its reply. OnResult sees what came
-// of it. Bodies flow at the pace of the account's Bandwidth, which all calls
+// before the effect or between the effect and its reply. OnResult sees the
+// outcome. Bodies flow at the pace of the account's Bandwidth, which all calls
 // share; a request whose body did not arrive whole has no effect.
 //
 // Requests are signed with the account's key or, over TLS, carry a token of
 // package token's issuer, whom the identity endpoint of package imds asks too.
-// Roles are not looked at: every identity may do everything. A hook can refuse
-// what one may not do, since it sees the caller as Call.Principal.
+// There are no roles: every identity may do everything. A hook can refuse a call
+// by its caller, Call.Principal.
 //
-// Only the standard clock is used, and the in-process door starts no
+// Only the standard clock is used, and the in-process transport starts no
 // goroutine, so that the whole account works inside a testing/synctest bubble.
 //
 // # What keeps it honest
@@ -33,10 +33,11 @@
 //
 // # What it leaves out
 //
-// Page and append blobs, leases of containers and writes under a lease, snapshots, versions, tags, copies, access
-// policies, shared access signatures, and service properties. A request for
+// Page and append blobs, leases of containers and writes under a lease, snapshots,
+// versions, tags, copies, access policies, shared access signatures, and service
+// properties. A request for
 // one of them is answered with 501 NotImplemented or 400
-// UnsupportedQueryParameter and says what it asked for, never with a guess.
+// UnsupportedQueryParameter and names what it asked for.
 //
 // Metadata names are kept in lower case: HTTP libraries change their case, and
 // Azure compares them without it.

@@ -34,7 +34,7 @@ const (
 )
 
 // SetLimits replaces the limits; nil lifts them. It may be called at any time,
-// and counting begins anew.
+// and counting starts again.
 func (s *Server) SetLimits(l *Limits) { s.limits.set(l) }
 
 // Throttled returns how many calls were refused over a limit since the start

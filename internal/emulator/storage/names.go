@@ -62,7 +62,7 @@ func (x *nameIndex) remove(name string) {
 }
 
 // from iterates over the names that are not less than start, in order. The set
-// must not change meanwhile.
+// must not change during that.
 func (x *nameIndex) from(start string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(x.chunks) == 0 {

@@ -141,7 +141,7 @@ func (p *reply) send(w http.ResponseWriter, raw *http.Request) error {
 		return nil
 	}
 	for data := p.body.next(); data != nil; data = p.body.next() {
-		if p.flow.limited() { // what was written shall be seen meanwhile
+		if p.flow.limited() { // what was written so far is to arrive
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return err
 			}

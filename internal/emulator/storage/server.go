@@ -51,17 +51,17 @@ type Options struct {
 
 // Server is one storage account. It is safe for concurrent use.
 type Server struct {
-	account string
-	key     string
-	latency time.Duration
-	auth    authenticator
-	blobs   *blobService
-	queues  *queueService
-	up      pipe // bodies of requests
-	down    pipe // bodies of replies
-	limits  limiter
-	calls   callLog
-	doors   listeners
+	account   string
+	key       string
+	latency   time.Duration
+	auth      authenticator
+	blobs     *blobService
+	queues    *queueService
+	up        pipe // bodies of requests
+	down      pipe // bodies of replies
+	limits    limiter
+	calls     callLog
+	listeners listeners
 }
 
 // New returns an empty account. It panics if the key is not base64, which is a
@@ -99,7 +99,7 @@ func (s *Server) Blob() http.Handler { return s.handler(s.blobs) }
 // /<account>/<queue>/messages/<message id>.
 func (s *Server) Queue() http.Handler { return s.handler(s.queues) }
 
-// Transport returns the in-process door to both services, for
+// Transport returns an in-process transport to both services, for
 // azcore.ClientOptions.Transport together with ConnectionString. It opens no
 // socket and starts no goroutine. A call, and a read of its body, returns as
 // soon as its context ends, with no effect if that was before the effect; a cut

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// transport is the in-process door. It does to a request and a reply what
+// transport is the in-process transport. It does to a request and a reply what
 // net/http's client and server would: header keys become canonical, values are
 // trimmed, and those that cannot travel are refused.
 type transport struct {
@@ -127,7 +127,7 @@ type Addresses struct {
 	Blob, Queue string
 }
 
-// listeners are the HTTP doors that are open.
+// listeners are the open HTTP listeners.
 type listeners struct {
 	mu      sync.Mutex
 	servers []*http.Server
@@ -143,13 +143,13 @@ func (s *Server) Listen(at Addresses) (connectionString string, err error) {
 	if err != nil {
 		return "", err
 	}
-	s.doors.open(blob, s.Blob())
-	s.doors.open(queue, s.Queue())
+	s.listeners.open(blob, s.Blob())
+	s.listeners.open(queue, s.Queue())
 	return s.ConnectionStringAt(s.endpoints("http", blob.Addr().String(), queue.Addr().String())), nil
 }
 
 // ListenTLS is Listen over TLS, for clients with tokens. Like Azure Storage it
-// speaks HTTP/1.1 only. A server may have doors of both kinds; Close ends all of
+// speaks HTTP/1.1 only. A server may have listeners of both kinds; Close ends all of
 // them.
 func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) {
 	blob, queue, err := listenBoth(at)
@@ -158,8 +158,8 @@ func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) 
 	}
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}
-	s.doors.open(tls.NewListener(blob, config), s.Blob())
-	s.doors.open(tls.NewListener(queue, config), s.Queue())
+	s.listeners.open(tls.NewListener(blob, config), s.Blob())
+	s.listeners.open(tls.NewListener(queue, config), s.Queue())
 	return s.endpoints("https", blob.Addr().String(), queue.Addr().String()), nil
 }
 
@@ -176,7 +176,7 @@ func listenBoth(at Addresses) (blob, queue net.Listener, err error) {
 
 // Close ends what Listen and ListenTLS started: it cuts all connections and returns when
 // their goroutines have ended. The account itself stays as it is.
-func (s *Server) Close() error { return s.doors.close() }
+func (s *Server) Close() error { return s.listeners.close() }
 
 func listenLoopback(addr string) (net.Listener, error) {
 	if addr == "" {
@@ -187,7 +187,7 @@ func listenLoopback(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	if !tcp.IP.IsLoopback() {
-		return nil, fmt.Errorf("%s is not a loopback address: the emulator has no business on a network", addr)
+		return nil, fmt.Errorf("%s is not a loopback address: the emulator must not be reachable from a network", addr)
 	}
 	return net.ListenTCP("tcp", tcp)
 }

@@ -84,7 +84,7 @@ func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
 	}
 }
 
-// Whoever trusts the file must not have to trust it for the rest of the world.
+// A client that trusts the file must not trust it for other names.
 func TestAuthorityCannotSpeakForOtherMachines(t *testing.T) {
 	a := newAuthority(t)
 	if !a.certificate.PermittedDNSDomainsCritical {

@@ -50,7 +50,7 @@ func prepare(t *testing.T) []string {
 }
 
 // uniform: az puts a message of its own, a worker takes it for a digest job, az
-// vmss evicts the worker, and the other VM's worker goes on with the job.
+// vmss evicts the worker, and the other VM's worker resumes the job.
 func uniform(t *testing.T) {
 	up := startUp(t, "--files", "1", "--job-time", "15s")
 	first := up.start(t, "/vms/spot_1\n")

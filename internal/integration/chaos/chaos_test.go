@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestKills kills 50 workers that have work in hand.
+// TestKills kills 50 workers that run jobs.
 func TestKills(t *testing.T) {
 	c := chaos.DefaultConfig()
 	c.Kills = 50

@@ -50,7 +50,7 @@ const (
 // TestProductionDefaults runs producer and worker with the account's name and
 // the identity's client id, as on a VM: a token of the metadata service, storage
 // over TLS at Azure's names, scheduled events at Azure's address, a Preempt, a
-// drain, and another VM that goes on.
+// drain, and another VM that resumes.
 func TestProductionDefaults(t *testing.T) {
 	namespace.Run(t, prepare, productionDefaults)
 }

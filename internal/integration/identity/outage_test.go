@@ -61,7 +61,7 @@ func outages(t *testing.T) {
 	service.withoutTokens(false)
 	worker.untilCommitted(t, outageJobs)
 	worker.end(t)
-	t.Logf("%d jobs were committed before no token was to be had, %d after it", stuck, outageJobs-stuck)
+	t.Logf("%d jobs were committed before tokens were unavailable, %d after", stuck, outageJobs-stuck)
 }
 
 // withoutTokens makes the endpoint for tokens fail, or work again.

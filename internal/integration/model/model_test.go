@@ -23,7 +23,7 @@ type search struct {
 	// defines are the bounds, and what is broken on purpose.
 	defines []string
 	// liveness looks for a run in which the job never ends, among those in which
-	// every process that can go on does. Otherwise it is looked for a write or a
+	// every process that can continue does. Otherwise it is looked for a write or a
 	// deletion that breaks a promise.
 	liveness bool
 	// finds is what the search must find, a pattern in spin's words. Empty: it

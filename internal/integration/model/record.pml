@@ -93,7 +93,7 @@ mtype:places message[MESSAGES];
 byte holder[MESSAGES];  /* worker whose receipt counts */
 bool delivered[MESSAGES];
 byte posted;            /* messages on the poison queue */
-bool kept;              /* the record has endedat: a replay opened it, and nobody claimed it */
+bool kept;              /* the record has endedat: a replay opened it, and no worker has claimed it */
 
 byte faults = FAULTS;
 byte stops = STOPS;
@@ -562,7 +562,7 @@ end:	do
 		current[DESK] = true;
 		found = (status == poison || (status == open && kept));
 		if
-		:: !found -> goto drop /* the job has ended otherwise, or is at work again */
+		:: !found -> goto drop /* the job has ended otherwise, or is running again */
 #ifdef PURGE_BLIND
 		:: found && wanted == cancelled -> goto drop
 #endif

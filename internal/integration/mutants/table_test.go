@@ -143,7 +143,7 @@ var mutations = []mutation{
 		run: "^TestThawedWorkerTakesNothing$", sign: `want 2 by the second worker`,
 	},
 	{
-		// Work would go on on a VM that is taken away.
+		// Work would continue on a VM that is about to be deleted.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
 		old:  "\td := drain.ForNotice(n)\n\tc.worker.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tc.worker.interrupt(",
@@ -151,7 +151,7 @@ var mutations = []mutation{
 	},
 	{
 		// A worker that lacks a kind poisons the jobs of those that have it.
-		name: "nobody has a kind that this worker lacks",
+		name: "no other worker has a kind that this one lacks",
 		file: "internal/worker/fleet.go",
 		old:  "best = max(best, has)", replacement: "_ = has",
 		run: "^TestHistories$", args: some, sign: `has a handler for kind`,
@@ -164,14 +164,14 @@ var mutations = []mutation{
 		run: "^TestOneIDOnOneWorker$", sign: `at once = 2`,
 	},
 	{
-		// A job that nobody worked on yet is poison at the first look.
+		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
 		file: "internal/worker/delivery.go",
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
 	},
 	{
-		// A purge of an old poison message would cancel a job that is at work.
+		// A purge of an old poison message would cancel a running job.
 		name: "a claim keeps endedat",
 		file: "internal/checkpoint/claim.go",
 		old:  "r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}", replacement: "r.ClaimedAt = time.Now()",

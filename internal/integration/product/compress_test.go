@@ -22,7 +22,7 @@ import (
 )
 
 // TestCompressOnAzurite stops a compress job after its first frame, lets a worker
-// go on from there, and has the job done once more after its commit.
+// resume from there, and has the job done again after its commit.
 func TestCompressOnAzurite(t *testing.T) {
 	s := open(t, azurite.Start(t))
 	for _, name := range []string{"data", "packed"} {

@@ -82,7 +82,7 @@ func account(t *testing.T) string {
 	return connection
 }
 
-// watched is a handler that works until it is told to stop, and says when it
+// watched is a handler that works until it is stopped, and records when it
 // began and when its context ended.
 type watched struct {
 	began chan struct{}

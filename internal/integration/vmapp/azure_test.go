@@ -123,7 +123,7 @@ func (a *localAzure) record(t *testing.T, id string) checkpoint.Record {
 	return r
 }
 
-// lockedBuffer is written to by a process and read meanwhile.
+// lockedBuffer can be read while a process writes to it.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -1,5 +1,5 @@
 // Package vmapp installs the package of make package on a machine that systemd
-// booted, as the platform would, and tells its story: installed, healthy, at work,
+// booted, as the platform would, and tells its story: installed, healthy, running jobs,
 // killed, updated in the middle of a job, evicted, removed, and what goes wrong on
 // the way. The machine is a container with a network of its own, in which there
 // is nothing but this test and a local Azure.

@@ -43,7 +43,7 @@ func published(version, archive, configuration string) application {
 //
 //   - Applications that are not wanted any more come first: the remove command
 //     that came with the version there is runs in that version's folder, which is
-//     then deleted, whatever came of the command.
+//     then deleted, whether or not the command succeeded.
 //   - A wanted application that is not there: package and configuration are put
 //     into NAME/VERSION (folders and files 0700) under the file names of the
 //     version, and the install command runs there. It also runs where one of them

@@ -77,7 +77,7 @@ func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 	return found
 }
 
-// passing are folders whose content is not the worker's, or nobody's.
+// passing are folders whose content is not the worker's alone.
 var passing = []string{
 	"/dev", "/proc", "/sys", "/tmp", shared, "/var/lib/waagent", "/var/log/journal", "/var/lib/systemd", "/run/systemd", "/run/log",
 	"/run/user", "/run/dbus", "/run/credentials", "/run/udev", "/run/agetty.reload",

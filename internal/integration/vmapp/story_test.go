@@ -69,7 +69,7 @@ func (m *machine) remove(t *testing.T) {
 	wantNothingLeft(t, m.before)
 }
 
-// life: installed, at work, killed, updated in the middle of a job, evicted,
+// life: installed, running jobs, killed, updated in the middle of a job, evicted,
 // removed.
 func (m *machine) life(t *testing.T) {
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_1", slowly)))
@@ -95,7 +95,7 @@ func (m *machine) life(t *testing.T) {
 	m.deploy(t, published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_1")))
 	wantRunning(t, newVersion)
 	if line := awaitLogged(t, workerLog, seen, `"msg":"job started"`, `"job_id":"long"`); strings.Contains(line, `"resumed_at":0,`) || strings.Contains(line, `"resumed_at":0}`) {
-		t.Errorf("after the update the job began anew: %s", line)
+		t.Errorf("after the update the job started again: %s", line)
 	}
 	wantStatistics(t, m.azure.result(t, "long", longFile), longLines)
 	if r := m.azure.record(t, "long"); r.Failures != 0 || r.Interruptions != 1 {
@@ -214,8 +214,8 @@ func wantHardened(t *testing.T) {
 	t.Log(out[strings.LastIndex(out, "\n")+1:])
 }
 
-// wantReadOnly: nobody but root can write to a release, and the worker runs as
-// nobody else, with the capabilities for that and no other.
+// wantReadOnly: only root can write to a release, and the worker runs as its own
+// user, with the capabilities for that and no other.
 func wantReadOnly(t *testing.T) {
 	t.Helper()
 	if out := command(t, "find", "/opt/spotworker/", "!", "-type", "l", "(", "-perm", "/222", "-o", "!", "-user", "root", ")", "!", "-path", "/opt/spotworker/"); out != "" {

@@ -168,7 +168,7 @@ func cloudInit(t *testing.T, m *machine) {
 }
 
 // A value that only the worker can judge: the unit stays failed, since a restart
-// would mend nothing.
+// would fix nothing.
 func refusedConfiguration(t *testing.T, m *machine) {
 	err := m.extension.want(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=many")))
 	failed(t, err, 78, "spotworker.service does not start (exit code 78)", "CONCURRENCY", "publish it as a new version")
@@ -196,7 +196,7 @@ func updateThatDoesNotStart(t *testing.T, m *machine) {
 	m.remove(t)
 }
 
-// The unit goes on trying, and succeeds once the port is free.
+// The unit keeps retrying, and succeeds once the port is free.
 func portTaken(t *testing.T, m *machine) {
 	listener, err := net.Listen("tcp", "127.0.0.1:8810")
 	if err != nil {
@@ -204,14 +204,14 @@ func portTaken(t *testing.T, m *machine) {
 	}
 	defer listener.Close()
 	err = m.extension.want(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2")))
-	failed(t, err, 1, "spotworker.service does not start (exit code 1)", "the port is taken", "systemd goes on trying")
+	failed(t, err, 1, "spotworker.service does not start (exit code 1)", "the port is taken", "systemd keeps retrying")
 	_ = listener.Close()
 	await(t, "start after the port was freed", func() bool { return property(t, "spotworker.service", "ActiveState") == "active" })
 	m.remove(t)
 }
 
 // In this network there is neither a storage account nor a metadata service, as
-// on a VM whose network is not there yet. The worker waits for them, and says so.
+// on a VM whose network is not there yet. The worker waits for them, and logs it.
 func noNetwork(t *testing.T, m *machine) {
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), strings.Join([]string{
 		"SPOTWORKER_ACCOUNT=nowhere", "AZURE_CLIENT_ID=00000000-0000-0000-0000-000000000000",
@@ -237,7 +237,7 @@ func storageRefuses(t *testing.T, m *machine) {
 }
 
 // A full disk ends an installation before anything is changed. An update leaves
-// the worker of the version before at work.
+// the worker of the version before running.
 func diskFull(t *testing.T, m *machine) {
 	if err := os.MkdirAll("/opt", 0o755); err != nil {
 		t.Fatal(err)

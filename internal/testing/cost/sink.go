@@ -41,7 +41,7 @@ func (s *Sink) Measure(do func() error) Measured {
 	return Measured{Err: err, Sent: s.sent, Heap: max(s.top, before) - before, Took: time.Since(began)}
 }
 
-// Look takes note of the heap's size. A request does that too.
+// Look samples the heap's size. Each request does that too.
 func (s *Sink) Look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,7 @@ func TestTransportReachesLoopback(t *testing.T) {
 }
 
 // The refused addresses are documentation ranges and names that do not exist,
-// so that a broken guard reaches nobody.
+// so that a broken guard reaches no service.
 func TestTransportRefusesEverythingElse(t *testing.T) {
 	transport := Transport()
 	defer transport.CloseIdleConnections()

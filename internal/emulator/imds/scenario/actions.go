@@ -10,7 +10,7 @@ import (
 	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
-// action is what a step does.
+// action is the effect of a step.
 type action interface {
 	// validate says what is wrong with the action at that time, and does to the
 	// model what it would do to the service.
@@ -68,7 +68,7 @@ type announce struct {
 	name   place // empty if no other step refers to it
 	vms    []place
 	notice time.Duration // negative for the least of the type
-	lasts  time.Duration // from its start until it is over; negative if a step says so
+	lasts  time.Duration // from its start until it is over; negative if a step ends it
 	event  imds.Event    // without Resources and NotBefore
 }
 
@@ -158,7 +158,7 @@ func readEviction(n jsonpos.Value) (action, error) {
 func (e eviction) apply(p *Player) string {
 	id, err := p.server.SimulateEviction(e.vm.text)
 	if err != nil {
-		return err.Error() // not after a rehearsal
+		return err.Error() // validate has refused it
 	}
 	return p.announced(e.name.text, id, -1)
 }
@@ -229,7 +229,7 @@ func (a addVM) apply(p *Player) string {
 	return fmt.Sprintf("VM %s is added", a.vm.Name)
 }
 
-// removeVM takes a VM away, as an eviction does in the end.
+// removeVM removes a VM, as an eviction finally does.
 type removeVM struct{ vm place }
 
 func readRemoveVM(n jsonpos.Value) (action, error) {
@@ -242,7 +242,7 @@ func (a removeVM) apply(p *Player) string {
 	return fmt.Sprintf("VM %s is taken away: its requests get %d from now on", a.vm.text, http.StatusNotFound)
 }
 
-// note tells people something.
+// note prints a line.
 type note struct{ text place }
 
 func readNote(n jsonpos.Value) (action, error) {

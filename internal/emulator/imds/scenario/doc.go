@@ -7,14 +7,13 @@
 //	           └─ refuses what        └──── lines ◀─┘ what was asked, shown
 //	              cannot happen                       and acknowledged
 //
-// [Parse] is strict: a field that nobody knows, and a step that Azure could not
-// take, are refused with file, line, column and what is wrong. To find the
-// latter it validates the steps on a model of the VMs and events (validate.go).
+// [Parse] is strict: an unknown field, and a step that is not possible on Azure,
+// are refused with file, line, column and what is wrong. For the latter it validates the steps on a model of the VMs and events (validate.go).
 // docs/lab.md describes the format; [Ready] holds scenarios that can be used as
 // they are.
 //
-// A [Player] is one loop that takes the steps when they are due, and a narrator
-// that is told of every answer. Both speak in lines for people. Nothing in it
+// A [Player] is one loop that applies the steps when they are due, and a narrator
+// that sees every answer. Both print lines for people. Nothing in it
 // reads the wall clock but through package time, so a scenario of hours runs in
 // a testing/synctest bubble in no time.
 package scenario

@@ -135,7 +135,7 @@ func join(places []place) string {
 	return strings.Join(names, ", ")
 }
 
-// activeFault is a fault that has begun. It is guarded by Player.mu.
+// activeFault is a fault that has started. It is guarded by Player.mu.
 type activeFault struct {
 	fault
 	suspends bool // requests wait for the end
@@ -219,7 +219,7 @@ func (p *Player) onRequest(r imds.Request) imds.Fault {
 	return imds.Fault{}
 }
 
-// endFaults forgets the faults that are over at now, and says so of each.
+// endFaults removes the faults that are over at now, and prints each.
 func (p *Player) endFaults(now time.Time) {
 	var over []*activeFault
 	limit := p.scenario.Service.RequestsPerSecond

@@ -47,7 +47,7 @@ func (f *fields) fail(err error) {
 	}
 }
 
-// done returns the first problem, which may be a member that nobody asked for.
+// done returns the first problem, which may be an unknown member.
 func (f *fields) done() error {
 	for _, m := range f.members {
 		if f.err == nil && !slices.Contains(f.known, m.Name) {

@@ -11,9 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 )
 
-// narrator tells what clients do, once for each thing: their first request of
-// each kind, what they are shown first, what they acknowledge and what they get
-// wrong.
+// narrator prints what clients do, once for each thing: their first request of each
+// kind, what they are shown, what they acknowledge and what they get wrong.
 type narrator struct {
 	player *Player
 
@@ -21,10 +20,10 @@ type narrator struct {
 	asked map[string]bool      // lines about what VMs ask for
 	seen  map[string]bool      // lines about what VMs are shown, in this round
 	shown map[string]time.Time // by VM and event, when it was shown first in this round
-	wrong map[string]time.Time // by VM and problem, when it was told last
+	wrong map[string]time.Time // by VM and problem, when it was printed last
 }
 
-// wrongAgain is how long a problem goes on before it is told again.
+// wrongAgain is how long a problem lasts before it is printed again.
 const wrongAgain = time.Minute
 
 func newNarrator(p *Player) *narrator {
@@ -40,7 +39,7 @@ func (n *narrator) newRound() {
 	n.seen, n.shown = map[string]bool{}, map[string]time.Time{}
 }
 
-// observe is told of every answer.
+// observe prints what is new in an answer.
 func (n *narrator) observe(a imds.Answer) {
 	for _, line := range n.lines(a) {
 		n.player.print(line)
@@ -57,7 +56,7 @@ func (n *narrator) lines(a imds.Answer) (lines []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a.Faulty {
-		return nil // the fault was told when it began
+		return nil // the fault was printed when it began
 	}
 	if a.Status != http.StatusOK {
 		return n.problem(a)
@@ -75,7 +74,7 @@ func (n *narrator) lines(a imds.Answer) (lines []string) {
 	return lines
 }
 
-// asks says what a good request is for.
+// asks describes the purpose of a good request.
 func asks(r imds.Request) string {
 	switch {
 	case r.Method == http.MethodPost:
@@ -91,7 +90,7 @@ func asks(r imds.Request) string {
 	}
 }
 
-// show tells that an event is shown to a VM for the first time in its status.
+// show describes an event that is shown to a VM for the first time in its status.
 func (n *narrator) show(a imds.Answer, e imds.Event) []string {
 	line := fmt.Sprintf("%s is shown %s, %s", a.VM, n.player.nameOf(e.ID), e.Status)
 	once := line + e.ID + e.NotBefore.String()
@@ -122,7 +121,7 @@ func (n *narrator) approved(a imds.Answer, id string) string {
 	return line + ": it is Started for " + strings.Join(e.Resources, ", ")
 }
 
-// problem tells that a request was refused, unless that was told lately.
+// problem describes a refused request, unless it did so within wrongAgain.
 func (n *narrator) problem(a imds.Answer) []string {
 	what := fmt.Sprintf("%s %s: %d", a.VM, a.Path, a.Status)
 	if a.Problem != "" {

@@ -30,15 +30,15 @@ type Player struct {
 // playedEvent is an event that the scenario announced. Its fields belong to the loop.
 type playedEvent struct {
 	id, name string
-	lasts    time.Duration // from its start until it is over; negative if a step says so
-	started  bool          // as far as was told
+	lasts    time.Duration // from its start until it is over; negative if a step ends it
+	started  bool          // as far as was printed
 }
 
-// New returns a player of s, whose VMs are there at once. Tell is called with
+// New returns a player of s, whose VMs are there at once. out is called with
 // every line, from several goroutines, and must not call back.
-func New(s Scenario, tell func(line string)) *Player {
+func New(s Scenario, out func(line string)) *Player {
 	p := &Player{
-		scenario: s, server: imds.New(s.Service), print: tell,
+		scenario: s, server: imds.New(s.Service), print: out,
 		called: make(chan struct{}), changed: make(chan struct{}, 1), ids: map[string]string{},
 	}
 	p.narrator = newNarrator(p)
@@ -51,7 +51,7 @@ func New(s Scenario, tell func(line string)) *Player {
 // Server is the metadata service on which the scenario is played.
 func (p *Player) Server() *imds.Server { return p.server }
 
-// Run plays until ctx ends or, if the scenario says so, to its end.
+// Run plays until ctx ends or, with [End], to the end of the scenario.
 func (p *Player) Run(ctx context.Context) {
 	if p.scenario.FromFirstCall {
 		select {
@@ -72,7 +72,7 @@ func (p *Player) Run(ctx context.Context) {
 			return
 		case Repeat:
 			p.reset()
-			p.print(fmt.Sprintf("the scenario begins anew: round %d", round+1))
+			p.print(fmt.Sprintf("the scenario repeats: round %d", round+1))
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (p *Player) until(ctx context.Context, end time.Time) bool {
 	return false
 }
 
-// idle is how often the loop looks up when nothing is to happen.
+// idle is how long the loop sleeps at most when nothing is scheduled.
 const idle = time.Hour
 
 // next returns when something happens, at the latest at end if that is not zero.
@@ -142,8 +142,8 @@ func (p *Player) next(now, end time.Time) time.Time {
 	return next
 }
 
-// followEvents tells of the events that started for their NotBefore, and ends
-// those whose time is over.
+// followEvents prints which events have reached their NotBefore, and ends those
+// whose time is over.
 func (p *Player) followEvents(now time.Time) {
 	for _, played := range p.events {
 		e, listed := p.server.Event(played.id)
@@ -161,7 +161,7 @@ func (p *Player) followEvents(now time.Time) {
 	}
 }
 
-// announced notes an event that a step has listed, and returns the line about
+// announced records an event that a step has listed, and returns the line about
 // it.
 func (p *Player) announced(name, id string, lasts time.Duration) string {
 	e, _ := p.server.Event(id)
@@ -202,8 +202,8 @@ func (p *Player) nameOf(id string) string {
 	return "event " + id
 }
 
-// reset makes the service as it was at the beginning, except for the
-// incarnations, which go on.
+// reset restores the service to its first state, except for the incarnations,
+// which keep counting.
 func (p *Player) reset() {
 	for _, played := range p.events {
 		p.server.Complete(played.id)

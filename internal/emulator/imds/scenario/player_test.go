@@ -176,8 +176,8 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("the second round shows %s, want an eviction of its own", again)
 		}
 		stop()
-		if lines := told(); !slices.Contains(lines, "the scenario begins anew: round 2") {
-			t.Errorf("lines = %q, want one that the scenario begins anew", lines)
+		if lines := told(); !slices.Contains(lines, "the scenario repeats: round 2") {
+			t.Errorf("lines = %q, want one that the scenario repeats", lines)
 		}
 	})
 }
@@ -255,20 +255,20 @@ func TestImpact(t *testing.T) {
 	})
 }
 
-// TestMistakesAreTold: what a client gets wrong is told once, and again after a
+// TestMistakesArePrinted: what a client gets wrong is printed once, and again after a
 // minute.
-func TestMistakesAreTold(t *testing.T) {
+func TestMistakesArePrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, told, stop := playing(t, `{"about":"x","vms":[{"name":"a"}]}`)
 		for range 70 {
 			time.Sleep(time.Second)
 			ask(t, p, "a", http.MethodPost, eventsPath, `{"StartRequests":[{"EventId":"x"}]}`)
 		}
-		poll(t, p, "nobody")
+		poll(t, p, "missing")
 		stop()
 		const mistake = "a /metadata/scheduledevents: 400, EventId is not that of a scheduled event"
 		want := []string{"the first request for scheduled events has come: the scenario begins", "the scenario is over; what is announced is served until the end",
-			mistake, mistake, "nobody /metadata/scheduledevents: 404, the emulator has no VM of this name"}
+			mistake, mistake, "missing /metadata/scheduledevents: 404, the emulator has no VM of this name"}
 		got := told()
 		slices.Sort(got)
 		slices.Sort(want)

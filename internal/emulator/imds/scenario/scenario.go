@@ -7,9 +7,9 @@ import (
 	"github.com/spotworker/spotworker/internal/jsonpos"
 )
 
-// Scenario is a course of events. [Parse] makes one.
+// Scenario is a sequence of events. [Parse] makes one.
 type Scenario struct {
-	// About says in a sentence what happens.
+	// About describes it in a sentence.
 	About string
 
 	// Service holds the limits of the metadata service.
@@ -41,7 +41,7 @@ const (
 	// End ends the player.
 	End Then = "end"
 
-	// Repeat removes what is announced, puts the VMs back and begins anew.
+	// Repeat removes what is announced, restores the VMs and starts again.
 	Repeat Then = "repeat"
 )
 

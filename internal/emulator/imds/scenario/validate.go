@@ -24,19 +24,20 @@ var leastNotice = map[string]time.Duration{
 	"Redeploy": 10 * time.Minute, "Reboot": 15 * time.Minute, "Freeze": 15 * time.Minute,
 }
 
-// model is what a rehearsal knows of VMs and events. Clients do nothing in it.
+// model is the state of VMs and events that validation works on. Clients do nothing
+// in it.
 type model struct {
 	preview bool
 	vms     map[string]imds.VM // that are there, by lower-case name
 	events  map[string]*modelEvent
 }
 
-// modelEvent is an event in a rehearsal.
+// modelEvent is an event of a model.
 type modelEvent struct {
 	listed   bool
 	advice   bool
 	startsAt time.Duration // unless it is an advice
-	lasts    time.Duration // from its start until it is over; negative if a step says so
+	lasts    time.Duration // from its start until it is over; negative if a step ends it
 }
 
 func (e *modelEvent) startedBy(now time.Duration) bool { return !e.advice && now >= e.startsAt }
@@ -45,8 +46,8 @@ func (e *modelEvent) listedAt(now time.Duration) bool {
 	return e.listed && (e.lasts < 0 || !e.startedBy(now) || now < e.startsAt+e.lasts)
 }
 
-// validate takes the steps on a model and says which is the first that cannot
-// be taken.
+// validate applies the steps to a model and returns an error for the first that is
+// not possible.
 func (s Scenario) validate() error {
 	m := &model{preview: s.Service.PreviewEvents, vms: map[string]imds.VM{}, events: map[string]*modelEvent{}}
 	for _, vm := range s.VMs {
