@@ -40,7 +40,7 @@ verifyPackage() {
   command -v ssh-keygen >/dev/null || fail "ssh-keygen is missing, which verifies the package for ALLOWED_SIGNERS: install the client of OpenSSH"
   [ -f "$package.sig" ] || fail "$package has no signature ($package.sig), and ALLOWED_SIGNERS demands one; nothing was uploaded. Make the package with SIGNING_KEY, or fetch its signature"
   signer=$(ssh-keygen -Y find-principals -f "$ALLOWED_SIGNERS" -s "$package.sig" 2>/dev/null | head -n 1) || true
-  [ -n "$signer" ] || fail "the signature of $package is of nobody in $ALLOWED_SIGNERS, or cannot be read; nothing was uploaded. Do not deploy this package before you know who made it"
+  [ -n "$signer" ] || fail "the signature of $package is of no signer in $ALLOWED_SIGNERS, or cannot be read; nothing was uploaded. Do not deploy this package before you know who made it"
   ssh-keygen -Y verify -f "$ALLOWED_SIGNERS" -I "$signer" -n spotworker-package -s "$package.sig" <"$package" >/dev/null 2>&1 ||
     fail "the signature of $package by $signer does not match: the package was changed, or signed for something else; nothing was uploaded. Do not deploy this package before you know why"
   echo "$package is signed by $signer"

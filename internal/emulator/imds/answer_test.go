@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOnAnswerTellsWhatBecameOfARequest: what was shown, approved and refused,
+// TestOnAnswerGetsTheOutcome: what was shown, approved and refused,
 // and what was a fault.
-func TestOnAnswerTellsWhatBecameOfARequest(t *testing.T) {
+func TestOnAnswerGetsTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})
 		vm := s.AddVM(VM{Name: "a"})

@@ -183,8 +183,8 @@ func fill(t *testing.T, client string) {
 // program starts the real programs as they are started on a VM.
 type program struct{ folder, client string }
 
-// command is given what a VM's unit gives it. The proxy is one that nobody
-// listens at: what asks for events or tokens must not use it.
+// command is given what a VM's unit gives it. No server listens at the
+// proxy: requests for events and tokens must not use it.
 func (p program) command(name string, arguments ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(p.folder, name), append(arguments, "--account", azurite.Account)...)
 	cmd.Env = []string{
