@@ -4,11 +4,11 @@
 # The payload is a list of names, one per line, of files in the data folder. The
 # result is a line for each: checksum, size and name, as cksum prints them.
 #
-# The state is the output so far. How many lines it has says where to go on, so
+# The state is the output so far. How many lines it has says where to resume, so
 # that there is nothing that could disagree with it.
 set -eu
 
-later=75 # exit code: stopped, go on later
+later=75 # exit code: stopped, resume later
 stopping=
 trap 'stopping=yes' TERM
 

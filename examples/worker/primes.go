@@ -23,7 +23,7 @@ type payload struct {
 	To   uint64 `json:"to"`
 }
 
-// state is all that another worker needs in order to go on.
+// state is all that another worker needs in order to resume.
 type state struct {
 	Next   uint64 `json:"next"` // the first number that was not looked at
 	Primes uint64 `json:"primes"`
@@ -34,7 +34,7 @@ type state struct {
 func countPrimes(ctx context.Context, j *job.Job) ([]byte, error) {
 	p, err := parse(j.Payload)
 	if err != nil {
-		return nil, job.Permanent(err) // no further attempt would mend it
+		return nil, job.Permanent(err) // no further attempt can succeed
 	}
 	s, err := resume(j, p)
 	if err != nil {
@@ -68,7 +68,7 @@ func parse(raw []byte) (payload, error) {
 // resume returns the recorded state, or the one to begin with.
 func resume(j *job.Job, p payload) (state, error) {
 	if err := j.CheckVersion(stateVersion); err != nil {
-		return state{}, err // an older worker: one that knows the state goes on
+		return state{}, err // an older worker: one that knows the state can resume
 	}
 	saved, _, ok := j.Saved()
 	if !ok {

@@ -142,3 +142,32 @@ func TestProgramOfTheReadme(t *testing.T) {
 		t.Errorf("go vet: %v\n%s", err, out)
 	}
 }
+
+// TestReadmeNamesTargets: every make target that the README names is in the
+// Makefile, and CI runs none that the README does not name.
+func TestReadmeNamesTargets(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	readme, makefile, ci := read("README.md"), read("Makefile"), read(".ci/run")
+	named := map[string]bool{}
+	for _, match := range regexp.MustCompile("(?m)(?:^|`)make ([a-z -]+)").FindAllStringSubmatch(readme, -1) {
+		for target := range strings.FieldsSeq(match[1]) {
+			named[target] = true
+			if !strings.Contains(makefile, "\n.PHONY: "+target+"\n") {
+				t.Errorf("the README names make %s, and there is no such target", target)
+			}
+		}
+	}
+	for _, match := range regexp.MustCompile(`(?m)^ *step make (.+)$`).FindAllStringSubmatch(ci, -1) {
+		for target := range strings.FieldsSeq(match[1]) {
+			if !named[target] {
+				t.Errorf("CI runs make %s, which the README does not name", target)
+			}
+		}
+	}
+}

@@ -42,7 +42,7 @@ var rules = []rule{
 	{from: Process, on: Terminate, to: Shutdown, meaning: "asked to end; jobs are handed over first"},
 
 	{from: Shutdown, on: Notice, to: Shutdown, meaning: "one more announcement: nothing changes but what a withdrawal has to undo"},
-	{from: Shutdown, on: Terminate, lacks: WorkReleased, to: Shutdown, meaning: "asked to end; the drain goes on"},
+	{from: Shutdown, on: Terminate, lacks: WorkReleased, to: Shutdown, meaning: "asked to end; the drain continues"},
 	{from: Shutdown, on: Terminate, has: WorkReleased, to: Stopped, meaning: "nothing is left to do"},
 
 	{from: Shutdown, on: Drained, has: EndRequested, to: Stopped, meaning: "nothing is left to do"},
