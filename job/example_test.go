@@ -16,8 +16,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// A handler that goes on from whatever it reported last. Stopped after the third
-// step, it does only the rest when it is called again.
+// A handler that continues from its last report. Stopped after the third step, it does
+// only the rest when it is called again.
 func ExampleJob_Report() {
 	sum := func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if err := j.CheckVersion(1); err != nil {
@@ -31,7 +31,7 @@ func ExampleJob_Report() {
 		}
 		for state.Next < 5 {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx) // everything reported is kept
+				return nil, context.Cause(ctx) // the last report is saved
 			}
 			fmt.Println("step", state.Next)
 			state.Sum += state.Next
@@ -65,8 +65,8 @@ func ExampleJob_Report() {
 	// 10, <nil>
 }
 
-// A state that is too large for memory is a file that is not written any more.
-// It is removed when the worker is done with this run.
+// A state that is too large for memory is a file that is not written any more. A
+// cleanup removes it at the end of the run.
 func ExampleJob_OpenSaved() {
 	work, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -93,7 +93,7 @@ func ExampleJob_OpenSaved() {
 		}
 		_, writeErr := fmt.Fprintln(file, "run", j.Attempt)
 		if err := errors.Join(err, writeErr, file.Close()); err != nil {
-			return err // a read error: the state is damaged, or the job is another worker's
+			return err // the state is damaged, or another worker has the job
 		}
 		j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { return os.Open(name) }})
 		return nil
@@ -123,7 +123,7 @@ func ExampleJob_OpenSaved() {
 	// run 3
 }
 
-// record stands for the storage that a worker keeps states in.
+// record simulates the storage in which a worker saves states.
 func record(p *job.Progress) *job.Progress {
 	stream, err := p.Stream()
 	if err != nil {
@@ -137,15 +137,15 @@ func record(p *job.Progress) *job.Progress {
 	return &job.Progress{Stream: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(kept.Bytes())), nil }}
 }
 
-// An error that no further attempt can mend ends the job at once, with the
-// error's text as the reason in the poison queue.
+// An error that no retry can fix dead-letters the job at once, with the error's text as
+// the reason.
 func ExamplePermanent() {
 	parse := func(_ context.Context, j *job.Job) ([]byte, error) {
 		var input struct{ Blob string }
 		if err := json.Unmarshal(j.Payload, &input); err != nil {
 			return nil, job.Permanent(fmt.Errorf("payload is not what this kind takes: %w", err))
 		}
-		return nil, errors.New("storage is busy") // tried again, later
+		return nil, errors.New("storage is busy") // retried with backoff
 	}
 	for _, payload := range []string{`{"blob": "a"}`, `{"blob": 7}`} {
 		_, err := parse(context.Background(), job.New(job.Spec{Payload: []byte(payload)}, nil))
@@ -156,8 +156,8 @@ func ExamplePermanent() {
 	// true payload is not what this kind takes: json: cannot unmarshal number into Go struct field .Blob of type string
 }
 
-// A handler may run more than once. A service that takes an idempotency key
-// does its part once all the same.
+// A handler may run more than once. A service with idempotency keys has the effect only
+// once.
 func ExampleJob_Key() {
 	charged := map[string]int{}
 	charge := func(key string, cents int) {
@@ -178,7 +178,7 @@ func ExampleJob_Key() {
 	// Output: 2 charges, 5000 cents
 }
 
-// A handler learns why it was stopped, and by when it must be gone.
+// A handler reads why it was stopped, and by when it must return.
 func ExampleStopOf() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(&job.Stop{Reason: job.Evicted, Err: errors.New("this VM is being taken away")})
@@ -188,11 +188,11 @@ func ExampleStopOf() {
 	// Output: evicted - stopped: evicted: this VM is being taken away
 }
 
-// A kind whose jobs may take six hours in all, must report every ten minutes,
-// and run one at a time on a worker, for instance because each fills the memory.
+// A kind whose jobs may run for six hours in all, must report every ten minutes, and run
+// one at a time on a worker, for instance because each needs all its memory.
 func ExampleWithLimits() {
 	render := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-		<-ctx.Done() // stuck: it reports nothing
+		<-ctx.Done() // hangs without a report
 		return nil, context.Cause(ctx)
 	})
 	kinds := job.Kinds{"render": job.WithLimits(render, job.Limits{

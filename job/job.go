@@ -23,25 +23,25 @@ const MaxStream = 32 << 30
 
 // Handler does the work of one kind of job.
 //
-// Run returns the job's result (at most [MaxResult] bytes, nil for none) or an
-// error; the package documentation says what each error means. When ctx is
-// cancelled it must return soon, with an error unless the job is finished: half of the drain budget, 5 seconds by default.
-// A handler that does not is abandoned; its last report is saved without it.
-// Run is called from many goroutines at once, one per job.
+// Run returns the job's result (at most [MaxResult] bytes, nil for none) or an error;
+// the package documentation describes what each error means. When ctx is cancelled,
+// Run must return within half of the drain budget, 5 seconds by default, with an error
+// unless the job is finished. A handler that does not is abandoned, and its last
+// report is saved. Run is called from many goroutines at once, one per job.
 type Handler interface {
 	Run(ctx context.Context, j *Job) (result []byte, err error)
 }
 
-// HandlerFunc lets a function be a [Handler].
+// HandlerFunc is a function that implements [Handler].
 type HandlerFunc func(ctx context.Context, j *Job) ([]byte, error)
 
 // Run calls f.
 func (f HandlerFunc) Run(ctx context.Context, j *Job) ([]byte, error) { return f(ctx, j) }
 
-// Kinds maps a kind's name to the handler that does its jobs.
+// Kinds maps the name of a kind to its handler.
 type Kinds map[string]Handler
 
-// Spec is what a job is made of. The worker fills it; tests of a handler do too.
+// Spec describes a job. The worker fills it, and so do tests of a handler.
 type Spec struct {
 	// ID identifies the job. One id has one outcome, however often it is enqueued.
 	ID string
@@ -49,40 +49,39 @@ type Spec struct {
 	// Kind names the handler.
 	Kind string
 
-	// Payload is the producer's input: the compact text of a JSON value, or
-	// any bytes. The handler must not change it. One that needs a large payload
-	// only at its start calls [Job.DropPayload] afterwards.
+	// Payload is the producer's input: a JSON value as compact text, or any bytes. The
+	// handler must not change it. A handler that needs a large payload only at its
+	// start calls [Job.DropPayload] afterwards.
 	Payload []byte
 
 	// Attempt is 1 plus the failures in a row so far. Evictions do not count.
 	Attempt int
 
-	// Deadline is when the producer wants the job done; zero when it gave none.
-	// It is information: the worker does not enforce it.
+	// Deadline is when the producer wants the job to be done; zero if it gave none.
+	// The worker does not enforce it.
 	Deadline time.Time
 }
 
-// Job is one job in the hands of a handler.
+// Job is one run of a job, as its handler sees it.
 type Job struct {
 	Spec
 
 	saved    *Progress
 	latest   atomic.Pointer[Progress]
-	reported int // states so far
+	reported int // number of states so far
 	onReport func(*Progress)
 	onDrop   func()
 	cleanups []func()
 }
 
-// New returns a job as a handler sees it. saved is the progress recorded last,
-// nil on a fresh start.
+// New returns a job. saved is the last checkpoint, nil on a fresh start.
 func New(spec Spec, saved *Progress) *Job {
 	return &Job{Spec: spec, saved: saved}
 }
 
-// Saved returns the state recorded last and the version the handler gave it.
-// ok is false on a fresh start. It panics if the state was a stream of a MiB or
-// more: what was reported as a stream is read with [Job.OpenSaved].
+// Saved returns the state of the last checkpoint, and the version that the handler
+// gave it. ok is false on a fresh start. It panics if the state is a stream of a MiB
+// or more: read states that were reported as streams with [Job.OpenSaved].
 func (j *Job) Saved() (state []byte, version int, ok bool) {
 	switch {
 	case !j.saved.HasState():
@@ -93,10 +92,10 @@ func (j *Job) Saved() (state []byte, version int, ok bool) {
 	return j.saved.State, j.saved.Version, true
 }
 
-// OpenSaved returns the state recorded last as a stream, and the version the
-// handler gave it. The stream is nil on a fresh start. The handler closes it;
-// until it does, or has read it to its end, no new state is saved. A read fails
-// when the recorded state is damaged or the job went to another worker.
+// OpenSaved returns the state of the last checkpoint as a stream, and the version that
+// the handler gave it. The stream is nil on a fresh start. The handler must close it;
+// until it has done so, or has read it to its end, no new state is saved. A read fails
+// if the checkpoint is damaged or another worker has the job.
 func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 	switch {
 	case !j.saved.HasState():
@@ -108,10 +107,9 @@ func (j *Job) OpenSaved() (state io.ReadCloser, version int, err error) {
 	return state, j.saved.Version, err
 }
 
-// Report tells the worker how far the job is. It stores a pointer and returns,
-// within 100 ns: call it as often as there is something to tell. The worker
-// decides when a report is worth a write; after a notice the last one is always
-// written. Report is for the goroutine that runs the handler, or one at a time.
+// Report reports progress. It only stores a pointer, which takes less than 100 ns, so
+// call it whenever there is progress. The worker decides when to save a report; after
+// a notice it always saves the last one. Only one goroutine at a time may call Report.
 func (j *Job) Report(p Progress) {
 	last := j.Latest()
 	switch {
@@ -127,15 +125,14 @@ func (j *Job) Report(p Progress) {
 	}
 }
 
-// OnReport has f called by every later [Job.Report], with what [Job.Latest]
-// returns from then on, in the goroutine that reports. It is for whoever calls a
-// handler and needs to see each report: a worker that bounds their silence, and
-// package jobtest. Without it a report is only looked at when it is worth a write.
+// OnReport makes every later [Job.Report] call f with the report, in the same
+// goroutine. It is for callers of a handler that need every report: a worker that
+// enforces [Limits.MaxSilence], and package jobtest.
 func (j *Job) OnReport(f func(*Progress)) { j.onReport = f }
 
-// DropPayload gives up the payload, so that its memory can be used for another
-// job's: the worker bounds the memory of all large payloads. Payload is nil
-// afterwards. Like Report it is for the goroutine that runs the handler.
+// DropPayload releases the payload's memory for the payloads of other jobs, since the
+// worker limits the memory of all large payloads. Payload is nil afterwards. Like
+// Report, it is for the goroutine that runs the handler.
 func (j *Job) DropPayload() {
 	j.Payload = nil
 	if j.onDrop != nil {
@@ -143,27 +140,25 @@ func (j *Job) DropPayload() {
 	}
 }
 
-// OnDropPayload has f called by [Job.DropPayload]. It is for the worker.
+// OnDropPayload makes [Job.DropPayload] call f. It is for the worker.
 func (j *Job) OnDropPayload(f func()) { j.onDrop = f }
 
-// Cleanup registers a function that is called when the worker is done with this
-// run of the job: after Run has returned and the last state was recorded, or was
-// given up. The last one registered is called first. Like Report it is for the
-// goroutine that runs the handler.
+// Cleanup registers a function to call at the end of this run of the job: after Run has
+// returned, and the last state was saved or discarded. The function that was registered
+// last is called first. Like Report, it is for the goroutine that runs the handler.
 func (j *Job) Cleanup(f func()) { j.cleanups = append(j.cleanups, f) }
 
-// Close calls what was registered with [Job.Cleanup], all of it even if one of
-// the functions panics. The worker calls it; so does a test of a handler.
+// Close calls the functions that were registered with [Job.Cleanup], even if one of
+// them panics. The worker calls it, and so do tests of a handler.
 func (j *Job) Close() {
 	cleanups := j.cleanups
 	j.cleanups = nil
 	for _, f := range cleanups {
-		defer f() //nolint:gocritic // deferred calls run in reverse and go on after a panic, as is wanted
+		defer f() //nolint:gocritic // deferred calls run in reverse order and continue after a panic, as wanted
 	}
 }
 
-// Latest returns the last report of this run, or nil. The worker reads it; so
-// can a test.
+// Latest returns the last report of this run, or nil.
 func (j *Job) Latest() *Progress { return j.latest.Load() }
 
 // Key returns an idempotency key for a named side effect of this job: the same

@@ -18,52 +18,48 @@ const (
 // MostBackoff is the longest wait between attempts.
 const MostBackoff = 24 * time.Hour
 
-// Limits bound the jobs of one kind. A limit on time or concurrency that is 0 does
-// not exist; one on attempts has its default then.
+// Limits are the limits of a kind's jobs. For a limit on time or concurrency, 0 means
+// none; for one on attempts, 0 means the default.
 type Limits struct {
-	// MaxRun is how long a job may run in all, over all its deliveries. It is
-	// paid time: from each call of the handler to its end, waiting in the queue
-	// left out. Of a run whose worker died without a word, what came after the
-	// last write of the record is not known and not counted: a checkpoint
-	// interval, or up to 10 minutes where the state did not change.
+	// MaxRun is the total run time of a job over all its deliveries: from each call of
+	// the handler to its return, without the time in the queue. After a crash, the
+	// time since the last write of the record is unknown and not counted: a checkpoint
+	// interval, or up to 10 minutes if the state did not change.
 	MaxRun time.Duration
 
-	// MaxSilence is how long a job may go without a report. It counts from the
-	// call of the handler or the last [Job.Report], a report without a state
-	// included.
+	// MaxSilence is the longest time without a report, from the call of the handler or
+	// the last [Job.Report], with or without a state.
 	MaxSilence time.Duration
 
-	// Concurrency is how many jobs of the kind one worker runs at once. What is
-	// over it waits, on this worker or another; that counts as nothing.
+	// Concurrency is how many jobs of the kind one worker runs at once. Further jobs
+	// wait, or run on another worker; waiting is not a failure.
 	Concurrency int
 
-	// MaxFailures is how many failures in a row, without progress between them, end
-	// a job in the poison queue. Default [DefaultMaxFailures].
+	// MaxFailures is how many failures in a row, without progress between them,
+	// dead-letter a job. Default [DefaultMaxFailures].
 	MaxFailures int
 
-	// MaxTotalFailures is how many failures in all end a job, progress or not. It
-	// bounds a handler that reports another state each time before it fails.
-	// Default [DefaultMaxTotalFailures].
+	// MaxTotalFailures is how many failures in all dead-letter a job, with or without
+	// progress. It limits a handler that reports a new state each time before it
+	// fails. Default [DefaultMaxTotalFailures].
 	MaxTotalFailures int
 
-	// MaxBreaks is how many breaks in a row ([Interrupted]) end a job, counted
-	// since the fraction that it has at a break last rose above all earlier ones.
+	// MaxBreaks is how many breaks in a row ([Interrupted]) dead-letter a job. The
+	// count starts again when the fraction at a break is higher than ever before.
 	// Default [DefaultMaxBreaks].
 	MaxBreaks int
 
-	// Backoff is how long a job waits after its first failure; the wait doubles
-	// with each further one in a row, up to MaxBackoff. After a break it is the
-	// same with ten breaks in place of each failure. Defaults [DefaultBackoff] and
-	// [DefaultMaxBackoff].
+	// Backoff is the delay after the first failure. It doubles with each further
+	// failure in a row, up to MaxBackoff. For breaks it doubles with every ten.
+	// Defaults [DefaultBackoff] and [DefaultMaxBackoff].
 	Backoff, MaxBackoff time.Duration
 }
 
-// WithLimits returns a handler that does what h does, within the limits. A job
-// that exceeds MaxRun or MaxSilence is stopped with [Overrun] or [Silent] as the
-// reason, and has failed, whatever its handler returns then. After too long a
-// silence it is tried again as after any failure; a job that ran too long ends in
-// the poison queue, since another attempt could only run longer. Where h has limits
-// already, or the job's message gives some, the stricter of each counts.
+// WithLimits returns h with limits. A job that exceeds MaxRun or MaxSilence is stopped
+// with the reason [Overrun] or [Silent], which is a failure whatever its handler
+// returns. After [Silent] the job is retried as after any failure; after [Overrun] it
+// is dead-lettered, because a retry could only run longer. If h has limits already, or
+// the job's message has some, the stricter one of each applies.
 func WithLimits(h Handler, l Limits) Handler {
 	return limited{Handler: h, limits: LimitsOf(h).Stricter(l)}
 }
@@ -75,8 +71,8 @@ type limited struct {
 
 func (h limited) Limits() Limits { return h.limits }
 
-// LimitsOf returns the limits of a handler: those given to [WithLimits], or what
-// its own method Limits returns. The worker reads them once for each job.
+// LimitsOf returns the limits of a handler: those given to [WithLimits], or the result
+// of its own method Limits. The worker reads them once for each job.
 func LimitsOf(h Handler) Limits {
 	if h, ok := h.(interface{ Limits() Limits }); ok {
 		return h.Limits()
@@ -99,8 +95,7 @@ func (l Limits) Stricter(other Limits) Limits {
 	}
 }
 
-// WithDefaults returns the limits with the defaults of those on attempts that are
-// not given.
+// WithDefaults returns l with the defaults for those limits on attempts that are 0.
 func (l Limits) WithDefaults() Limits {
 	l.MaxFailures = cmp.Or(l.MaxFailures, DefaultMaxFailures)
 	l.MaxTotalFailures = cmp.Or(l.MaxTotalFailures, DefaultMaxTotalFailures)
@@ -121,7 +116,7 @@ func stricter[T int | time.Duration](a, b T) T {
 	return min(a, b)
 }
 
-// Validate says what must be changed, or returns nil.
+// Validate returns an error that says what to change, or nil.
 func (l Limits) Validate() error {
 	switch {
 	case l.MaxRun < 0:

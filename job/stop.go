@@ -7,39 +7,38 @@ import (
 	"time"
 )
 
-// Reason says why a handler was stopped.
+// Reason is why a handler was stopped.
 type Reason string
 
 // The reasons for which a handler's context is cancelled.
 const (
 	Evicted  Reason = "evicted"        // the platform announced the end of this VM
-	Shutdown Reason = "shutdown"       // the worker was told to end (SIGTERM)
-	Lost     Reason = "lease lost"     // the job's message went to another worker
-	Fenced   Reason = "fenced"         // the job's record belongs to another worker
-	Faulty   Reason = "unusable state" // a report that cannot be recorded
-	Overrun  Reason = "ran too long"   // more than MaxRun, see Limits
-	Silent   Reason = "no report"      // for more than MaxSilence, see Limits
+	Shutdown Reason = "shutdown"       // the worker got SIGTERM
+	Lost     Reason = "lease lost"     // another worker may have the job's message
+	Fenced   Reason = "fenced"         // another worker owns the job's record
+	Faulty   Reason = "unusable state" // a reported state cannot be saved
+	Overrun  Reason = "ran too long"   // longer than Limits.MaxRun
+	Silent   Reason = "no report"      // for longer than Limits.MaxSilence
 )
 
-// Stop is the cause of a handler's cancelled context: why it was stopped, and
-// when it must be gone.
+// Stop is the cause of a handler's cancelled context: the reason and the deadline.
 type Stop struct {
 	Reason Reason
 
-	// Deadline is when the handler is abandoned if it has not returned. A more
-	// urgent notice may bring it nearer: [StopOf] returns it as it is now.
+	// Deadline is when the handler is abandoned if it has not returned. A more urgent
+	// notice may move it forward; [StopOf] returns the current one.
 	Deadline time.Time
 
-	// NotBefore is when the platform may take the VM, by its own clock; zero
-	// where that is not known, or not the reason. For people: what counts is
-	// Deadline, which comes first.
+	// NotBefore is when the platform may stop the VM at the earliest, by its own
+	// clock; zero if that is not known, or not the reason. It is for people: Deadline
+	// is earlier and is the one that counts.
 	NotBefore time.Time
 
-	// Err holds what led to the stop, for instance the notice of an eviction.
+	// Err is the cause of the stop, for instance the notice of an eviction.
 	Err error
 }
 
-// Error says why the handler was stopped.
+// Error returns the reason and its cause.
 func (s *Stop) Error() string {
 	if s.Err == nil {
 		return "stopped: " + string(s.Reason)
@@ -47,10 +46,10 @@ func (s *Stop) Error() string {
 	return fmt.Sprintf("stopped: %s: %v", s.Reason, s.Err)
 }
 
-// Unwrap returns what led to the stop.
+// Unwrap returns the cause of the stop.
 func (s *Stop) Unwrap() error { return s.Err }
 
-// StopOf returns why ctx was stopped, or nil while it is not.
+// StopOf returns the stop that cancelled ctx, or nil if there was none.
 func StopOf(ctx context.Context) *Stop {
 	if stop, ok := errors.AsType[*Stop](context.Cause(ctx)); ok {
 		return stop
@@ -58,8 +57,8 @@ func StopOf(ctx context.Context) *Stop {
 	return nil
 }
 
-// Permanent marks err as one that no further attempt can mend. The job ends in
-// the poison queue with err as its reason. Permanent(nil) is nil.
+// Permanent marks err as one that no retry can fix. The job is dead-lettered with err as
+// its reason. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -67,10 +66,9 @@ func Permanent(err error) error {
 	return &permanent{err}
 }
 
-// Interrupted marks err as the end of a run that stopped by itself at a good
-// place, to be gone on with later. It costs the job nothing, like a run that the
-// worker has stopped, but MaxBreaks in [Limits] bounds how often that may happen
-// without progress. Interrupted(nil) is nil.
+// Interrupted marks err as a break: the handler stopped on its own, to continue later.
+// Like a stop by the worker it is not a failure, but [Limits.MaxBreaks] limits the
+// number of breaks without progress. Interrupted(nil) is nil.
 func Interrupted(err error) error {
 	if err == nil {
 		return nil
@@ -85,10 +83,9 @@ func IsInterrupted(err error) bool {
 	return errors.As(err, &i)
 }
 
-// Unavailable marks err as the lack of something that the job needs and is not to
-// blame for: this machine's disk is full, a service does not answer. It counts as
-// nothing, like [Interrupted], and unlike that is no break of the job's own:
-// MaxBreaks does not bound it. Unavailable(nil) is nil.
+// Unavailable marks err as the lack of something that the job needs: this machine's disk
+// is full, or a service does not respond. It is neither a failure nor a break, so no
+// limit applies to it. Unavailable(nil) is nil.
 func Unavailable(err error) error {
 	if err == nil {
 		return nil

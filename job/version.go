@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// VersionError says that a handler cannot go on from a state, because it was
-// recorded in a format that the handler does not know.
+// VersionError is the error of a handler that does not know the format of the saved
+// state.
 type VersionError struct {
-	Version int   // of the recorded state
-	Known   []int // what the handler reads
+	Version int   // of the saved state
+	Known   []int // versions that the handler knows
 }
 
-// Error says which version was found, which are known, and what to do.
+// Error names the version and the known ones, and says what to do.
 func (e *VersionError) Error() string {
 	known := make([]string, len(e.Known))
 	for i, version := range e.Known {
@@ -24,18 +24,17 @@ func (e *VersionError) Error() string {
 		e.Version, strings.Join(known, ", "))
 }
 
-// CheckVersion returns a [*VersionError] if the state that was recorded last has
-// none of the versions that the handler knows, and nil on a fresh start. A handler
-// that keeps state begins with it:
+// CheckVersion returns a [*VersionError] if the saved state has none of the known
+// versions. On a fresh start it returns nil. A handler with a state begins with it:
 //
 //	if err := j.CheckVersion(1, 2); err != nil {
 //		return nil, err
 //	}
 //
-// The error is an ordinary failure, which leaves the state as it is: while
-// workers of two versions run side by side, the next attempt may meet one that
-// knows the state. If none does, the job ends in the poison queue with that
-// reason, and its state stays in its record.
+// The error is an ordinary failure and leaves the state unchanged: while workers of two
+// versions run side by side, the next attempt may reach one that knows the state. If
+// none does, the job is dead-lettered with that reason, and its state stays in its
+// record.
 func (j *Job) CheckVersion(known ...int) error {
 	if !j.saved.HasState() || slices.Contains(known, j.saved.Version) {
 		return nil
