@@ -226,7 +226,7 @@ func TestDeployVerifiesTheSignature(t *testing.T) {
 			a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\nCHANGED=yes\n")
 		}, "by release@example.com does not match"},
 		{"signed for something else", func(t *testing.T, a *subscription) { signed(t, a, "release", "git") }, "does not match"},
-		{"signed by somebody else", func(t *testing.T, a *subscription) { signed(t, a, "other", "spotworker-package") }, "is of nobody in"},
+		{"signed by somebody else", func(t *testing.T, a *subscription) { signed(t, a, "other", "spotworker-package") }, "is of no signer in"},
 		{"damaged signature", func(_ *testing.T, a *subscription) { a.write("package.tar.gz.sig", "garbage", 0o600) }, "cannot be read"},
 		{"no list", func(_ *testing.T, a *subscription) { a.env = []string{"ALLOWED_SIGNERS=/nowhere"} }, "there is no such file"},
 	} {
