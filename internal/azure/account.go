@@ -21,7 +21,7 @@ import (
 
 // Config says which storage account to use, and how.
 type Config struct {
-	// ConnectionString, if set, holds endpoints and key. It comes first.
+	// ConnectionString, if set, contains endpoints and key, and takes precedence.
 	ConnectionString string
 
 	// Account is the storage account's name.
@@ -35,19 +35,19 @@ type Config struct {
 	// https://<account>.blob.core.windows.net and …queue….
 	BlobEndpoint, QueueEndpoint string
 
-	// Concurrency is how many calls may run at once; as many connections are
-	// kept open. Default 16.
+	// Concurrency is the number of connections to keep open: as many as calls run at
+	// once. Default 16.
 	Concurrency int
 
 	// Transport replaces the HTTP transport. For tests.
 	Transport policy.Transporter
 
-	// Retry replaces how calls are repeated, whose waits the SDK draws from a
-	// global source of chance. For tests that must repeat exactly.
+	// Retry replaces the retry options, whose delays the SDK draws from a global
+	// random source. For tests that must repeat exactly.
 	Retry *policy.RetryOptions
 
-	// OnCall is told of every call to the account, repeats by themselves, after
-	// its answer. It must be quick. Optional.
+	// OnCall is called after the response of every call to the account, once for each
+	// retry. It must be quick. Optional.
 	OnCall func(Call)
 
 	// Version names the program in the User-Agent header.
@@ -61,8 +61,8 @@ type Account struct {
 	identity azcore.TokenCredential // nil with a connection string
 }
 
-// Connect prepares the clients of an account. It sends nothing: the first call
-// finds out whether the account can be reached.
+// Connect creates the clients of an account. It makes no call: the first call shows
+// whether the account can be reached.
 func Connect(c Config) (*Account, error) {
 	if c.ConnectionString != "" {
 		return connectByString(c)
@@ -98,7 +98,8 @@ func Connect(c Config) (*Account, error) {
 	return &Account{blobs: blobs, queues: queues, identity: credential}, nil
 }
 
-// connectByString never lets an error repeat the string: it holds a key.
+// connectByString connects with a connection string. Its errors never quote the
+// string, which contains a key.
 func connectByString(c Config) (*Account, error) {
 	options := c.clientOptions(!strings.Contains(strings.ToLower(c.ConnectionString), "http://"))
 	blobs, err := azblob.NewClientFromConnectionString(c.ConnectionString, &azblob.ClientOptions{ClientOptions: c.watched(options, blobService)})
@@ -123,8 +124,9 @@ func connectByString(c Config) (*Account, error) {
 // emulatorAccount is the account of Azurite, whose key is public.
 const emulatorAccount = "devstoreaccount1"
 
-// refusePlainHTTP refuses to send an account's data and signatures over a network
-// unencrypted. Loopback and the emulator's account, which has no secret, may.
+// refusePlainHTTP returns an error if data and signatures would be sent over a
+// network unencrypted. Loopback and the emulator's account, which has no secret, are
+// allowed.
 func refusePlainHTTP(address, connectionString string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) ||
@@ -140,12 +142,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
-// HasIdentity reports whether the account was signed in to, rather than reached
-// with a connection string.
+// HasIdentity reports whether the account is used with an identity, and not with a
+// connection string.
 func (a *Account) HasIdentity() bool { return a.identity != nil }
 
 // Token returns an access token of the identity for a resource such as
-// https://storage.azure.com/, and when it expires. The credential keeps it until then.
+// https://storage.azure.com/, and when it expires. The credential caches it.
 func (a *Account) Token(ctx context.Context, resource string) (string, time.Time, error) {
 	if a.identity == nil {
 		return "", time.Time{}, errors.New("no identity: the account is reached with a connection string")
@@ -184,8 +186,8 @@ func (c Config) credential() (azcore.TokenCredential, error) {
 	return developerCredential()
 }
 
-// developerCredential uses the sign-ins of a developer's tools, and nothing
-// that would ask the metadata endpoint.
+// developerCredential uses the sign-ins of a developer's tools. It never contacts the
+// metadata endpoint.
 func developerCredential() (azcore.TokenCredential, error) {
 	cli, err := azidentity.NewAzureCLICredential(nil)
 	if err != nil {

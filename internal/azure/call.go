@@ -10,25 +10,25 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Call is one call to the storage account as [Config].OnCall hears of it. Its
-// words are from short lists, so that they can be labels of metrics.
+// Call describes one call to the storage account, for [Config].OnCall. Its fields
+// have few different values, so that they can be labels of metrics.
 type Call struct {
 	// Service is "blob" or "queue".
 	Service string
 
-	// Operation is the name that the REST reference gives it, without spaces,
-	// as in PutBlob; Other for one that this program is not known to use.
+	// Operation is its name in the REST reference, without spaces, such as PutBlob;
+	// [Other] for one that this program does not use.
 	Operation string
 
-	// Status is the class of the answer, "2xx" to "5xx", "throttled" for 429
-	// and 503, and "unanswered" where there was none.
+	// Status is the class of the response, "2xx" to "5xx", "throttled" for 429 and
+	// 503, and "unanswered" if there was none.
 	Status string
 
-	// Took is the time until the head of the answer.
+	// Took is the time until the header of the response.
 	Took time.Duration
 }
 
-// Other is the operation of a call that is not named.
+// Other is the operation of a call without a name of its own.
 const Other = "Other"
 
 // The services of a storage account.
@@ -37,8 +37,8 @@ const (
 	queueService = "queue"
 )
 
-// watched returns options for the client of a service with which OnCall is told
-// of its calls, and their tries are bounded.
+// watched returns the options of a service's client that reports its calls to OnCall
+// and limits the time of each try.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
 	if c.OnCall != nil {
 		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
@@ -46,7 +46,7 @@ func (c Config) watched(options policy.ClientOptions, service string) policy.Cli
 	return c.bounded(options)
 }
 
-// watcher is a policy that tells of each call, repeats by themselves.
+// watcher is a policy that reports each call, and each retry.
 type watcher struct {
 	service string
 	report  func(Call)
@@ -136,8 +136,8 @@ var (
 	messageOperations  = map[string]string{"PUT ": "UpdateMessage", "DELETE ": "DeleteMessage"}
 )
 
-// parameter returns the first value of a query's parameter as it is written. It
-// makes no map of the query: it is asked of every call.
+// parameter returns the first value of a query's parameter, undecoded. It runs for
+// every call, and so allocates nothing.
 func parameter(query, name string) string {
 	for pair := range strings.SplitSeq(query, "&") {
 		if key, value, _ := strings.Cut(pair, "="); key == name {

@@ -1,12 +1,12 @@
-// Package azure is the one place that knows how to connect: which credentials
-// are used, which connections are kept, how often a call is repeated.
+// Package azure connects to a storage account: it chooses the credential, keeps
+// connections open, and sets timeouts and retries of calls.
 //
-// Three ways to an account, in this order:
+// There are three ways to sign in, in this order:
 //
 //   - a connection string, for emulators and for accounts that still allow keys;
 //   - an account name with the client id of a managed identity: production;
 //   - an account name alone: the developer's own sign-in (az login and the like).
 //
-// The metadata endpoint is asked for a token only in the second way. The third
-// never probes it.
+// Only the second way requests a token from the metadata endpoint. The third never
+// contacts it.
 package azure

@@ -17,8 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// meanings says what to do about an error code of the storage service, where
-// that is not plain from its name.
+// meanings explains error codes of the storage service, where the name does not, and
+// what to do.
 var meanings = map[string]string{
 	"AuthenticationFailed":               "the account key or the token is not right for this account, or this machine's clock is off by more than 15 minutes",
 	"AuthorizationFailure":               "the storage account's network rules do not let this machine in",
@@ -30,8 +30,8 @@ var meanings = map[string]string{
 	"ServerBusy":                         "the storage service asks for fewer calls",
 }
 
-// Explain returns err in one line, with what it means where the storage service
-// or the network speaks in codes.
+// Explain returns err in one line, with an explanation of error codes of the storage
+// service and the network.
 func Explain(err error) string {
 	text := withoutQuery(err)
 	var response *azcore.ResponseError
@@ -56,15 +56,15 @@ func Explain(err error) string {
 	return oneLine(text)
 }
 
-// explained are the codes about an API version that the service does not know,
-// whose sentence alone says so: an emulator that is too old, a newer SDK.
+// explained are codes that may mean an API version that the service does not know,
+// from a newer SDK or with an older emulator. Only the service's message tells.
 var explained = []string{"InvalidHeaderValue", "FeatureVersionMismatch"}
 
-// longestSentence is how much of what the service says is repeated, in bytes.
+// longestSentence limits how much of the service's message is quoted, in bytes.
 const longestSentence = 300
 
-// sentence returns what the service itself says about an error, and which header
-// it is about. It is empty for errors whose code is plain.
+// sentence returns the service's own message about an error, and the header that it
+// concerns. It is empty for errors whose code is sufficient.
 func sentence(response *azcore.ResponseError) string {
 	if response.RawResponse == nil || !slices.Contains(explained, response.ErrorCode) {
 		return ""
@@ -89,8 +89,8 @@ func sentence(response *azcore.ResponseError) string {
 	}, text[:min(len(text), longestSentence)])
 }
 
-// withoutQuery returns the error's text without the query of the URL that a
-// failed call names: it may hold a shared access signature, and is noise if not.
+// withoutQuery returns the error's text without the query of a failed call's URL,
+// which may contain a shared access signature.
 func withoutQuery(err error) string {
 	text := err.Error()
 	var failed *url.Error
@@ -104,7 +104,7 @@ func withoutQuery(err error) string {
 	return strings.ReplaceAll(text, failed.URL, address)
 }
 
-// briefly returns what keeps somebody from signing in, without the advice behind it.
+// briefly returns why a sign-in failed, without the advice that follows.
 func briefly(signIn error) string {
 	line, _, _ := strings.Cut(firstLine(signIn.Error()), ". To troubleshoot")
 	return strings.ReplaceAll(line, context.DeadlineExceeded.Error(), "no answer in time")
@@ -115,5 +115,5 @@ func firstLine(s string) string {
 	return line
 }
 
-// oneLine keeps an error from taking more than a line.
+// oneLine puts a text on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

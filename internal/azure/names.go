@@ -9,18 +9,18 @@ import (
 // share a storage account by using different prefixes.
 type Names struct {
 	Queue    string // jobs to do
-	OnDemand string // jobs that are to be finished by VMs of regular priority
-	Poison   string // messages that were given up, with their reasons
+	OnDemand string // jobs for VMs of regular priority
+	Poison   string // dead-lettered messages, with their reasons
 	Records  string // container: one blob per job
 	Payloads string // container: payloads too large for a message
 	Workers  string // container: one blob per worker
 }
 
-// DefaultPrefix starts the names of queues and containers unless another is set.
+// DefaultPrefix is the default prefix of the names of queues and containers.
 const DefaultPrefix = "spotworker"
 
-// NamesFor returns the names that start with prefix. The queue is
-// "<prefix>-jobs" unless queue names another.
+// NamesFor returns the names with that prefix. The queue is "<prefix>-jobs", or queue
+// if that is not empty.
 func NamesFor(prefix, queue string) (Names, error) {
 	if queue == "" {
 		queue = prefix + "-jobs"
@@ -37,7 +37,7 @@ func NamesFor(prefix, queue string) (Names, error) {
 	return n, nil
 }
 
-// validName checks the service's rule for queues and containers: 3–63 of
+// validName checks the service's rule for the names of queues and containers: 3–63
 // lower-case letters, digits and single dashes between them.
 func validName(name string) error {
 	if len(name) < 3 || len(name) > 63 {
@@ -54,8 +54,8 @@ func validName(name string) error {
 	return nil
 }
 
-// validAccount reports whether name can be a storage account's: 3–24 of
-// lower-case letters and digits. Anything else could name another host.
+// validAccount reports whether name is a valid name of a storage account: 3–24
+// lower-case letters and digits. Anything else could lead to another host.
 func validAccount(name string) bool {
 	for _, c := range name {
 		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {

@@ -11,22 +11,22 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// signInTimeout bounds one sign-in. It is less than the 20 s that calls have, so that
-// they say what they were waiting for.
+// signInTimeout is the timeout of one sign-in. It is shorter than the 20 s of a call,
+// so that the call's error mentions the sign-in.
 const signInTimeout = 19 * time.Second
 
-// signInRest is how long the failure of a sign-in counts for others too. The SDK has
-// calls that need a token wait for one another (azcore, sdk/internal/temporal), and
-// each of a drain's many writes would try anew when the one before has given up.
+// signInRest is how long a failed sign-in also fails other calls. In the SDK, calls
+// that need a token wait for one another (azcore, sdk/internal/temporal), and each
+// of a drain's many writes would sign in again after the previous one failed.
 const signInRest = time.Second
 
-// identityCredential signs in with a managed identity. Its errors say that they are
-// about that: without it a call that got no token in time looks like one that
+// identityCredential signs in with a managed identity. Its errors mention the
+// sign-in: otherwise a call that got no token in time would look like one that
 // storage did not answer.
 //
-// It is a policy as well, which goes before the SDK's own: that one lets a call wait
-// for another's sign-in whatever the call's context says, which in a drain may be
-// far longer than there is time.
+// It is also a policy, which runs before the SDK's own: that one lets a call wait for
+// another's sign-in regardless of the call's context, which in a drain may take too
+// long.
 type identityCredential struct {
 	azcore.TokenCredential
 	clientID string
@@ -54,7 +54,7 @@ func (c *identityCredential) GetToken(ctx context.Context, options policy.TokenR
 	return token, err
 }
 
-// begin takes note of a sign-in, or returns the error of one that has just failed.
+// begin starts a sign-in, or returns the error of one that has just failed.
 func (c *identityCredential) begin() (end func(azcore.AccessToken, error), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +88,8 @@ func (c *identityCredential) Do(req *policy.Request) (*http.Response, error) {
 	return req.Next()
 }
 
-// awaited returns the sign-in that every call has to wait for, or nil while the last
-// token is good.
+// awaited returns the sign-in that every call must wait for, or nil while the last
+// token is valid.
 func (c *identityCredential) awaited() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,8 @@ func (c *identityCredential) awaited() <-chan struct{} {
 	return c.underWay
 }
 
-// developerSignIn signs in as a developer's tools have. Its errors say how to.
+// developerSignIn uses the sign-in of a developer's tools. Its errors explain how to
+// sign in.
 type developerSignIn struct{ azcore.TokenCredential }
 
 // GetToken implements [azcore.TokenCredential].
@@ -111,10 +112,10 @@ func (d *developerSignIn) GetToken(ctx context.Context, options policy.TokenRequ
 	return token, err
 }
 
-// unchallenged takes the challenge out of a refused token's answer. The SDK reads
-// nothing from it but the audience, which is the same everywhere, and writes that
-// where other calls read it at the same time (azblob and azqueue,
-// storageAuthorizer). The next call signs in anew all the same.
+// unchallenged removes the challenge from the response to a refused token. The SDK
+// reads only the audience from it, which is always the same, and writes that while
+// other calls read it: a data race (azblob and azqueue, storageAuthorizer). The next
+// call signs in again without it.
 type unchallenged struct{}
 
 // Do implements [policy.Policy].

@@ -14,19 +14,19 @@ import (
 	"github.com/spotworker/spotworker/internal/haste"
 )
 
-// Bounds of one call. A call that needs less time, as in a drain, is bounded by
-// its context; these keep a call with all the time in the world from hanging.
+// Limits of one call. A call with less time, as in a drain, is limited by its
+// context; these prevent a call without a deadline from hanging.
 const (
 	maxRetries    = 3
 	retryDelay    = 200 * time.Millisecond
 	maxRetryDelay = 3 * time.Second
-	tryTimeout    = 30 * time.Second // of one try, its body included
+	tryTimeout    = 30 * time.Second // of one try, including the body
 	dialTimeout   = 5 * time.Second
 	keptIdle      = 90 * time.Second
 	keptIdleLocal = 4 * time.Second // Azurite closes idle connections after 5 s
 )
 
-// defaultConcurrency is used where a Config names none.
+// defaultConcurrency is the default of Config.Concurrency.
 const defaultConcurrency = 16
 
 func (c Config) clientOptions(tls bool) policy.ClientOptions {
@@ -39,17 +39,17 @@ func (c Config) clientOptions(tls bool) policy.ClientOptions {
 		retry = *c.Retry
 	}
 	return policy.ClientOptions{
-		Transport: discreet{transport},
+		Transport: redacted{transport},
 		Telemetry: policy.TelemetryOptions{ApplicationID: telemetryID(c.Version)},
 		Retry:     retry,
 	}
 }
 
-// bounded returns options for a client whose tries are cut off when time is
-// short. It comes after all other policies.
+// bounded returns the options of a client whose tries are cut off when time is short.
+// That policy comes after all others.
 func (c Config) bounded(options policy.ClientOptions) policy.ClientOptions {
 	last := haste.Policy{}
-	if wrapped, ok := options.Transport.(discreet); ok {
+	if wrapped, ok := options.Transport.(redacted); ok {
 		if client, ok := wrapped.Transporter.(interface{ CloseIdleConnections() }); ok {
 			last.CloseIdle = client.CloseIdleConnections
 		}
@@ -58,12 +58,12 @@ func (c Config) bounded(options policy.ClientOptions) policy.ClientOptions {
 	return options
 }
 
-// discreet keeps the query of an address out of errors: it may be a shared access
-// signature, and what a handler returns goes into records and messages as it is.
-type discreet struct{ policy.Transporter }
+// redacted removes the query of the URL from errors: it may contain a shared access
+// signature, and an error that a handler returns is recorded unchanged.
+type redacted struct{ policy.Transporter }
 
 // Do implements [policy.Transporter].
-func (d discreet) Do(r *http.Request) (*http.Response, error) {
+func (d redacted) Do(r *http.Request) (*http.Response, error) {
 	resp, err := d.Transporter.Do(r)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		failed.URL, _, _ = strings.Cut(failed.URL, "?")
@@ -71,12 +71,11 @@ func (d discreet) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// newTransport keeps a connection for each concurrent call. The SDK's default
-// keeps 10 per host, so that of 128 callers two in three would open a new TLS
-// connection for each call.
+// newTransport keeps one connection open for each concurrent call. The SDK's default
+// of 10 per host would make most of 128 concurrent calls open a new TLS connection.
 //
-// It speaks HTTP/1.1 alone, as storage does: a call that is cut off then closes
-// its connection, while over HTTP/2 its retry would go out on the same one.
+// It uses only HTTP/1.1, as storage does: a call that is cut off then closes its
+// connection, while over HTTP/2 its retry would use the same one.
 func newTransport(concurrency int, tls bool) *http.Transport {
 	if concurrency <= 0 {
 		concurrency = defaultConcurrency
@@ -96,7 +95,8 @@ func newTransport(concurrency int, tls bool) *http.Transport {
 	}
 }
 
-// telemetryID keeps to the 24 characters that the SDK allows.
+// telemetryID returns the application id, of at most the 24 characters that the SDK
+// allows.
 func telemetryID(version string) string {
 	id := "spotworker"
 	if version != "" {
@@ -105,13 +105,13 @@ func telemetryID(version string) string {
 	return id[:min(len(id), 24)]
 }
 
-// refuseRedirects makes an HTTP client return a redirect as the answer that it is.
-// Neither storage nor a token endpoint sends one, and following it would take
-// tokens, or the header that proves who asks for one, to another host.
+// refuseRedirects makes an HTTP client return redirects instead of following them.
+// Neither storage nor a token endpoint sends one, and following it would send tokens,
+// or the header that authenticates a token request, to another host.
 func refuseRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// newIdentityTransport never uses a proxy: the metadata service that gives out
-// tokens answers its own VM only, and refuses what a proxy forwards.
+// newIdentityTransport returns a transport without a proxy: the metadata service,
+// which issues tokens, answers only its own VM and refuses forwarded requests.
 func newIdentityTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:           nil,

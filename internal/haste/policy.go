@@ -10,16 +10,16 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// smallBody is the largest request body of a call whose tries are bounded, in
-// bytes. How long a larger one takes is a matter of bandwidth.
+// smallBody is the largest request body of a call whose tries are limited, in bytes.
+// The time of a larger one depends on the bandwidth.
 const smallBody = 64 << 10
 
-// Policy bounds the tries of calls, as the [Tries] in their context say. It is to
-// be the last of a client's policies for each try.
+// Policy limits the tries of calls, by the [Tries] in their context. It must be the
+// last of a client's per-retry policies.
 type Policy struct {
-	// CloseIdle closes the client's idle connections. It is called whenever a
-	// call of any size ran out of time: what killed its connection may have
-	// killed the idle ones, and the retry is to go out on a fresh one. Optional.
+	// CloseIdle closes the client's idle connections. It is called whenever a call of
+	// any size timed out: the fault may have killed the idle connections too, and
+	// the retry must use a fresh one. Optional.
 	CloseIdle func()
 }
 
@@ -41,19 +41,19 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Clone(ctx).Next()
 	if err == nil {
 		t.answered(time.Since(begun))
-		return resp, nil // whose body is read under ctx
+		return resp, nil // the body is read under ctx, so it stays open
 	}
 	if unanswered, ok := errors.AsType[*unansweredError](context.Cause(ctx)); ok {
 		t.cutOff()
-		err = unanswered // not that ctx ended: the SDK is to retry
+		err = unanswered // not the error of ctx, so that the SDK retries
 	}
 	p.ranOut(ctx, err)
 	cut(err)
 	return nil, err
 }
 
-// watch cuts a try off that is not answered in its time, which begins when the
-// try does, or later when time becomes short.
+// watch cuts off a try that is not answered within its limit, which starts with the
+// try, or later when time becomes short.
 func (t *Tries) watch(answered <-chan struct{}, cut context.CancelCauseFunc) {
 	limit := t.limit()
 	timer := time.NewTimer(limit)
@@ -65,14 +65,14 @@ func (t *Tries) watch(answered <-chan struct{}, cut context.CancelCauseFunc) {
 	}
 }
 
-// ranOut closes idle connections if a call failed because its time was over.
+// ranOut closes idle connections if a call failed because it timed out.
 func (p Policy) ranOut(ctx context.Context, err error) {
 	if err != nil && p.CloseIdle != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		p.CloseIdle()
 	}
 }
 
-// unansweredError says that a try was cut off.
+// unansweredError means that a try was cut off.
 type unansweredError struct{ after time.Duration }
 
 func (e *unansweredError) Error() string {

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// weight of one answer in the moving average, as its denominator.
+	// weight is the denominator of one response's weight in the moving average.
 	weight = 8
 
-	// outlier is how many times the average one answer counts at most, so that a
-	// single slow one does not make a drain wait for dead connections.
+	// outlier limits how much one response counts, as a multiple of the average, so
+	// that a single slow one does not make a drain wait for dead connections.
 	outlier = 4
 )
 
-// Latency is a moving average of how long answers to small calls take. The zero
-// value knows of none. It may be used from several goroutines.
+// Latency is a moving average of the response times of small calls. The zero value
+// is ready to use. It may be used from several goroutines.
 type Latency struct {
 	mu   sync.Mutex
 	mean time.Duration
 }
 
-// Mean returns the average, 0 before the first answer.
+// Mean returns the average, 0 before the first response.
 func (l *Latency) Mean() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,51 +41,51 @@ func (l *Latency) add(took time.Duration) {
 }
 
 const (
-	// floor is the least time that a try gets. It is far above what storage
-	// takes, and low enough for a dead connection to cost less than a second.
+	// floor is the smallest limit of a try. It is far above the usual response time of
+	// storage, and low enough for a dead connection to cost less than a second.
 	floor = 500 * time.Millisecond
 
-	// factor is how many times the usual time of an answer the first try gets,
-	// and later how many times that a retry gets.
+	// factor × the usual response time is the limit of the first try, and later ×
+	// that limit is the limit of a retry.
 	factor = 4
 	later  = 8
 )
 
-// Tries bounds the tries of one caller's calls. It may be used from several
+// Tries limits the tries of one caller's calls. It may be used from several
 // goroutines.
 type Tries struct {
 	latency *Latency
-	short   context.Context //nolint:containedctx // only its end counts
+	short   context.Context //nolint:containedctx // only its end is used
 
 	mu         sync.Mutex
-	slowest    time.Duration // answer so far, of those since time is short
-	unanswered bool          // the last try was cut off
+	slowest    time.Duration // response since time is short
+	unanswered bool          // whether the last try was cut off
 }
 
-// NewTries returns what bounds the tries of a caller whose time is short once
-// short has ended. All answers, also those before, go into latency.
+// NewTries returns the limits of a caller whose time is short once the context short
+// has ended. All responses, also those before, count towards l.
 func (l *Latency) NewTries(short context.Context) *Tries { return &Tries{latency: l, short: short} }
 
 type key struct{}
 
-// In returns a context whose calls t bounds.
+// In returns a context whose calls t limits.
 func (t *Tries) In(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
 
-// triesOf returns what bounds the calls of ctx, or nil.
+// triesOf returns the limits of calls under ctx, or nil.
 func triesOf(ctx context.Context) *Tries {
 	t, _ := ctx.Value(key{}).(*Tries)
 	return t
 }
 
-// limit returns how long a try that begins now waits at most.
+// limit returns the limit of a try that begins now.
 func (t *Tries) limit() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return limitFor(t.latency.Mean(), t.slowest, t.unanswered)
 }
 
-// limitFor returns how long a try waits, given how long answers usually take, the
-// slowest answer in this drain, and whether the try before was cut off.
+// limitFor returns the limit of a try, given the usual response time, the slowest
+// response in this drain, and whether the previous try was cut off.
 func limitFor(usual, slowest time.Duration, unanswered bool) time.Duration {
 	limit := max(floor, factor*usual, 2*slowest)
 	if unanswered {
@@ -94,7 +94,7 @@ func limitFor(usual, slowest time.Duration, unanswered bool) time.Duration {
 	return limit
 }
 
-// answered records that a try got its answer.
+// answered records that a try got a response.
 func (t *Tries) answered(took time.Duration) {
 	t.latency.add(took)
 	t.mu.Lock()

@@ -1,12 +1,13 @@
-// Package jobid holds the two rules that every part of the system shares about
-// job ids and kinds: which are allowed, and under which blob name an id is kept.
-// It imports nothing of ours, so that message and record can both use it.
+// Package jobid defines which job ids and kinds are valid, and the blob name that
+// belongs to an id. It imports nothing of this module, so that packages queue and
+// checkpoint can both use it.
 package jobid
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 )
 
 // Limits on names, in bytes.
@@ -65,12 +66,7 @@ func allowed(c byte, punctuation string) bool {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
 		return true
 	}
-	for i := range len(punctuation) {
-		if c == punctuation[i] {
-			return true
-		}
-	}
-	return false
+	return strings.IndexByte(punctuation, c) >= 0
 }
 
 // quote shows a name in an error without letting a hostile one fill the log.

@@ -1,5 +1,5 @@
-// Package lifecycle says what a worker may do next: the five states of the
-// Azure guide to interruptible workloads, and the end.
+// Package lifecycle is the state machine of a worker: the five states of the Azure
+// guide to interruptible workloads, and Stopped.
 //
 //	        Warm          Known          Ready
 //	Start ───────▶ Recover ─────▶ Resume ─────▶ Process
@@ -16,24 +16,24 @@
 // while it warms up, so Notice and Terminate lead to Shutdown from every state
 // before it. What follows a drain depends on what began it:
 //
-//   - after a notice the worker waits in Shutdown, with nothing in its hands,
-//     for the end of the VM. Should the platform withdraw the event, work goes
-//     on with Recover, or with Start if this process was never warm;
-//   - once the process was asked to end it stops as soon as the drain is over,
-//     whatever else happened before or meanwhile.
+//   - after a notice the worker waits in Shutdown, without any jobs, for the end
+//     of the VM. If the platform withdraws the event, the worker continues with
+//     Recover, or with Start if this process was never warm;
+//   - once the process was asked to end, it stops as soon as the drain is over,
+//     whatever else happens.
 //
-// A drain is never cut short by a change of mind: a withdrawal that arrives
-// while work is still being put away takes effect when that is done.
+// A drain is never cut short: a withdrawal that arrives during a drain takes effect
+// when the drain is over.
 //
 // The rules are data (see table.go), and [Next] is a pure function over them
 // that refuses every event they do not name. What the rules need to know about
-// the past, for instance whether the worker was ever warm, is not kept in
-// hidden variables but travels with the state, as [Facts], in a [Position].
+// the past, for instance whether the worker was ever warm, is part of the
+// [Position], as [Facts].
 // [Machine] holds one position for the goroutines of a worker. The drawing and
 // the table in docs/evictions.md are generated from the same rules.
 //
 // This package decides nothing about events of the platform. Its Notice means
-// that the worker has to let go of its jobs now; an announcement that leaves
+// that the worker has to release its jobs now; an announcement that leaves
 // minutes or days is not a Notice yet.
 package lifecycle
 

@@ -14,7 +14,7 @@ const (
 	// Ready says that the worker can take work and reports itself healthy.
 	Ready
 	// Notice says that an event of the platform names this VM and leaves no
-	// more time to work, so that jobs have to be let go now. It may repeat.
+	// more time to work, so that jobs have to be released now. It may repeat.
 	Notice
 	// Terminate says that the process is to end, by SIGTERM or another
 	// request, or by a fault that it cannot outlive. It may repeat and is

@@ -81,8 +81,7 @@ func (m *Machine) take(e Event, why string) (Transition, error) {
 	return step, nil
 }
 
-// wake hands the present state to those who waited for it. The caller holds
-// mu.
+// wake sends the present state to the waiters for it. The caller holds mu.
 func (m *Machine) wake() {
 	for w := range m.waiters {
 		if m.position.State == Stopped || slices.Contains(w.states, m.position.State) {
@@ -137,7 +136,7 @@ func (w *waiter) result(s State) (State, error) {
 	return s, ErrStopped
 }
 
-// forget ends a wait that nobody listens to any more.
+// forget removes a waiter whose Wait has returned.
 func (m *Machine) forget(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 
 // ErrRefused is returned, wrapped, for an event that the table does not have
 // in the position it met. Two goroutines that report at the same moment cause
-// it in good order: whoever ends warm-up just as a notice arrives finds its
-// Warm refused, because the worker is in Shutdown by then. The position stays
+// it in normal operation: a goroutine that ends warm-up just as a notice arrives finds
+// its Warm refused, because the worker is in Shutdown by then. The position stays
 // as it was.
 var ErrRefused = errors.New("event refused")
 
