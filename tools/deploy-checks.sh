@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What tools/deploy.sh looks at before it changes anything. Each failure ends
-# with what to do.
+# Checks that tools/deploy.sh runs before it changes anything. Each failure says
+# what to do.
 #
 # shellcheck disable=SC2154 # the variables are those of tools/deploy.sh
 
@@ -20,7 +20,7 @@ checkTools() {
   fi
   version=$(az version --query '"azure-cli"' --output tsv)
   atLeast "$version" 2.60 ||
-    fail "az is version $version, and 2.60 is the oldest that knows what is asked of it. Distributions often have older ones: https://learn.microsoft.com/cli/azure/install-azure-cli, or az upgrade"
+    fail "az is version $version, and 2.60 is the oldest supported. Distributions often have older ones: https://learn.microsoft.com/cli/azure/install-azure-cli, or az upgrade"
   version=$(az bicep version 2>/dev/null | sed -n 's/^Bicep CLI version \([0-9.]*\).*/\1/p') || true
   [ -n "$version" ] || fail "az has no Bicep: run az bicep install"
   atLeast "$version" 0.34 || fail "Bicep is version $version, and 0.34 is the oldest that reads these files: run az bicep upgrade"
@@ -49,18 +49,18 @@ verifyPackage() {
 checkSubscription() {
   az account show --output tsv \
     --query "['subscription ', name, ' (', id, ') of tenant ', tenantId, ', signed in as ', user.name] | join('', @)"
-  groupThere=$(az group exists --name "$group") || fail "it cannot be read whether there is a resource group $group, for the reason above"
+  groupThere=$(az group exists --name "$group") || fail "cannot find out whether there is a resource group $group, for the reason above"
   if [ "$groupThere" = true ]; then
     echo "resource group $group is there, and keeps its tags"
   else
-    echo "resource group $group would be made in $location"
+    echo "resource group $group would be created in $location"
   fi
 }
 
 checkOperator() {
   local key
   [ -n "${OPERATOR_ID:-}" ] || OPERATOR_ID=$(az ad signed-in-user show --query id --output tsv) ||
-    fail "it cannot be read who you are, for the reason above: set OPERATOR_ID to your object id, and OPERATOR_KIND to ServicePrincipal if that is what you are"
+    fail "cannot read who is signed in, for the reason above: set OPERATOR_ID to your object id, and OPERATOR_KIND to ServicePrincipal if that is what you are"
   for key in ~/.ssh/id_ed25519.pub ~/.ssh/id_rsa.pub; do
     [ -n "${SSH_PUBLIC_KEY:-}" ] || [ ! -f "$key" ] || SSH_PUBLIC_KEY=$(cat "$key")
   done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Deploys to Azure, in the steps of docs/deploy.md: checks, package, storage,
-# upload, application version, VMs, a look at the workers. What is there already
-# is left as it is, so it may be run again at any time, and after any failure.
+# upload, application version, VMs, a check of the workers. It keeps existing
+# resources, so it may be run again at any time, and after any failure.
 #
 #   tools/deploy.sh             what would change is shown before each step, and asked
 #   tools/deploy.sh --yes       shown, not asked
@@ -46,7 +46,7 @@ show() {
   echo "\$${words//\\,/,}"
 }
 
-# run COMMAND...: show it, and run it unless nothing is to be changed.
+# run COMMAND...: show it, and run it unless the mode changes nothing.
 run() {
   show "$@"
   case $mode in ask | yes) "$@" ;; esac
@@ -63,7 +63,7 @@ confirm() {
   [ "$mode" = ask ] || return 0
   local answer
   read -r -p "$1 [y/N] " answer || answer=
-  [ "$answer" = y ] || fail "stopped; what was made so far stays, and the next run continues from here"
+  [ "$answer" = y ] || fail "stopped; what exists so far stays, and the next run continues from here"
 }
 
 # target STAGE [PARAMETER...]: what a deployment up to that stage is called with.
@@ -111,7 +111,7 @@ numbers() {
 }
 
 # recount: fails if autoscale or an eviction has changed a number since it was
-# read. Between this and Azure's answer lies a second, and not a person's thought.
+# read: a person may have taken minutes to confirm.
 recount() {
   [ "$mode" = ask ] || [ "$mode" = yes ] || return 0
   local before="${CAPACITY:-none} ${ONDEMAND_CAPACITY:-none}"
@@ -160,7 +160,7 @@ digest() {
 }
 
 # uploads: the package and the configuration that the last deployment gives. With
-# CONFIGURATION_IN=Package each configuration travels in a package of its own.
+# CONFIGURATION_IN=Package each configuration has its own package.
 uploads() {
   local name
   verifyPackage # again: it may be another one by now

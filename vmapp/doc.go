@@ -1,25 +1,23 @@
-// Package vmapp is what comes onto a VM beside the worker: the scripts that the
-// VM application extension runs, and the systemd units. docs/vmapp.md tells an
+// Package vmapp holds the files of a package beside the worker: the scripts that
+// the VM application extension runs, and the systemd units. docs/vmapp.md tells an
 // operator what runs when.
 //
-// What the scripts rely on, and what they make of it:
+// What the scripts know about the platform, and how they handle it:
 //
 //   - The extension runs a command under /bin/sh as root, in a folder of the
 //     version, and asks for its exit code once. A version that failed is not tried
 //     again, and is reported as a success from then on. So a script says in its exit
 //     code and last line what went wrong, and leaves a unit behind that retries.
-//   - It runs the command also where it could not fetch the package or the
-//     configuration, or only half of it. So the package has checksums, and worker.env
+//   - It runs the command even if it could not fetch the package or the
+//     configuration, or only a part of it. So the package has checksums, and worker.env
 //     has a last line that must be there.
-//   - It may be cut off at any moment, by a reboot or an eviction. So a release is
-//     unpacked beside the others and appears by one rename; and until the script has
-//     ended, a unit runs it again at the next boot, since the extension does so only
-//     sometimes.
-//   - A worker whose configuration can be read is ready, whatever it reaches. So
-//     a script waits for that and no longer: roles, networks and storage may take
-//     their time.
-//   - An update that does not start is put back, since a VM with the version before
-//     does work and one without a worker does not.
+//   - A reboot or an eviction may interrupt it at any moment. So a release is unpacked
+//     beside the others and appears by one rename. Until the script has ended, a unit
+//     repeats it at the next boot, since the extension does not always.
+//   - A worker that has read its configuration is ready, whatever services it reaches.
+//     A script waits only for that: roles, networks and storage can take long.
+//   - If an update does not start, the script restores the previous version, since a
+//     VM without a worker does no work.
 //
 // On the VM:
 //

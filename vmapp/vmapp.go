@@ -8,7 +8,7 @@ import "embed"
 //go:embed scripts/*.sh units/* etc/*
 var Files embed.FS
 
-// CloudInit is user data for a machine that somebody has.
+// CloudInit is user data for an existing machine.
 //
 //go:embed cloud-init.yaml
 var CloudInit string

@@ -38,17 +38,16 @@ func (l *Loops) Add(name string, now time.Time) *Loop {
 	return loop
 }
 
-// Turn says that the loop turned at now, and does so again before within is over.
+// Turn reports that the loop turned at now, and will turn again within that time.
 func (l *Loop) Turn(now time.Time, within time.Duration) {
 	l.due.Store(int64(max(now.Sub(l.begun), 0) + within))
 }
 
-// Rest says that the loop need not turn until it says that it turned again.
+// Rest reports that the loop need not turn before its next call of Turn.
 func (l *Loop) Rest() { l.due.Store(resting) }
 
-// Note says something about the process that people should know and that is no
-// ill health. It takes the place of what was said about the same before; an empty
-// text takes that back.
+// Note sets information for operators that does not affect the health. It replaces
+// the earlier text on the same subject; an empty text removes it.
 func (l *Loops) Note(about, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,7 +83,7 @@ type Report struct {
 	// Stuck are the loops that hang.
 	Stuck []Stuck
 
-	// Notes are for people. They change nothing about the health.
+	// Notes are for operators. They do not affect the health.
 	Notes []string
 }
 

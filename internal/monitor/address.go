@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// Auto stands for the address that follows from the worker's instance: a
-	// free port of loopback where that is no number.
+	// Auto is the address derived from the worker's instance: a free port of
+	// loopback if the instance is not a number.
 	Auto = "auto"
 
-	// None stands for no address: nobody is answered.
+	// None disables the server.
 	None = "none"
 
 	// BasePort is the port of instance 0; others follow it in order.
 	BasePort = 8810
 
-	// MaxInstance is the greatest instance that has a port of its own.
+	// MaxInstance is the largest instance with a fixed port.
 	MaxInstance = 99
 )
 

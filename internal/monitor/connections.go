@@ -12,15 +12,14 @@ import (
 const maxConnections = 64
 
 // connections bounds the connections of a server. A new one beyond the limit
-// closes the oldest that has no request under way. So somebody who opens
-// connections and leaves them idle cannot lock out the health probe, as a limit
-// on accepting would let them.
+// closes the oldest without an active request. Idle connections therefore cannot
+// lock out the health probe, as they could with a limit on accepting.
 type connections struct {
 	limit int
 
 	mu    sync.Mutex
 	quiet []net.Conn // no complete request header was read, oldest first
-	busy  []net.Conn // a request is under way
+	busy  []net.Conn // a request is active
 }
 
 // track is the ConnState hook of an [http.Server], which calls it for a new
@@ -31,8 +30,8 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// update follows one change of state and returns a connection to close, or nil.
-// A connection that was to be closed is forgotten, whatever it still does.
+// update records a change of state and returns a connection to close, or nil. It
+// no longer tracks that connection.
 func (c *connections) update(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,7 +64,7 @@ func (h *healthz) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(append(body, '\n')) // whoever asked may have gone
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
 }
 
 func (h *healthz) tell(r *http.Request, report health.Report) {

@@ -20,7 +20,7 @@ const (
 	idleTimeout       = 10 * time.Second
 	maxHeader         = 16 << 10
 
-	// closeGrace is how long an answer under way may take when the worker ends.
+	// closeGrace is how long an active request may take when the worker ends.
 	closeGrace = time.Second
 )
 
@@ -35,18 +35,19 @@ type Config struct {
 	// Metrics answers requests for /metrics.
 	Metrics http.Handler
 
-	// Log is told when the health changes, as seen by those who ask.
+	// Log receives a line when the health that a probe sees changes.
 	Log *slog.Logger
 }
 
-// Server answers until it is closed.
+// Server serves requests until it is closed.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
 	serving  sync.WaitGroup
 }
 
-// Listen starts a server. It is the system's error if the address cannot be had.
+// Listen starts a server. It returns the system's error if the address is not
+// available.
 func Listen(c Config) (*Server, error) {
 	listener, err := net.Listen("tcp", c.Address) //nolint:noctx // listening on an IP address does not wait
 	if err != nil {
@@ -71,12 +72,12 @@ func Listen(c Config) (*Server, error) {
 // was chosen.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close ends the server. Answers under way may finish for a second.
+// Close stops the server. Active requests have a second to finish.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // whoever is still being answered is cut off
+		_ = s.http.Close() // cuts off the remaining requests
 	}
 	s.serving.Wait()
 }

@@ -3,7 +3,7 @@
 // terminal, recolour it, reorder what is shown, or add a line that reads like one
 // of another job.
 //
-// What is not printable becomes U+FFFD: C0 and C1 control characters (a terminal
+// Unprintable characters become U+FFFD: C0 and C1 control characters (a terminal
 // takes U+009B for the start of a command), line and paragraph separators, the
 // invisible characters that change the direction of text, and invalid UTF-8.
 package plaintext
@@ -36,8 +36,8 @@ func Block(text string) string {
 }
 
 // Field returns text as one field of a line that tabs divide, for scripts: line
-// feeds, carriage returns and tabs are written \n, \r and \t. All else stays as
-// it is; what goes to a terminal needs [Line] as well.
+// feeds, carriage returns and tabs are written \n, \r and \t. The rest is
+// unchanged; for a terminal, apply [Line] as well.
 func Field(text string) string { return fieldEscapes.Replace(text) }
 
 var fieldEscapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`)

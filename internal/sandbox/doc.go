@@ -1,16 +1,16 @@
-// Package sandbox runs programs as system users of their own, so that a job's
-// program can reach neither its worker nor another job.
+// Package sandbox runs each job's program as a separate system user, so that the
+// program can access neither its worker nor another job.
 //
 // [Open] reserves user ids for one worker, [Users.Take] gives one to a job, and a
 // [User] does with it what a job needs:
 //
-//   - [User.Apply] has a command run as the user, with no group but its own and
+//   - [User.Apply] makes a command run as the user, with no group but its own and
 //     without the worker's capabilities.
 //   - [User.Do] calls a function whose file accesses are checked against the
 //     user's rights. The worker reads a checkpoint and removes a folder that way,
-//     so a symbolic link or a race in a job's folder leads it nowhere the program
-//     could not go itself.
-//   - [User.KillAll] ends every process of the user, those included that left
+//     so a symbolic link or a race in a job's folder cannot lead it to files that
+//     the program cannot reach itself.
+//   - [User.KillAll] kills every process of the user, including those that left
 //     their process group or session.
 //   - [User.Clean] removes the user's files in folders that all users may write,
 //     and its shared memory, semaphores and message queues.
@@ -23,9 +23,9 @@
 // Linux keeps a file system user id for each thread (setfsuid(2)), which is what
 // NFS servers use for the same purpose. [User.Do] sets it on a locked thread and
 // sets it back. Other goroutines do not notice. A function called by Do must not
-// leave file accesses to goroutines that it starts: those have the worker's
+// leave file accesses to goroutines that it starts: these have the worker's
 // rights.
 //
-// A nil *User stands for the worker's own user: Do calls its function, Apply takes
+// A nil *User is the worker's own user: Do calls its function, Apply takes
 // the worker's capabilities from a command, and the other methods do nothing.
 package sandbox

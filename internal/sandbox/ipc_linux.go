@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipcKinds are the System V objects. They exist until somebody removes them,
-// whether or not the process that made them still runs.
+// ipcKinds are the System V objects. They exist until they are removed, also after
+// the process that created them has ended.
 var ipcKinds = []struct {
 	table  string // in /proc/sysvipc
 	column string // of the identifier

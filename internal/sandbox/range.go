@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// leastID is the least user id of a range. Lower ones belong to the system and to
-// people.
+// leastID is the smallest user id of a range. Lower ones belong to the system and
+// to people.
 const leastID = 10_000
 
-// mostID is the greatest. The ids of nobody (65534) and of the 16-bit overflow
+// mostID is the largest. The ids of nobody (65534) and of the 16-bit overflow
 // (65535) lie below it and are refused.
 const mostID = 1<<31 - 1
 
@@ -44,7 +44,7 @@ func ParseRange(text string) (Range, error) {
 	return Range{uint32(from), uint32(to)}, nil
 }
 
-// part returns part number n of r, which is divided into as many equal ones.
+// part divides r into equal parts and returns part number n.
 func (r Range) part(n, parts int) Range {
 	size := (r.Last - r.First + 1) / uint32(parts)
 	first := r.First + uint32(n)*size

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needed are the capabilities without which nothing here works.
+// needed are the capabilities that this package requires.
 var needed = []struct {
 	number int
 	name   string
@@ -38,7 +38,7 @@ func checkRights() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("programs cannot run as users of their own: this process lacks %s. Grant them (AmbientCapabilities= in a unit, "+
+		return fmt.Errorf("programs cannot run as separate users: this process lacks %s. Grant them (AmbientCapabilities= in a unit, "+
 			"as the VM package does), or set --program-users none, so that all programs share this worker's user", strings.Join(missing, ", "))
 	}
 	return nil
@@ -64,9 +64,9 @@ func capabilities() (header unix.CapUserHeader, data [2]unix.CapUserData, err er
 	return header, data, err
 }
 
-// Apply has a command run as the user, and without capabilities, also as the
-// worker's own user. It belongs into the goroutine that starts the command, locked
-// to its thread: it drops the thread's ambient and inheritable capabilities, which
+// Apply makes a command run as the user and without capabilities, also as the
+// worker's own user. Call it in the goroutine that starts the command, locked to
+// its thread: it drops the thread's ambient and inheritable capabilities, which
 // the command would get.
 func (u *User) Apply(cmd *exec.Cmd) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
@@ -138,8 +138,8 @@ func (u *User) as(group bool, f func() error) error {
 	return f()
 }
 
-// mustRestore panics: the thread would go on with a program's rights. The kernel
-// always lets a thread return to its effective ids.
+// mustRestore panics on an error: the thread would keep a program's rights. The
+// kernel always lets a thread return to its effective ids.
 func mustRestore(err error) {
 	if err != nil {
 		panic("sandbox: " + err.Error())
@@ -164,12 +164,12 @@ func setFSGroup(id int) error {
 	return nil
 }
 
-// killAllScript signals every process that its user may signal, which without
-// capabilities are the user's own, the shell itself excepted. The kernel does that
-// while no process can be created, so none escapes. kill fails where there is none.
+// killAllScript kills every process that its user may signal, except the shell
+// itself. Without capabilities these are the user's own. The kernel blocks fork
+// meanwhile, so none escapes. kill fails if there is no process.
 const killAllScript = "kill -KILL -1 2>/dev/null; exit 0"
 
-// KillAll ends every process of the user, in whatever process group or session.
+// KillAll kills every process of the user, in any process group or session.
 func (u *User) KillAll() error {
 	if u == nil {
 		return nil
@@ -269,7 +269,7 @@ func canConnect(address netip.AddrPort) (bool, error) {
 	}
 }
 
-// HideProcess keeps processes of the same user from reading this one: its memory
+// HideProcess prevents processes of the same user from reading this one: its memory
 // with tokens and payloads (/proc/PID/mem), and its environment with a connection
 // string (/proc/PID/environ). It also ends core dumps, which would hold the same.
 // Programs that this process starts are not affected.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workerVariable marks the process that stands for a worker: not root, with the
+// workerVariable marks the process that acts as a worker: not root, with the
 // capabilities that the unit grants. Its value names the check to run.
 const workerVariable = "SPOTWORKER_TEST_SANDBOX"
 
@@ -228,7 +228,7 @@ func checkFiles() error {
 }
 
 // checkProcesses: a program that leaves its group and its session ends with the
-// rest, and another user's goes on.
+// rest, and another user's continues.
 func checkProcesses() error {
 	all, user, err := users()
 	if err != nil {
@@ -262,7 +262,7 @@ func checkProcesses() error {
 	}
 	for begun := time.Now(); alive(user); time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 10*time.Second {
-			return errors.New("a process that left its session lives on")
+			return errors.New("a process that left its session still runs")
 		}
 	}
 	if !alive(other) {

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrUnsupported is the error of [Open] on a system where programs cannot run as
-// users of their own.
-var ErrUnsupported = errors.New("programs as users of their own are supported on Linux only")
+// separate users.
+var ErrUnsupported = errors.New("programs as separate users are supported on Linux only")
 
 // Config says which user ids a worker uses.
 type Config struct {
@@ -26,7 +26,7 @@ type Config struct {
 	Slots int
 }
 
-// Users gives out user ids. A nil *Users gives out nil users.
+// Users assigns user ids to jobs. A nil *Users assigns nil users.
 type Users struct {
 	all Range // of all workers of the VM
 	ids Range // of this one
@@ -69,8 +69,9 @@ func (u *Users) Take() (*User, error) {
 	return user, nil
 }
 
-// End ends the user's processes, and removes what the user has in folders that
-// all users may write. A user for whom that fails is not to be put back.
+// End kills the user's processes, and removes its files in folders that all users
+// may write and its shared memory, semaphores and message queues. Do not return a
+// user for whom that fails.
 func (u *Users) End(user *User) error {
 	if u == nil || user == nil {
 		return nil
@@ -87,7 +88,7 @@ func (u *Users) End(user *User) error {
 	return nil
 }
 
-// Put gives the id back.
+// Put returns the id.
 func (u *Users) Put(user *User) {
 	if u == nil || user == nil {
 		return
@@ -97,8 +98,8 @@ func (u *Users) Put(user *User) {
 	delete(u.busy, user.id)
 }
 
-// OwnerOf returns the user that a folder belongs to, to remove what is left of
-// another job; nil for one that belongs to somebody outside the range.
+// OwnerOf returns the user that owns a folder that another job left, nil for an
+// owner outside the range.
 func (u *Users) OwnerOf(dir string) *User {
 	if u == nil {
 		return nil
@@ -131,7 +132,7 @@ func (u *Users) CanEnter(dir string) error {
 	return fmt.Errorf("programs' users cannot enter %s: chmod o+x it, or choose another --scratch", at)
 }
 
-// take also reports whether nothing is left of an earlier program with the id.
+// take also reports whether everything of an earlier program with the id is removed.
 func (u *Users) take() (user *User, ended bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

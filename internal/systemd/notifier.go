@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// statusEvery is how often the status is looked at, besides at changes.
+	// statusEvery is how often the status is read, besides at changes.
 	statusEvery = 15 * time.Second
 
 	// stopMargin is what the end of the process may take after the drain.
 	stopMargin = 10 * time.Second
 )
 
-// Config says what the service manager is told.
+// Config is what a notifier reports.
 type Config struct {
 	// DrainBudget is how long the worker may take to hand over when it is
 	// asked to end.
@@ -32,7 +32,7 @@ type Config struct {
 	// Healthy reports whether the worker's loops turn.
 	Healthy func() bool
 
-	// Log is told of what goes wrong.
+	// Log receives errors.
 	Log *slog.Logger
 }
 
@@ -67,7 +67,7 @@ func New(c Config) *Notifier {
 	return n
 }
 
-// Changed says that the status may have changed. It does not wait.
+// Changed reports that the status may have changed. It does not wait.
 func (n *Notifier) Changed() {
 	select {
 	case n.changed <- struct{}{}:
@@ -75,7 +75,7 @@ func (n *Notifier) Changed() {
 	}
 }
 
-// Stopping says that the process was asked to end. It does not wait.
+// Stopping reports that the process was asked to stop. It does not wait.
 func (n *Notifier) Stopping() {
 	n.mu.Lock()
 	n.stopping = true
@@ -83,7 +83,7 @@ func (n *Notifier) Stopping() {
 	n.Changed()
 }
 
-// Run says that the worker is up, and from then on what changes, until ctx ends.
+// Run reports that the worker is up, and then each change, until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	if !n.present {
 		return
@@ -115,7 +115,7 @@ func (n *Notifier) interval() time.Duration {
 	return statusEvery
 }
 
-// tell says what has changed.
+// tell sends what has changed.
 func (n *Notifier) tell(ctx context.Context) {
 	n.mu.Lock()
 	stopping := n.stopping
@@ -144,7 +144,7 @@ func (n *Notifier) newStatus() string {
 	return "STATUS=" + status
 }
 
-// say sends a message. That it cannot is said once: the worker does without.
+// say sends a message. It logs the first failure; the worker continues without.
 func (n *Notifier) say(ctx context.Context, message string) {
 	_, err := daemon.SdNotify(false, message)
 	if err != nil && !n.saidTrouble {

@@ -1,8 +1,8 @@
-// Package tokenproxy gives access tokens of the worker's identity to programs of
-// single jobs: over HTTP on loopback, for the resources that the job's kind names,
-// and at a limited rate. The programs themselves cannot reach the metadata service,
-// where they would get tokens for anything and use up the requests that the worker
-// needs to hear of an eviction.
+// Package tokenproxy serves access tokens of the worker's identity to the programs
+// of jobs: over HTTP on loopback, for the resources that the job's kind names, and
+// at a limited rate. The programs cannot reach the metadata service, where they
+// would get tokens for any resource and exhaust the rate limit that the worker
+// needs to detect evictions.
 //
 // The protocol is that of managed identities in Azure App Service, which the Azure
 // SDKs of all languages speak without configuration ("REST endpoint reference" of
@@ -76,13 +76,13 @@ func Listen(source Source, log *slog.Logger) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy.
+// Close stops the proxy.
 func (p *Proxy) Close() {
 	_ = p.http.Close()
 	p.serving.Wait()
 }
 
-// Grant lets whoever knows the secret get tokens for these resources from the
+// Grant allows requests with the secret to get tokens for these resources from the
 // endpoint, until revoke is called.
 func (p *Proxy) Grant(resources []string) (endpoint, secret string, revoke func()) {
 	secret = rand.Text()

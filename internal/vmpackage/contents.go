@@ -28,7 +28,7 @@ type file struct {
 	executable bool
 }
 
-// contents returns all files of a package, and what it calls itself.
+// contents returns all files of a package, and its release.
 func contents(c Config, architecture string, binary, bill []byte, handlers []file) (release string, files []file, err error) {
 	files = []file{
 		{name: "payload/bin/worker", data: binary, executable: true},

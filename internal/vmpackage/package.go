@@ -27,7 +27,7 @@ type Config struct {
 	// that names them. Empty for none.
 	Handlers string
 
-	// Version is what worker and package call themselves.
+	// Version is the version of worker and package.
 	Version string
 
 	// Time is that of all files, such as the commit's. Seconds count.
@@ -47,7 +47,7 @@ type Config struct {
 // versionForm is what can be a folder's name and stand in a shell script.
 var versionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$`)
 
-// Validate says what must be changed, or returns nil.
+// Validate returns an error that says what to change, or nil.
 func (c Config) Validate() error {
 	switch {
 	case c.Worker == "":
@@ -73,8 +73,8 @@ type Package struct {
 	Size         int64  // of the archive, in bytes
 }
 
-// Make makes the packages. What was in their place is replaced; where it fails,
-// packages that were made before it stay.
+// Make makes the packages, and replaces existing ones. After an error the packages
+// that are complete stay.
 func Make(ctx context.Context, c Config) ([]Package, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

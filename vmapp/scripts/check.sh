@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# What is looked at before anything is changed.
+# Checks that run before anything is changed.
 
-# check_machine: can this VM run the worker at all?
+# check_machine: fail unless this VM can run the worker.
 check_machine() {
   [ "$(id -u)" -eq 0 ] || fail "run this as root"
   case $(uname -m) in
@@ -10,26 +10,26 @@ check_machine() {
     *) machine=$(uname -m) ;;
   esac
   [ "$machine" = "$ARCHITECTURE" ] ||
-    fail "this package is for $ARCHITECTURE and this VM is $machine: publish the package for $machine, as an application of its own"
+    fail "this package is for $ARCHITECTURE and this VM is $machine: publish the package for $machine, as a separate application"
   [ -d /run/systemd/system ] || fail "this VM was not booted with systemd, which runs the worker: use another image"
   for command in systemctl systemd-sysusers sha256sum; do
     command -v "$command" >/dev/null || fail "$command is missing on this VM: use an image that has it"
   done
 }
 
-# check_package: did all of it arrive? One that was installed and then tidied away
-# is in its release.
+# check_package: fail if the package is damaged. An installed one whose files were
+# removed is in its release.
 check_package() {
   [ -d payload ] || [ ! -d "$RELEASES/$RELEASE" ] || return 0
   sha256sum --check --quiet SHA256SUMS >&2 || fail "the package is damaged: publish it again, as a new version"
 }
 
-# The end of every worker.env, so that half of one does not pass for whole.
+# The last line of every worker.env. A truncated file does not have it.
 LAST_LINE='# end of worker.env'
 
-# check_configuration: which worker.env counts, is each of its lines one that
-# systemd reads, and how many workers are there to be? It sets configuration and
-# wanted. Values are the worker's to judge.
+# check_configuration: choose worker.env, check that systemd can read each line, and
+# read the number of workers. Sets configuration and wanted. The worker itself
+# checks the values.
 check_configuration() {
   configuration=worker.env
   if [ ! -f "$configuration" ]; then
@@ -37,10 +37,10 @@ check_configuration() {
     [ -f "$configuration" ] || fail "no worker.env came with this version: publish one, with configFileName worker.env" 78
     say "no worker.env came with this version: $configuration stays as it is"
   else
-    # The platform runs the command all the same where the file could not be fetched.
+    # The platform runs the command even if it could not fetch the file.
     [ -s "$configuration" ] || fail "worker.env arrived empty: publish it again, as a new version" 78
     [ "$(tail -n 1 "$configuration" | tr -d '\r')" = "$LAST_LINE" ] ||
-      fail "worker.env is cut off, or does not end as it should: its last line must be '$LAST_LINE'. Publish it again, as a new version" 78
+      fail "worker.env is cut off: its last line must be '$LAST_LINE'. Publish it again, as a new version" 78
   fi
   line=$(grep -n -v -E '^[[:space:]]*([#;].*)?$|^[[:space:]]*[A-Za-z_][A-Za-z0-9_]*=' "$configuration" | head -n 1 | cut -d : -f 1)
   [ -z "$line" ] || fail "line $line of worker.env is not NAME=VALUE: correct it, and publish it as a new version" 78

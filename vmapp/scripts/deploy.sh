@@ -1,18 +1,18 @@
 # shellcheck shell=sh
-# One version in the place of another.
+# Replaces one version by another.
 
-# Seconds that a worker gets to start, for instance while its port is taken.
+# Seconds that a worker has to start, for instance while its port is taken.
 PATIENCE=15
 
-# Link to the release whose workers were started last, with the configuration that
-# there is: what a script that was cut off has switched to is not that.
+# Link to the release whose workers were started last with the present
+# configuration. After an interrupted script that can differ from "current".
 STARTED=$RELEASES/.started
 
 # Where a release is unpacked before it appears.
 unfinished=$RELEASES/.unfinished.$$
 
-# deploy DONE: check, unpack beside what is there, switch, start; and back to what
-# was there if that fails.
+# deploy DONE: check, unpack beside the present release, switch, start. Restores the
+# previous release if that fails.
 deploy() {
   alone
   trap at_end EXIT
@@ -45,9 +45,9 @@ deploy() {
   say "$1 $RELEASE${before:+ in the place of $before}; running: $wanted"
 }
 
-# again_after_a_reboot: from now on, and until this script has ended one way or
-# another, a boot runs it again. The platform reports success for an installation
-# that a reboot or a power cut ended, and does not always repeat it.
+# again_after_a_reboot: make a boot run this script again until it has ended. The
+# platform reports success for an installation that a reboot or a power cut ended,
+# and does not always repeat it.
 again_after_a_reboot() {
   cat >"$UNITS/$UNFINISHED" <<END &&
 [Unit]
@@ -65,7 +65,7 @@ END
     systemctl --quiet enable "$UNFINISHED" && sync
 }
 
-# at_end runs where a script ends by itself, well or not, and not where it was
+# at_end runs at the end of a script, after success or failure, but not if it is
 # killed.
 at_end() {
   rm -rf "$unfinished"
@@ -74,8 +74,8 @@ at_end() {
   fi
 }
 
-# place: unpack this release, all of it or nothing. What an installation that was
-# cut off left is removed.
+# place: unpack this release completely or not at all. Removes what an interrupted
+# installation left.
 place() {
   rm -rf "$RELEASES"/.unfinished.*
   [ ! -d "$RELEASES/$RELEASE" ] || return 0
@@ -94,8 +94,8 @@ package_settings() {
   fi
 }
 
-# configure: worker.env of this version, and what the worker needs of the VM. The
-# file may hold the key of an emulator, so it is root's.
+# configure: install worker.env, user and log folder. Root owns the file, since it
+# may hold the key of an emulator.
 configure() {
   {
     mkdir -p "${CONFIGURATION%/*}" "$LOGS" && systemd-sysusers "$PWD/etc/spotworker.sysusers" &&
@@ -107,8 +107,7 @@ configure() {
   }
 }
 
-# switch_to RELEASE: it is the one that the units start. Each file is there whole
-# or as it was.
+# switch_to RELEASE: make the units start it. Each file is replaced atomically.
 switch_to() {
   for file in "$RELEASES/$1"/units/*; do
     put "$file" "$UNITS/${file##*/}" || return
@@ -129,9 +128,9 @@ put() {
   fi
 }
 
-# start UNIT...: these workers and no others. A worker counts as started when it
-# has read its configuration and holds its port, which is before it signs in
-# anywhere: roles and networks may take longer than a script should wait.
+# start UNIT...: start these workers and stop all others. A worker counts as started
+# when it has read its configuration and listens on its port. It signs in later:
+# roles and networks may take longer than a script should wait.
 start() {
   failed=$1 status=1
   for unit in $(workers_there); do
@@ -154,8 +153,8 @@ start() {
   done
 }
 
-# await UNIT: wait until it runs. After a failure systemd starts it again, but not
-# with a wrong configuration: then the unit stays failed.
+# await UNIT: wait until it runs. systemd restarts it after a failure, except for an
+# invalid configuration: then the unit stays failed.
 await() {
   failed=$1
   left=$PATIENCE
@@ -173,7 +172,8 @@ await() {
   return 1
 }
 
-# give_up: this version does not start. The one before does better, if it ran.
+# give_up: report that this version does not start, and restore the previous one if
+# it ran.
 give_up() {
   reason=$(why)
   exit_code=1
@@ -185,15 +185,15 @@ give_up() {
     esac
   fi
   restore_configuration
-  switch_to "$before" || fail "$reason. $before could not be put back, for the reason above" "$exit_code"
+  switch_to "$before" || fail "$reason. $before could not be restored, for the reason above" "$exit_code"
   # shellcheck disable=SC2086 # one word for each unit
-  start $wanted_before || fail "$reason. $before was put back, and $(why)" "$exit_code"
+  start $wanted_before || fail "$reason. $before was restored, and $(why)" "$exit_code"
   [ "$before" = "$RELEASE" ] || rm -rf "${RELEASES:?}/$RELEASE"
   ln -sfn "$before" "$STARTED"
-  fail "$reason. $before was put back, and runs" "$exit_code"
+  fail "$reason. $before was restored, and runs" "$exit_code"
 }
 
-# why: what the worker that does not start said last.
+# why: the last log line of the worker that does not start.
 why() {
   log=$LOGS/worker.log
   case $failed in
@@ -201,11 +201,11 @@ why() {
   esac
   # Not what a program printed: this goes into the extension's status.
   last=$(tail -n 200 "$log" 2>/dev/null | grep -v '"msg":"program output"' | tail -n 1 | tr -cd '[:print:]' | cut -c 1-1000)
-  echo "$failed does not start (exit code $status); its last word is: $last"
+  echo "$failed does not start (exit code $status); its last log line is: $last"
 }
 
-# tidy: remove what this version replaced, and second copies: the platform keeps a
-# folder for each version, with the package in it and what was unpacked from it.
+# tidy: remove the replaced release, and duplicates: the platform keeps a folder for
+# each version with the package and its unpacked files.
 tidy() {
   ln -sfn "$RELEASE" "$STARTED"
   rm -f "$CONFIGURATION.before"

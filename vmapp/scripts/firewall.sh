@@ -1,9 +1,9 @@
 #!/bin/sh
-# Blocks the platform's own addresses for the users that jobs' programs run as, or
-# takes that back. There a program could get tokens of the VM's identity, and use
-# up the requests that the worker needs to hear of an eviction. The units run it as
-# root before a worker starts; the worker then checks that the addresses are
-# blocked, and does not start if they are not.
+# Blocks the platform's addresses for the users that jobs' programs run as, or
+# removes the rules. With access, a program could get tokens of the VM's identity,
+# and exhaust the rate limit that the worker needs to detect evictions. The units
+# run it as root before a worker starts. The worker then checks that the addresses
+# are blocked, and does not start if they are not.
 #
 #   firewall.sh up      block, for the users of SPOTWORKER_PROGRAM_USERS
 #   firewall.sh down    remove the rules
@@ -40,7 +40,7 @@ down() {
   fi
 }
 
-# All of it or nothing, so that the programs of another worker never find it open.
+# Atomic, so that programs of another worker never find the addresses open.
 with_nft() {
   {
     echo "table inet spotworker"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Puts this version of the worker in place and starts it. The VM application
+# Installs this version of the worker and starts it. The VM application
 # extension runs it as root, in the folder that the package was unpacked into,
-# and never again for the same version, whatever comes of it. Running it again
+# and never again for the same version, whatever the outcome. Running it again
 # by hand does no harm.
 #
 # Exit codes: 0 the worker runs, whether or not it reaches its storage account

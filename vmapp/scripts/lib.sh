@@ -1,6 +1,5 @@
 # shellcheck shell=sh
-# What the scripts of the package have in common. They run under /bin/sh,
-# whatever that is.
+# Shared by the scripts of the package. They run under /bin/sh, any POSIX shell.
 
 RELEASES=/opt/spotworker
 CURRENT=$RELEASES/current
@@ -8,7 +7,7 @@ CONFIGURATION=/etc/spotworker/worker.env
 LOGS=/var/log/spotworker
 UNITS=/etc/systemd/system
 
-# The unit that runs an installation again which a reboot cut off.
+# The unit that repeats an installation that a reboot interrupted.
 UNFINISHED=spotworker-install.service
 
 LOCK=/run/spotworker-install.lock
@@ -21,7 +20,7 @@ umask 022
 
 say() { echo "spotworker: $*"; }
 
-# fail MESSAGE [EXIT CODE]: the end, with a line that says why.
+# fail MESSAGE [EXIT CODE]: print the reason and exit.
 fail() {
   say "$1" >&2
   exit "${2:-1}"

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Stops the worker, which hands its jobs over, and removes all that any version
 # put on the VM: units, releases, configuration, logs, scratch files, the user.
-# It goes on after a step that failed, and then exits with 1.
+# It continues after a failed step, and then exits with 1.
 set -u
 cd "$(dirname "$0")" || exit 1
 . ./lib.sh
 
 failures=0
-# try COMMAND...: run it, and go on whatever comes of it.
+# try COMMAND...: run it, and count a failure.
 try() {
   "$@" || {
     say "this failed: $*" >&2

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Replaces the version before by this one, which may be an older one. The jobs in
-# hand are handed over and go on, here or on another VM. If this version does not
-# start, the one before is put back. Otherwise as install.sh.
+# Replaces the installed version by this one, which may be older. The worker hands
+# its active jobs over; they continue here or on another VM. If this version does
+# not start, the previous one is restored. Otherwise as install.sh.
 set -eu
 cd "$(dirname "$0")"
 . ./lib.sh

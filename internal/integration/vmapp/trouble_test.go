@@ -188,7 +188,7 @@ func updateThatDoesNotStart(t *testing.T, m *machine) {
 	good := m.azure.settings("spot_2")
 	m.deploy(t, published("1.0.0", archiveOf(oldVersion), good))
 	err := m.extension.want(t, published("1.1.0", archiveOf(newVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=many")))
-	failed(t, err, 78, "CONCURRENCY", "was put back, and runs")
+	failed(t, err, 78, "CONCURRENCY", "was restored, and runs")
 	wantRunning(t, oldVersion)
 	if got := read(t, "/etc/spotworker/worker.env"); got != good {
 		t.Errorf("worker.env after the failed update is\n%s\nwant that of the version before", got)
