@@ -238,9 +238,9 @@ func (p *Player) endFaults(now time.Time) {
 	}
 	for _, t := range over {
 		if t.suspends {
-			p.print(fmt.Sprintf("the impact on %s is over", join(t.vms)))
+			p.report(fmt.Sprintf("the impact on %s is over", join(t.vms)))
 		} else {
-			p.print("it is over that " + t.String())
+			p.report("it is over that " + t.String())
 		}
 	}
 }

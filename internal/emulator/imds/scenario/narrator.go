@@ -42,7 +42,7 @@ func (n *narrator) newRound() {
 // observe prints what is new in an answer.
 func (n *narrator) observe(a imds.Answer) {
 	for _, line := range n.lines(a) {
-		n.player.print(line)
+		n.player.report(line)
 	}
 	if len(a.Approved) > 0 {
 		select {

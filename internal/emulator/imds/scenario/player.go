@@ -14,7 +14,7 @@ import (
 type Player struct {
 	scenario Scenario
 	server   *imds.Server
-	print    func(line string)
+	report   func(line string)
 	narrator *narrator
 
 	called     chan struct{} // closed at the first request for events
@@ -38,7 +38,7 @@ type playedEvent struct {
 // every line, from several goroutines, and must not call back.
 func New(s Scenario, out func(line string)) *Player {
 	p := &Player{
-		scenario: s, server: imds.New(s.Service), print: out,
+		scenario: s, server: imds.New(s.Service), report: out,
 		called: make(chan struct{}), changed: make(chan struct{}, 1), ids: map[string]string{},
 	}
 	p.narrator = newNarrator(p)
@@ -56,7 +56,7 @@ func (p *Player) Run(ctx context.Context) {
 	if p.scenario.FromFirstCall {
 		select {
 		case <-p.called:
-			p.print("the first request for scheduled events has come: the scenario begins")
+			p.report("the first request for scheduled events has come: the scenario begins")
 		case <-ctx.Done():
 			return
 		}
@@ -64,15 +64,15 @@ func (p *Player) Run(ctx context.Context) {
 	for round := 1; p.round(ctx); round++ {
 		switch p.scenario.Then {
 		case End:
-			p.print("the scenario ends")
+			p.report("the scenario ends")
 			return
 		case Stay:
-			p.print("the scenario is over; what is announced is served until the end")
+			p.report("the scenario is over; what is announced is served until the end")
 			p.until(ctx, time.Time{})
 			return
 		case Repeat:
 			p.reset()
-			p.print(fmt.Sprintf("the scenario repeats: round %d", round+1))
+			p.report(fmt.Sprintf("the scenario repeats: round %d", round+1))
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (p *Player) round(ctx context.Context) bool {
 		if !p.until(ctx, begin.Add(step.in)) {
 			return false
 		}
-		p.print(step.apply(p))
+		p.report(step.apply(p))
 	}
 	return p.until(ctx, begin.Add(p.scenario.Length))
 }
@@ -151,12 +151,12 @@ func (p *Player) followEvents(now time.Time) {
 			continue
 		}
 		if !played.started && e.StartedAt.Equal(e.NotBefore) {
-			p.print(fmt.Sprintf("%s is Started, as its NotBefore has come", played.name))
+			p.report(fmt.Sprintf("%s is Started, as its NotBefore has come", played.name))
 		}
 		played.started = true
 		if played.lasts >= 0 && !now.Before(e.StartedAt.Add(played.lasts)) {
 			p.server.Complete(e.ID)
-			p.print(fmt.Sprintf("%s is over, %s after its start: it is not listed any more", played.name, played.lasts))
+			p.report(fmt.Sprintf("%s is over, %s after its start: it is not listed any more", played.name, played.lasts))
 		}
 	}
 }
