@@ -27,7 +27,7 @@ func (c *digestsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.reportSkipped = false // a blob that was hashed before needs no report
+	s.report.reportSkipped = false // a blob that was hashed before needs no report
 	p := s.producer(stores)
 	if c.Check {
 		known, err := producer.KnownDigests(ctx, stores.Records)

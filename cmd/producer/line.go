@@ -162,7 +162,7 @@ func (r *report) printLine(v any) error {
 	if err != nil {
 		return fmt.Errorf("print a line: %w", err)
 	}
-	return r.printOut(text)
+	return r.screen.printOut(text)
 }
 
 // encode returns v as a line of JSON, without HTML escaping.

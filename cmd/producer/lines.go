@@ -61,7 +61,7 @@ func (c *linesCommand) lookAhead(ctx context.Context, s *session, in io.Reader) 
 	switch {
 	case ok && c.Strict:
 		total, err = s.checkLines(ctx, in)
-	case ok && s.bars:
+	case ok && s.report.screen.bars:
 		total, err = countLines(in)
 	case c.File == "-" && cli.IsTerminal(s.stdin):
 		return 0, nil
@@ -118,14 +118,14 @@ func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader,
 
 // checkLines reads all lines and reports the bad ones.
 func (s *session) checkLines(ctx context.Context, in io.Reader) (total int64, err error) {
-	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.terms()), s.failed)
+	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.terms()), s.report.failed)
 	switch {
 	case ctx.Err() != nil:
 		return 0, errNothingYet
 	case err != nil:
 		return 0, fmt.Errorf("%w; nothing was enqueued", err)
 	case bad > 0:
-		s.sum.Failed = bad
+		s.report.sum.Failed = bad
 		return 0, fmt.Errorf("%d of %d lines are bad; nothing was enqueued", bad, checked)
 	}
 	return int64(checked), nil

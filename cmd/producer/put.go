@@ -48,8 +48,8 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	s.checkIDs(p, c.Check)
 	p.Failed = func(bad *producer.JobError) {
 		failure = bad.Err
-		if s.json {
-			s.failed(bad)
+		if s.report.json {
+			s.report.failed(bad)
 		}
 	}
 	one := func(yield func(producer.Job, error) bool) { yield(job, nil) }

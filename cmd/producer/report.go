@@ -17,7 +17,7 @@ import (
 // a line on standard output, and the summary is the last line. Without JSON, ids and
 // results go to standard output, and messages for people to standard error.
 type report struct {
-	*screen
+	screen              *screen
 	json, quiet, dryRun bool
 
 	// reportSkipped makes the report mention each job that was skipped because of its
@@ -39,25 +39,25 @@ func newReport(f *flags, s *screen) *report {
 // note prints a remark for people.
 func (r *report) note(format string, args ...any) {
 	if !r.quiet {
-		r.printErr(fmt.Sprintf(format+"\n", args...))
+		r.screen.printErr(fmt.Sprintf(format+"\n", args...))
 	}
 }
 
 // enqueued reports that a job is on the queue, or in a dry run would be.
 func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
-	r.step()
+	r.screen.step()
 	r.sum.Found.count(found)
 	switch {
 	case r.json:
 		return r.printLine(enqueuedLine(j, found, r.dryRun))
 	case r.dryRun:
-		return r.printOut(r.plan(j, found))
+		return r.screen.printOut(r.plan(j, found))
 	case found == checkpoint.Running && r.takeOver:
 		r.note("job %s was running; the next worker may start it now", j.ID())
 	case found != "" && !r.takeOver:
 		r.note("job %s is already %s; this message resumes it if the earlier one was lost, and has no effect otherwise", j.ID(), found)
 	}
-	return r.printOut(j.ID() + "\n")
+	return r.screen.printOut(j.ID() + "\n")
 }
 
 // plan returns the line of a dry run: what would be enqueued, in columns.
@@ -81,14 +81,14 @@ func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 
 // skipped reports that a job was not put because of its record.
 func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
-	r.step()
+	r.screen.step()
 	r.sum.Found.count(found)
 	if r.json {
 		return r.printLine(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
 	}
 	switch {
 	case r.sum.Found != nil && found != checkpoint.Done:
-		r.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
+		r.screen.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
 	case r.reportSkipped:
 		r.note("job %s is %s; it is skipped", j.ID(), found)
 	}
@@ -102,28 +102,28 @@ func (r *report) unchecked(err error) {
 
 // failed reports why a job was not enqueued.
 func (r *report) failed(bad *producer.JobError) {
-	r.step()
+	r.screen.step()
 	if r.json {
 		// If this line cannot be written, the next line of a job ends the run.
 		_ = r.printLine(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
 		return
 	}
-	r.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
+	r.screen.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
 }
 
 // ended reports the outcome of a job that was waited for.
 func (r *report) ended(e producer.Ended) error {
-	r.step()
+	r.screen.step()
 	r.sum.Waited.count(e)
 	switch {
 	case r.json:
 		return r.printLine(endedLine(e))
 	case e.Err != nil:
-		r.printErr(fmt.Sprintf("job %s: %s\n", e.ID, plaintext.Line(azure.Explain(e.Err))))
+		r.screen.printErr(fmt.Sprintf("job %s: %s\n", e.ID, plaintext.Line(azure.Explain(e.Err))))
 	case e.Status != checkpoint.Done:
-		r.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, plaintext.Line(reason(e))))
+		r.screen.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, plaintext.Line(reason(e))))
 	default:
-		return r.printOut(fmt.Sprintf("%s\t%s\n", e.ID, r.result(e.Result)))
+		return r.screen.printOut(fmt.Sprintf("%s\t%s\n", e.ID, r.result(e.Result)))
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (r *report) result(result []byte) string {
 	if strings.ContainsAny(text, "\r\n\t") && json.Compact(&compact, result) == nil {
 		text = compact.String()
 	}
-	if text = plaintext.Field(text); r.shared {
+	if text = plaintext.Field(text); r.screen.shared {
 		return plaintext.Line(text)
 	}
 	return text

@@ -19,9 +19,9 @@ import (
 
 // session is the context of a command: its flags, input and output.
 type session struct {
-	*report
-	flags *flags
-	stdin io.Reader
+	report *report
+	flags  *flags
+	stdin  io.Reader
 }
 
 // errNothingYet means an interruption before the first job.
@@ -68,7 +68,7 @@ func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 	q := s.queue(stores)
 	exists, err := producer.QueueExists(ctx, q)
 	if err == nil && !exists {
-		s.note("queue %s does not exist yet; it would be created", q.Name())
+		s.report.note("queue %s does not exist yet; it would be created", q.Name())
 	}
 	return err
 }
@@ -86,14 +86,14 @@ func (s *session) producer(stores *cli.Stores) *producer.Producer {
 	return &producer.Producer{
 		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
 		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
-		Confirmed: s.enqueued, Skipped: s.skipped, Failed: s.failed, Unchecked: s.unchecked,
+		Confirmed: s.report.enqueued, Skipped: s.report.skipped, Failed: s.report.failed, Unchecked: s.report.unchecked,
 	}
 }
 
 // checkIDs makes p read the records of jobs that have an id, if check is set.
 func (s *session) checkIDs(p *producer.Producer, check bool) {
 	if check || s.flags.TakeOver {
-		p.CheckIDs, s.sum.Found = true, &found{}
+		p.CheckIDs, s.report.sum.Found = true, &found{}
 	}
 }
 
@@ -114,11 +114,11 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 		w = s.waiter(stores, p)
 	}
 	began := time.Now()
-	s.begin("enqueueing", jobs.total)
+	s.report.screen.begin("enqueueing", jobs.total)
 	sum, err := p.Run(ctx, jobs.jobs)
-	s.end()
-	s.sum.Enqueued, s.sum.Skipped, s.sum.Failed, s.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
-	s.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.sum.Found.text(), sum.Failed,
+	s.report.screen.end()
+	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
+	s.report.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
@@ -132,7 +132,7 @@ func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Produ
 	case sum.Failed > 0:
 		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.failureText())
 	}
-	if n := s.sum.Found.withoutResult(); n > 0 && w == nil {
+	if n := s.report.sum.Found.withoutResult(); n > 0 && w == nil {
 		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
 	}
 	if w != nil {
@@ -162,7 +162,7 @@ var errWaitTimeout = errors.New("the waiting timed out")
 
 // waiter returns a waiter for what p enqueues or skips.
 func (s *session) waiter(stores *cli.Stores, p *producer.Producer) *producer.Waiter {
-	w := &producer.Waiter{Records: stores.Records, Parallel: s.flags.Parallel, Ended: s.ended}
+	w := &producer.Waiter{Records: stores.Records, Parallel: s.flags.Parallel, Ended: s.report.ended}
 	enqueued, skipped := p.Confirmed, p.Skipped
 	p.Confirmed = func(j producer.Job, found checkpoint.Status) error {
 		w.Add(j)
@@ -178,18 +178,18 @@ func (s *session) waiter(stores *cli.Stores, p *producer.Producer) *producer.Wai
 // wait waits until all jobs have ended, and reports their outcomes.
 func (s *session) wait(ctx context.Context, w *producer.Waiter) error {
 	began, all := time.Now(), w.Pending()
-	s.sum.Waited = &endings{Pending: all}
+	s.report.sum.Waited = &endings{Pending: all}
 	waiting := ctx
 	if s.flags.WaitTimeout > 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeoutCause(ctx, s.flags.WaitTimeout, errWaitTimeout)
 		defer cancel()
 	}
-	s.begin("waiting", int64(all))
+	s.report.screen.begin("waiting", int64(all))
 	err := w.Wait(waiting)
-	s.end()
-	n := s.sum.Waited
-	s.note("%d done, %d poison, %d cancelled, %d pending, in %v",
+	s.report.screen.end()
+	n := s.report.sum.Waited
+	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
 	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d", n.Pending, all)
 	switch {

@@ -26,7 +26,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	list := s.list()
+	list := s.printer.list()
 	if c.All {
 		if err := poison.All(ctx, list.add); err != nil {
 			return err
@@ -99,9 +99,9 @@ func lineOf(it operate.Item) itemLine {
 
 // list prints messages: a table, or a line of JSON for each.
 type list struct {
-	*printer
-	rows [][]string
-	n    int
+	printer *printer
+	rows    [][]string
+	n       int
 }
 
 func (p *printer) list() *list {
@@ -110,8 +110,8 @@ func (p *printer) list() *list {
 
 func (l *list) add(it operate.Item) error {
 	l.n++
-	if l.json {
-		return l.line(lineOf(it))
+	if l.printer.json {
+		return l.printer.line(lineOf(it))
 	}
 	p := it.Poison
 	row := []string{p.ID, p.Kind, ago(p.PoisonedAt, time.Now()) + " ago", p.Worker, p.Reason}
@@ -133,15 +133,15 @@ func (l *list) add(it operate.Item) error {
 
 // end prints the table. about is the approximate number of messages.
 func (l *list) end(about int) error {
-	if l.json {
+	if l.printer.json {
 		return nil
 	}
 	if l.n == 0 {
-		l.note("the poison queue is empty")
+		l.printer.note("the poison queue is empty")
 		return nil
 	}
 	l.fit()
-	t := tabwriter.NewWriter(l.out, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(l.printer.out, 0, 0, 2, ' ', 0)
 	for _, row := range l.rows {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
@@ -149,7 +149,7 @@ func (l *list) end(about int) error {
 		return err
 	}
 	if about > l.n {
-		l.note("these are %d of about %d messages; --all lists the others too", l.n, about)
+		l.printer.note("these are %d of about %d messages; --all lists the others too", l.n, about)
 	}
 	return nil
 }
@@ -159,10 +159,10 @@ const leastReason = 20
 
 // fit cuts the reasons, so that a row fits on a line of the terminal.
 func (l *list) fit() {
-	if l.width == 0 {
+	if l.printer.width == 0 {
 		return
 	}
-	room := l.width
+	room := l.printer.width
 	for column := range len(l.rows[0]) - 1 {
 		widest := 0
 		for _, row := range l.rows {

@@ -53,8 +53,8 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // session is the context of a command: its flags and its output.
 type session struct {
-	*printer
-	*flags
+	printer *printer
+	flags   *flags
 }
 
 func main() {

@@ -44,7 +44,7 @@ func (c *orphansListCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.printOrphans(report)
+	return s.printer.printOrphans(report)
 }
 
 // orphansRequeueCommand puts new messages for orphans.
@@ -79,7 +79,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	}
 	chosen, missing := c.choose(report.Orphans)
 	if c.Payload != "" && len(chosen) == 1 {
-		if err := c.supply(&chosen[0], s.in); err != nil {
+		if err := c.supply(&chosen[0], s.printer.in); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.requeued(&sum, report, err)
+	return s.printer.requeued(&sum, report, err)
 }
 
 // choose returns the selected orphans, and the ids that match none.
@@ -242,14 +242,14 @@ func (s *session) requeue(ctx context.Context, poison *operate.PoisonQueue, o op
 	if err != nil {
 		detail = azure.Explain(err)
 	}
-	if s.json {
-		return s.line(struct {
+	if s.printer.json {
+		return s.printer.line(struct {
 			ID     string         `json:"id"`
 			Action operate.Action `json:"action"`
 			Detail string         `json:"detail,omitempty"`
 		}{o.Record.ID, action, detail})
 	}
-	_, err = fmt.Fprintf(s.out, "%-8s  %s  %s\n", action, plaintext.Line(o.Record.ID), plaintext.Line(detail))
+	_, err = fmt.Fprintf(s.printer.out, "%-8s  %s  %s\n", action, plaintext.Line(o.Record.ID), plaintext.Line(detail))
 	return err
 }
 

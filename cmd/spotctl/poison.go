@@ -25,7 +25,7 @@ const parallelCalls = 16
 
 // poisonQueue connects to the deployment. It makes no call.
 func (s *session) poisonQueue(defaultKind string) (*operate.PoisonQueue, error) {
-	stores, err := s.Open(parallelCalls, version)
+	stores, err := s.flags.Open(parallelCalls, version)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +54,10 @@ func (c *chosen) selection() (operate.Selection, error) {
 
 // tally prints and counts the outcomes of a replay or purge.
 type tally struct {
-	*printer
-	names []string // that were given
-	found map[string]bool
-	sum   summary
+	printer *printer
+	names   []string // that were given
+	found   map[string]bool
+	sum     summary
 }
 
 // newTally returns the tally of one replay or purge.
@@ -73,7 +73,7 @@ func (t *tally) add(o operate.Outcome) error {
 		}
 	}
 	t.sum.count(o.Action)
-	return t.outcome(o)
+	return t.printer.outcome(o)
 }
 
 // finish prints the summary, and returns the error to exit with: that of the run, or
@@ -94,7 +94,7 @@ func (t *tally) finish(ctx context.Context, err error) error {
 	case undone > 0:
 		err = fmt.Errorf("nothing was done for %d of the messages; the lines above say why", undone)
 	}
-	return t.summary(&t.sum, err)
+	return t.printer.summary(&t.sum, err)
 }
 
 // replayCommand starts jobs again.
@@ -149,14 +149,14 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.All && !c.Yes {
-		if !s.interactive {
+		if !s.printer.interactive {
 			return &cli.ConfigError{Err: errors.New("--all would purge every job on the poison queue: give --yes too")}
 		}
 		_, about, err := poison.Peek(ctx)
 		if err != nil {
 			return err
 		}
-		if !s.ask("Purge all of about %d messages? This cannot be undone. [y/N] ", about) {
+		if !s.printer.ask("Purge all of about %d messages? This cannot be undone. [y/N] ", about) {
 			return errNotConfirmed
 		}
 	}

@@ -38,7 +38,7 @@ func (c *showCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.show(*it, text, record)
+	return s.printer.show(*it, text, record)
 }
 
 // recordLine is a job's record, in the JSON output.

@@ -39,7 +39,7 @@ var errReport = errors.New("cannot report the outcome")
 
 // run is one replay or purge of many messages.
 type run struct {
-	*PoisonQueue
+	poison    *PoisonQueue
 	selection Selection
 	report    func(Outcome) error
 	act       func(context.Context, *claimed, *work) (Action, string, error)
@@ -51,7 +51,7 @@ type run struct {
 // all scans the poison queue and acts on the selected messages.
 func (r *run) all(ctx context.Context) error {
 	r.done = map[checkpoint.Delivery]Action{}
-	return r.scan(ctx, r.selection, r.one, nil)
+	return r.poison.scan(ctx, r.selection, r.one, nil)
 }
 
 // one acts on one message and reports the outcome. A failed action does not end the
@@ -60,7 +60,7 @@ func (r *run) one(ctx context.Context, c *claimed) (gone bool, err error) {
 	out := Outcome{Item: c.Item}
 	var w work
 	if out.Fault == nil {
-		w, err = r.workOf(ctx, c.Item)
+		w, err = r.poison.workOf(ctx, c.Item)
 	}
 	out.Job = w.id
 	if err == nil {

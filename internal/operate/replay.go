@@ -14,7 +14,7 @@ import (
 // message, one at a time. An error of report ends the run, and so do an error of the
 // poison queue itself and the end of ctx.
 func (p *PoisonQueue) Replay(ctx context.Context, s Selection, fromScratch bool, report func(Outcome) error) error {
-	r := &run{PoisonQueue: p, selection: s, report: report}
+	r := &run{poison: p, selection: s, report: report}
 	r.act = func(ctx context.Context, c *claimed, w *work) (Action, string, error) {
 		return r.replay(ctx, c, w, fromScratch)
 	}
@@ -32,19 +32,19 @@ func (r *run) replay(ctx context.Context, c *claimed, w *work, fromScratch bool)
 	case !w.isJob:
 		return r.replayUnread(ctx, c, w)
 	case r.before(w) == Replayed:
-		return Dropped, "it is a duplicate; the job was replayed just now", r.drop(ctx, c.lease, w)
+		return Dropped, "it is a duplicate; the job was replayed just now", r.poison.drop(ctx, c.lease, w)
 	}
-	was, err := r.Records.Replay(ctx, w.delivery(), r.Name, w.poison.PoisonedAt, fromScratch)
+	was, err := r.poison.Records.Replay(ctx, w.delivery(), r.poison.Name, w.poison.PoisonedAt, fromScratch)
 	if err != nil {
 		return "", "", err
 	}
 	if was.Version != 0 && !was.GivenUp() {
-		return Dropped, needsNothing(was), r.leave(ctx, c.lease, w, was)
+		return Dropped, needsNothing(was), r.poison.leave(ctx, c.lease, w, was)
 	}
-	if err := r.origin(w).PutMoved(ctx, w.envelope, 0, r.Payloads); err != nil {
+	if err := r.poison.origin(w).PutMoved(ctx, w.envelope, 0, r.poison.Payloads); err != nil {
 		return "", "", err
 	}
-	return Replayed, replayedFrom(was, fromScratch), r.drop(ctx, c.lease, w)
+	return Replayed, replayedFrom(was, fromScratch), r.poison.drop(ctx, c.lease, w)
 }
 
 // replayUnread puts the text of a message that could not be decoded on the queue
@@ -53,24 +53,24 @@ func (r *run) replayUnread(ctx context.Context, c *claimed, w *work) (Action, st
 	if errors.Is(w.unreadable, errNoKind) {
 		return Refused, w.unreadable.Error(), nil
 	}
-	if err := r.origin(w).PutUnchanged(ctx, w.text); err != nil {
+	if err := r.poison.origin(w).PutUnchanged(ctx, w.text); err != nil {
 		return "", "", err
 	}
-	return Replayed, fmt.Sprintf("as it was, although this version cannot read it: %v", w.unreadable), r.drop(ctx, c.lease, w)
+	return Replayed, fmt.Sprintf("as it was, although this version cannot read it: %v", w.unreadable), r.poison.drop(ctx, c.lease, w)
 }
 
 // replayWithoutText handles a message whose text is gone. The text is deleted last,
 // so this is a duplicate of a message that was handled before, unless the record
 // says otherwise.
 func (r *run) replayWithoutText(ctx context.Context, c *claimed, w *work) (Action, string, error) {
-	record, err := r.recordOf(ctx, w)
+	record, err := r.poison.recordOf(ctx, w)
 	switch {
 	case err != nil:
 		return "", "", err
 	case record.Version == 0 || record.Status == checkpoint.Poison:
 		return Refused, "the text of its message is gone, and with it the payload; put the job again under another id", nil
 	default:
-		return Dropped, needsNothing(record), r.drop(ctx, c.lease, w)
+		return Dropped, needsNothing(record), r.poison.drop(ctx, c.lease, w)
 	}
 }
 

@@ -94,7 +94,7 @@ type Summary struct {
 // Confirmed, Skipped and Failed are called one at a time.
 func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary, error) {
 	r := &run{
-		Producer: p,
+		producer: p,
 		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
 		room:     semaphore.NewWeighted(maxInFlight),
 	}

@@ -19,10 +19,10 @@ import (
 
 // run is the state of one [Producer.Run].
 type run struct {
-	*Producer
-	slots *semaphore.Weighted // one for each put in flight
-	room  *semaphore.Weighted // bytes of payload
-	puts  sync.WaitGroup
+	producer *Producer
+	slots    *semaphore.Weighted // one for each put in flight
+	room     *semaphore.Weighted // bytes of payload
+	puts     sync.WaitGroup
 
 	unreadable atomic.Bool // the records, so that they are no longer checked
 
@@ -58,10 +58,10 @@ func (r *run) accept(j Job, err error) bool {
 		return false
 	}
 	r.summary.Last = j.Where
-	if r.Skip == nil {
+	if r.producer.Skip == nil {
 		return true
 	}
-	found, skip := r.Skip(j.ID())
+	found, skip := r.producer.Skip(j.ID())
 	if skip {
 		r.skip(j, found)
 	}
@@ -79,7 +79,7 @@ func (r *run) start(ctx context.Context, j Job) {
 		found, err := r.put(ctx, j)
 		r.record(j, found, err)
 	}
-	if r.DryRun && !r.readsRecord(j) {
+	if r.producer.DryRun && !r.producer.readsRecord(j) {
 		put() // no call to wait for, and the jobs keep their order
 		return
 	}
@@ -97,7 +97,7 @@ func (r *run) record(j Job, found checkpoint.Status, err error) {
 			break
 		}
 		r.inARow++
-		if r.stop == nil && isFatal(err, r.inARow, parallel(r.Parallel)) {
+		if r.stop == nil && isFatal(err, r.inARow, parallel(r.producer.Parallel)) {
 			r.stop = err
 		}
 	case found.Final():
@@ -112,10 +112,10 @@ func (r *run) record(j Job, found checkpoint.Status, err error) {
 // confirm counts a job that was put. The caller holds mu.
 func (r *run) confirm(j Job, found checkpoint.Status) {
 	r.summary.Enqueued++
-	if r.Confirmed == nil {
+	if r.producer.Confirmed == nil {
 		return
 	}
-	if err := r.Confirmed(j, found); err != nil && r.stop == nil {
+	if err := r.producer.Confirmed(j, found); err != nil && r.stop == nil {
 		r.stop = fmt.Errorf("job %s is enqueued, but its id cannot be printed: %w", j.ID(), err)
 	}
 }
@@ -123,10 +123,10 @@ func (r *run) confirm(j Job, found checkpoint.Status) {
 // skip counts a job that is not put. The caller holds mu.
 func (r *run) skip(j Job, found checkpoint.Status) {
 	r.summary.Skipped++
-	if r.Skipped == nil {
+	if r.producer.Skipped == nil {
 		return
 	}
-	if err := r.Skipped(j, found); err != nil && r.stop == nil {
+	if err := r.producer.Skipped(j, found); err != nil && r.stop == nil {
 		r.stop = fmt.Errorf("job %s is skipped, but that cannot be printed: %w", j.ID(), err)
 	}
 }
@@ -134,8 +134,8 @@ func (r *run) skip(j Job, found checkpoint.Status) {
 // fail counts a job that was not put. The caller holds mu.
 func (r *run) fail(bad *JobError) {
 	r.summary.Failed++
-	if r.Failed != nil {
-		r.Failed(bad)
+	if r.producer.Failed != nil {
+		r.producer.Failed(bad)
 	}
 }
 
@@ -144,16 +144,16 @@ func (r *run) fail(bad *JobError) {
 func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
-	if r.readsRecord(j) {
+	if r.producer.readsRecord(j) {
 		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err
 		}
 		e.Resume = found != "" // so that even the first delivery reads the record
 	}
-	if r.DryRun {
+	if r.producer.DryRun {
 		return found, checkSize(e)
 	}
-	return found, r.send(ctx, e, j.delay)
+	return found, r.producer.send(ctx, e, j.delay)
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
@@ -163,19 +163,19 @@ func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.
 // find returns the status of a job's record, which it reopens if TakeOver is set. The
 // status is empty if there is no record, or if it may not be read.
 func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
-	if r.TakeOver {
-		return r.reopen(ctx, j)
+	if r.producer.TakeOver {
+		return r.producer.reopen(ctx, j)
 	}
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := r.Records.Lookup(ctx, j.delivery())
+	record, ruling, err := r.producer.Records.Lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil
 	case forbidden(err):
-		if !r.unreadable.Swap(true) && r.Unchecked != nil {
-			r.Unchecked(err)
+		if !r.unreadable.Swap(true) && r.producer.Unchecked != nil {
+			r.producer.Unchecked(err)
 		}
 		return "", nil
 	case err != nil:
