@@ -69,3 +69,40 @@ func TestDocsNameRealTests(t *testing.T) {
 		t.Error("no document names a test")
 	}
 }
+
+// TestDesignListsPackages: the design's list of packages has every directory
+// with Go code, down to the second level, and none that is not there.
+func TestDesignListsPackages(t *testing.T) {
+	text, err := os.ReadFile("../../docs/DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## 9. Packages\n")
+	section, _, found := strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("docs/DESIGN.md has no section 9, Packages")
+	}
+	listed := map[string]bool{}
+	for _, name := range regexp.MustCompile(`(?m)(?:^  |, )([a-z]+(?:/[a-z]+)?)\b`).FindAllStringSubmatch(section, -1) {
+		listed[name[1]] = true
+	}
+	for _, file := range readThis(t) {
+		first, rest, _ := strings.Cut(file.dir, "/")
+		name := first
+		if slices.Contains([]string{"cmd", "internal"}, first) {
+			second, _, _ := strings.Cut(rest, "/")
+			name = first + "/" + second
+		}
+		if first != "." && first != "tools" && first != "infra" && !listed[name] {
+			t.Errorf("docs/DESIGN.md, Packages, does not list %s", name)
+			listed[name] = true
+		}
+	}
+	for name := range listed {
+		if strings.Contains(name, "/") {
+			if _, err := os.Stat("../../" + name); err != nil {
+				t.Errorf("docs/DESIGN.md, Packages, lists %s, which is not there", name)
+			}
+		}
+	}
+}
