@@ -229,7 +229,7 @@ func TestPermanent(t *testing.T) {
 		t.Errorf("Permanent = %v, want it marked, wrapping its cause, and reading as before", err)
 	}
 	if IsPermanent(cause) || IsPermanent(nil) || Permanent(nil) != nil {
-		t.Error("an error that nobody marked counts as permanent, or none as one")
+		t.Error("an unmarked error counts as permanent, or none as one")
 	}
 }
 
@@ -240,7 +240,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("Interrupted = %v, want it marked, wrapping its cause, and reading as before", err)
 	}
 	if IsInterrupted(cause) || IsInterrupted(nil) || IsInterrupted(Permanent(cause)) || Interrupted(nil) != nil {
-		t.Error("an error that nobody marked counts as an interruption, or none as one")
+		t.Error("an unmarked error counts as an interruption, or none as one")
 	}
 }
 
@@ -261,7 +261,7 @@ func TestStopOf(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		if got := StopOf(ctx); got != nil {
-			t.Errorf("StopOf a context that goes on = %v, want nil", got)
+			t.Errorf("StopOf a context that is not cancelled = %v, want nil", got)
 		}
 		cancel(row.cause)
 		if got := StopOf(ctx); got != row.want {
@@ -272,7 +272,7 @@ func TestStopOf(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	cause := errors.New("disk full")
-	err := fmt.Errorf("not begun: %w", Unavailable(cause))
+	err := fmt.Errorf("not started: %w", Unavailable(cause))
 	if !IsUnavailable(err) || !IsInterrupted(err) || IsPermanent(err) || !errors.Is(err, cause) {
 		t.Errorf("%v: unavailable %t, interrupted %t, want both, and its cause kept", err, IsUnavailable(err), IsInterrupted(err))
 	}

@@ -1,5 +1,5 @@
-// Package jobtest proves that a handler can be interrupted: anywhere, with notice
-// or without, and with the result that it would have had otherwise.
+// Package jobtest tests that a handler survives interruptions: at any point, with or
+// without notice, the job must come to the same result.
 //
 //	func TestThumbnailSurvivesEvictions(t *testing.T) {
 //		jobtest.Run(t, func() job.Handler { return &Thumbnail{} }, jobtest.Case{
@@ -7,74 +7,73 @@
 //		})
 //	}
 //
-// # What happens
+// # What it does
 //
-// The job is done twice without interruption. That tells the expected result, how
-// many reports there are, and how often the handler looks at its context. Then it
-// is done again and again, and interrupted each time at another moment:
+// [Run] first does the job twice without interruption, and records the expected
+// result, the number of reports, and how often the handler checks its context. Then
+// it repeats the job many times and interrupts it at a different point each time:
 //
-//   - with notice: the context is cancelled within a call of [job.Job.Report], at
-//     a look at the context between two reports (Err or Done, also of a context
-//     derived from it), or before the handler is called. The last state that the
-//     handler reported before it returned is recorded, as a worker does.
-//   - without notice: the handler gets no further than one of its reports, or to
-//     its end but not to the commit. Recorded is the state of some earlier report,
-//     or none, since a worker saves at intervals.
+//   - With notice, as in an eviction: it cancels the context during a call of
+//     [job.Job.Report], when the handler checks its context between two reports (Err
+//     or Done, also of a derived context), or before it calls the handler. The last
+//     state that the handler reported before it returned is saved, as a worker does.
+//   - Without notice, as in a crash: the handler gets no further than one of its
+//     reports, or returns but its result is not committed. The saved state is that
+//     of some earlier report, or none, since a worker saves at intervals.
 //
-// A handler made by a new call of newHandler then goes on from a copy of the
-// recorded state, until one returns its result. Some jobs are interrupted once,
-// one at each of its reports, some at random.
+// A handler from a new call of newHandler then resumes from a copy of the saved
+// state, until one returns the result. Some jobs are interrupted once, one at each
+// of its reports, some at random points.
 //
-// After that one handler is called for several jobs, as a worker does; a handler
-// that changes nothing outside is resumed in a new process; and the handler gets a
-// state of a version that it does not know.
+// Finally, one handler gets several jobs, as in a worker; a handler that changes
+// nothing outside is resumed in a new process; and the handler gets a state of an
+// unknown version.
 //
-// # What fails
+// # What fails a test
 //
-//   - The result differs, or a run that was resumed returns an error.
-//   - A run that was stopped returns no error before the job was done: its last
-//     state, or the number of its reports, is not that of an uninterrupted run. Where
-//     neither a result nor a fraction of 1 shows that it finished, it is resumed, as
-//     by a worker.
+//   - The result differs, or a resumed run returns an error.
+//   - A stopped run returns no error before the job is done: its last state, or the
+//     number of its reports, is not that of an uninterrupted run. If neither a result
+//     nor a fraction of 1 shows that it finished, it is resumed, as by a worker.
 //   - Progress goes backwards: a run reports a smaller fraction, or a state from
 //     before the one that it was resumed from.
-//   - The handler ignores its context: it takes longer than [Case.Grace], or goes
-//     on reporting.
-//   - A state does not survive: its slice was changed after it was reported, a
-//     stream gives other bytes the second time, or a limit of package job is passed.
-//   - Something survives a run: goroutines stay behind, a handler's second job
-//     differs, or a resumed job differs in a new process, which has none of what
-//     package-level variables hold in this one.
-//   - A state of an unknown version is read or replaced, or ends the job for good:
+//   - The handler ignores its context: it takes longer than [Case.Grace] to return,
+//     or continues to report.
+//   - A state does not survive: its slice was changed after the report, a stream
+//     returns different bytes the second time, or it exceeds a limit of package job.
+//   - Something survives a run: goroutines are left over, a handler's second job
+//     differs, or a resumed job differs in a new process, where package-level
+//     variables have their initial values.
+//   - A state of an unknown version is read or replaced, or dead-letters the job:
 //     begin with [job.Job.CheckVersion].
 //   - Effects differ: something outside happened twice, or not at all. See [Effects].
 //
-// The failure names the likely cause and tells the story: each run, what was recorded, what came back, and
-// what was expected.
+// The failure names the likely cause and lists each run: what it resumed from, what
+// was saved, what it returned, and what was expected.
 //
-// # What is in whose hands
+// # What the test supplies
 //
-// A handler that talks to nothing needs no more than this. If it changes something
-// outside, [Case.Reset] puts that back before each job, [Case.Check] looks at it
+// A handler without external effects needs only a payload. If it changes something
+// outside, [Case.Reset] undoes that before each job, [Case.Check] verifies it
 // afterwards, and [Effects] counts what may happen only once.
 //
-// A process cannot be killed from within. The goroutine that calls Report ends
-// there, as by [runtime.Goexit], and the context is cancelled so that others end
-// too: deferred functions and cleanups run, which a killed process would not do.
+// A test cannot kill its own process. Instead, the goroutine that calls Report ends
+// there, as by [runtime.Goexit], and the context is cancelled so that others end too.
+// Deferred functions and cleanups run, unlike in a killed process.
 //
-// A handler with many reports is interrupted at a sample of them: the first, the
-// last, and some of each part between. [Case.Runs] bounds the work, [Case.Seed]
-// chooses another sample, and the log says what was done. The same seed makes the
+// A handler with many reports is interrupted at a sample of them: the first, the last,
+// and some of each part between. [Case.Runs] limits the number of runs, [Case.Seed]
+// selects the sample, and the log reports what was done. The same seed selects the
 // same sample.
 //
-// Run waits by the clock of its test: inside testing/synctest that is virtual, so
-// that a handler that sleeps for hours is tested in milliseconds.
+// Run uses the clock of its test: inside testing/synctest that is virtual, so that a
+// handler that sleeps for hours is tested in milliseconds.
 //
 // # The new process
 //
-// Run starts the test's binary once more, with -test.run for this very test. There
-// it resumes the job first and then does it from the beginning, and skips the rest
-// of the test. If that fresh job does not come to the known result, the test makes
-// another world in each process, the comparison proves nothing, and the log says
-// so. It is left out for a [Case] with Reset, Check, effects or SameProcess.
+// Run starts the test binary again, with -test.run for this test. There it first
+// resumes the job, then does it from the beginning, and skips the rest of the test.
+// If the job from the beginning does not have the known result, the test sets up
+// something different in each process; the comparison proves nothing then, which the
+// log reports. A [Case] with Reset, Check, effects or SameProcess has no new process.
 package jobtest

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// Effects stands for the world outside, where an eviction must not make anything
-// happen twice: payments, mails, rows. A test's fake of such a service calls
-// [Effects.Apply]; [Case.Effects] has the outcome compared with that of an
-// uninterrupted job. The zero value is ready for use.
+// Effects records side effects that must not happen twice, such as payments, mails or
+// database rows. A test's fake of such a service calls [Effects.Apply], and Run compares
+// the [Case.Effects] with those of an uninterrupted job. The zero value is ready to use.
 type Effects struct {
 	mu        sync.Mutex
 	byKey     map[string]string
@@ -18,10 +17,9 @@ type Effects struct {
 	conflicts []string
 }
 
-// Apply makes an effect happen as a service with idempotency keys does: once for
-// each key, whatever the number of calls. It reports whether this was the first.
-// An empty key protects nothing: the effect happens with every call. A handler
-// gets its keys from job.Job's method Key.
+// Apply records an effect as a service with idempotency keys does: once for each key,
+// whatever the number of calls. It reports whether this was the first call. With an empty
+// key the effect happens in every call. A handler gets its keys from [job.Job.Key].
 func (e *Effects) Apply(key, effect string) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,7 +42,7 @@ func (e *Effects) Apply(key, effect string) (first bool) {
 	return true
 }
 
-// ledger is what happened up to a moment.
+// ledger is a copy of the effects so far.
 type ledger struct {
 	byKey     map[string]string
 	happened  map[string]int
@@ -63,7 +61,7 @@ func (e *Effects) ledger() ledger {
 	return ledger{maps.Clone(e.byKey), maps.Clone(e.happened), slices.Clone(e.conflicts)}
 }
 
-// differs says how what happened differs from what should have, or returns nil.
+// differs returns a fault if got differs from want, or nil.
 func (got ledger) differs(want ledger) *fault {
 	if f := got.conflict(); f != nil {
 		return f

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// requestEnv names the file with the request, in the environment of a test
-	// that was started to answer one.
+	// requestEnv is the variable with the name of the request's file, for a test that
+	// was started to answer it.
 	requestEnv = "SPOTWORKER_JOBTEST_REQUEST"
 
-	// answerPatience bounds the time of such a test.
-	answerPatience = time.Minute
+	// answerTimeout is the time limit of such a test.
+	answerTimeout = time.Minute
 )
 
-// request asks a new process to resume a job.
+// request asks a new process to resume a job from a state.
 type request struct {
 	ID, Kind string
 	Payload  []byte
@@ -35,19 +35,19 @@ type request struct {
 	Fraction float64
 }
 
-// reply is what that came to, and what the job comes to there from the beginning.
+// reply has the ends of the resumed job, and of the job from the beginning.
 type reply struct {
 	Resumed, Fresh ending
 }
 
-// ending is the end of a job.
+// ending is the result or the fault of a job.
 type ending struct {
 	Result []byte
 	Fault  string
 }
 
-// otherProcess resumes a job in a process that has done nothing else, as a worker
-// does that was just started. What a package-level variable holds is not there.
+// otherProcess resumes a job in a new process, as in a worker that has just started.
+// There, package-level variables have their initial values.
 func (t *trial) otherProcess(ctx context.Context) error {
 	if t.elsewhere == nil || t.SameProcess || !t.alone || t.reports == 0 || len(t.effects.happened) > 0 {
 		return nil
@@ -55,8 +55,8 @@ func (t *trial) otherProcess(ctx context.Context) error {
 	s, n := t.begin(), (t.reports+1)/2
 	killed := t.call(ctx, s, nil, &moment{place: atReport, n: n, kill: true, recorded: n}, t.places)
 	from := killed.recorded()
-	if killed.broke() != nil || !killed.killed || from == nil {
-		return nil // it makes fewer reports by now
+	if killed.firstFault() != nil || !killed.killed || from == nil {
+		return nil // this run made fewer reports
 	}
 	got, failed := t.elsewhere(ctx, request{
 		ID: t.ID, Kind: t.Kind, Payload: t.Payload,
@@ -64,25 +64,25 @@ func (t *trial) otherProcess(ctx context.Context) error {
 	})
 	switch {
 	case failed != nil:
-		t.notElsewhere = "not resumed in another process: " + failed.Error()
+		t.otherProcessSkipped = "not resumed in another process: " + failed.Error()
 		return nil //nolint:nilerr // that proves nothing about the handler
 	case got.Fresh.Fault != "" || !t.Same(t.result, got.Fresh.Result):
-		t.notElsewhere = "not resumed in another process: there the test makes another world, in which the job ends otherwise"
+		t.otherProcessSkipped = "not resumed in another process: the test sets up something different there, so that the job has another result"
 		return nil
 	case got.Resumed.Fault == "" && t.Same(t.result, got.Resumed.Result):
 		return nil
 	}
-	detail := "in a new process it came to this: " + got.Resumed.Fault
+	detail := "resumed in a new process it failed: " + got.Resumed.Fault
 	if got.Resumed.Fault == "" {
 		detail = fmt.Sprintf("resumed in a new process it returned %s, want %s", show(got.Resumed.Result), show(t.result))
 	}
 	return s.failWanting(&fault{
 		what: "a run needs what another one left in the process", detail: detail,
-		hint: "In this process the job ends well from the same state: look for a package-level variable or cache. A worker that was just started has none of it: put what is needed into the state.",
+		hint: "In this process the job finishes from the same state: look for a package-level variable or cache. A worker that has just started does not have its content: put what is needed into the state.",
 	}, t.result)
 }
 
-// ask has the test of that name started in a new process to answer a request.
+// ask starts the test of that name in a new process and returns its reply.
 func ask(ctx context.Context, test string, q request) (reply, error) {
 	var r reply
 	dir, err := os.MkdirTemp("", "jobtest")
@@ -107,18 +107,18 @@ func ask(ctx context.Context, test string, q request) (reply, error) {
 		return r, err
 	}
 	cmd := exec.CommandContext(ctx, program, //nolint:gosec // this very program
-		"-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout="+answerPatience.String())
+		"-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.timeout="+answerTimeout.String())
 	cmd.Env = append(os.Environ(), requestEnv+"="+file)
-	ended := cmd.Run() // no matter how, if it answered
+	ended := cmd.Run() // its exit code does not matter if it has replied
 	if data, err = os.ReadFile(answerTo(file)); err != nil {
-		return r, fmt.Errorf("the test does not come to this job there: %w", cmp.Or(ended, err))
+		return r, fmt.Errorf("the test does not run this job there: %w", cmp.Or(ended, err))
 	}
 	return r, json.Unmarshal(data, &r)
 }
 
 func answerTo(request string) string { return request + ".answer" }
 
-// serve answers a request in the process that was started for it, if it is about
+// serve answers a request in the process that was started for it, if the request is for
 // this job.
 func serve(ctx context.Context, test, file string, newHandler func() job.Handler, c Case) (served bool, err error) {
 	data, err := os.ReadFile(file)
@@ -135,7 +135,7 @@ func serve(ctx context.Context, test, file string, newHandler func() job.Handler
 	}
 	t := &trial{Case: c, newHandler: newHandler}
 	from := &state{bytes: q.State, streamed: q.Streamed, version: q.Version, fraction: q.Fraction, source: "another process"}
-	r := reply{Resumed: t.endFrom(ctx, from)} // first: nothing was done here yet
+	r := reply{Resumed: t.endFrom(ctx, from)} // first, in the untouched process
 	r.Fresh = t.endFrom(ctx, nil)
 	if data, err = json.Marshal(r); err != nil {
 		return false, err
@@ -143,7 +143,7 @@ func serve(ctx context.Context, test, file string, newHandler func() job.Handler
 	return true, os.WriteFile(answerTo(file), data, 0o600)
 }
 
-// endFrom does a job from a state to its end.
+// endFrom does a job from a state, nil for a fresh start, to its end.
 func (t *trial) endFrom(ctx context.Context, from *state) ending {
 	s := t.begin()
 	if f := t.completeFrom(ctx, s, from, nil, ranks{}); f != nil {

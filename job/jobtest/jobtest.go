@@ -19,8 +19,8 @@ const (
 	leastRuns          = 20
 )
 
-// Case is a job, and how hard it is tried. The zero value is a job without a
-// payload whose handler changes nothing outside.
+// Case is a job and the settings of its test. The zero value is a job without a payload
+// whose handler changes nothing outside.
 type Case struct {
 	// ID, Kind, Payload and Deadline are the job's. ID and Kind default to
 	// "jobtest".
@@ -28,51 +28,48 @@ type Case struct {
 	Payload  []byte
 	Deadline time.Time
 
-	// Reset puts everything outside the handler back to where it was before the
-	// job. It is called before the job is done anew, not when it is resumed.
+	// Reset restores everything outside the handler to its state before the job. It is
+	// called before the job starts again from the beginning, not when it is resumed.
 	Reset func()
 
-	// Check looks at everything outside the handler once the job has its result,
-	// and says what is wrong there.
+	// Check verifies everything outside the handler once the job has its result, and
+	// returns an error that describes what is wrong.
 	Check func(result []byte) error
 
-	// Effects, if given, are compared with those of an uninterrupted job, and
-	// emptied before the job is done anew.
+	// Effects, if not nil, are compared with those of an uninterrupted job, and cleared
+	// before the job starts again from the beginning.
 	Effects *Effects
 
-	// Same reports whether a result means the same as that of an uninterrupted
-	// run. Default: [bytes.Equal].
+	// Same reports whether a result is equivalent to that of an uninterrupted run.
+	// Default: [bytes.Equal].
 	Same func(want, got []byte) bool
 
-	// Grace is how long the handler may take to return once its context is
-	// cancelled. Default 5 s, which is what a worker gives it.
+	// Grace is how long the handler may take to return after its context is cancelled.
+	// Default 5 s, as in a worker.
 	Grace time.Duration
 
-	// LateReports is how many states the handler may still report once its
-	// context is cancelled. Default 1: it may finish the step that it is in. A
-	// negative number is none.
+	// LateReports is how many states the handler may report after its context is
+	// cancelled. Default 1: it may finish the current step. A negative number means 0.
 	LateReports int
 
-	// Runs is how often the handler is called at most, in all, not counting the
-	// breaks that it takes itself. Default 300, at least 20.
+	// Runs is the largest number of calls of the handler in all, not counting calls
+	// after its own breaks. Default 300, at least 20.
 	Runs int
 
-	// Seed chooses the moments where there are more than Runs allows.
+	// Seed selects the points of interruption where there are more than Runs allows.
 	Seed uint64
 
-	// SameProcess keeps jobtest from starting the test's binary once more, to resume
-	// the job in a process that has done nothing else. That is done only for a job
+	// SameProcess disables the test in a new process. That test applies only to a job
 	// without Reset, Check and effects, which changes nothing outside.
 	SameProcess bool
 
-	alone     bool // nothing outside is declared
+	alone     bool // without Reset and Check
 	elsewhere func(context.Context, request) (reply, error)
 }
 
-// Run fails the test, with the story of what happened, unless the job comes to
-// the same end however it is interrupted; see the package's documentation.
-// newHandler makes the handler as a worker that has just been started does. It
-// is called for every run, since what a worker had in memory is gone with it.
+// Run fails the test unless the job has the same result however it is interrupted; see
+// the package documentation. newHandler returns a new handler, as in a worker that has
+// just started. It is called for every run, since an interrupted worker loses its memory.
 func Run(t testing.TB, newHandler func() job.Handler, c Case) {
 	t.Helper()
 	if file := os.Getenv(requestEnv); file != "" {
@@ -80,7 +77,7 @@ func Run(t testing.TB, newHandler func() job.Handler, c Case) {
 		case err != nil:
 			t.Fatal(err)
 		case served:
-			t.SkipNow() // what follows is for the process that asked
+			t.SkipNow() // the rest of the test is for the process that sent the request
 		}
 		return
 	}

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestGoodHandlers lets Run look at handlers that are right, each in a way of its
+// TestGoodHandlers runs handlers that are right, each in a way of its
 // own that must not be taken for a fault.
 func TestGoodHandlers(t *testing.T) {
 	for name, f := range map[string]job.HandlerFunc{
@@ -355,7 +355,7 @@ func TestPackageVariable(t *testing.T) {
 	Run(t, cached, Case{SameProcess: true}) // which finds nothing
 }
 
-// TestOtherWorld: where the test makes another world in a new process, what comes
+// TestOtherWorld: where the test sets up something different in a new process, what comes
 // of the job there proves nothing.
 func TestOtherWorld(t *testing.T) {
 	world := fmt.Sprint(os.Getpid())
@@ -366,7 +366,7 @@ func TestOtherWorld(t *testing.T) {
 		}
 		return []byte(world), nil
 	}), Case{})
-	if said.fatal != "" || !strings.Contains(said.log, "not resumed in another process: there the test makes another world") {
+	if said.fatal != "" || !strings.Contains(said.log, "not resumed in another process: the test sets up something different there") {
 		t.Errorf("Run said %q %q, want it to pass, and that it was not compared", said.fatal, said.log)
 	}
 }

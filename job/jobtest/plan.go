@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// place is where in a run a job is interrupted.
+// place is the kind of point at which a run is interrupted.
 type place int
 
 const (
 	atStart  place = iota + 1 // before the handler is called
 	atReport                  // within a report
-	atLook                    // at a look at the context
+	atCheck                   // when the handler checks its context
 	atEnd                     // between the handler's return and the commit
 )
 
-// moment is when and how one run ends early.
+// moment is the point of an interruption and its kind.
 type moment struct {
 	place place
-	n     int // which report or look of the run, from 1
+	n     int // number of the report or check in the run, from 1
 
-	// kill ends the run without notice. What is recorded then is the state as of
-	// report number recorded of the run; 0 is what the run began with.
+	// kill ends the run without notice. The saved state is then that of report number
+	// recorded of the run; 0 is the state that the run began with.
 	kill     bool
 	recorded int
 }
@@ -38,22 +38,22 @@ func (m moment) String() string {
 		return how + " before it began"
 	case atReport:
 		return fmt.Sprintf("%s in its report %d", how, m.n)
-	case atLook:
-		return fmt.Sprintf("%s at its look %d at the context", how, m.n)
+	case atCheck:
+		return fmt.Sprintf("%s at its check %d of the context", how, m.n)
 	default:
 		return how + " after its end, before the commit"
 	}
 }
 
-// interruptions are the moments at which the runs of one job end early, the
-// first run's first. The run after the last of them is left alone.
+// interruptions are the moments at which the runs of one job are interrupted, the first
+// run's first. The run after the last of them is not interrupted.
 type interruptions []moment
 
-// plan chooses how a job is interrupted whose uninterrupted run makes that many
-// reports and looks, in at most budget runs. sampled says that it is not
-// interrupted at each of them. The same seed makes the same plan.
-func plan(reports, looks, budget int, seed uint64) (jobs []interruptions, sampled bool) {
-	p := &planner{reports: reports, looks: looks, left: budget, random: rand.New(rand.NewPCG(seed, 0))}
+// plan chooses the interruptions, in at most budget runs, for a job whose uninterrupted
+// run has that many reports and checks of its context. sampled reports that it omits some
+// of them. The same seed gives the same plan.
+func plan(reports, checks, budget int, seed uint64) (jobs []interruptions, sampled bool) {
+	p := &planner{reports: reports, checks: checks, left: budget, random: rand.New(rand.NewPCG(seed, 0))}
 	p.once(moment{place: atStart})
 	p.once(moment{place: atEnd, kill: true})
 	if reports > 0 {
@@ -64,16 +64,16 @@ func plan(reports, looks, budget int, seed uint64) (jobs []interruptions, sample
 		p.atRandom()
 	}
 	p.eachReport()
-	p.eachLook()
+	p.eachCheck()
 	return p.all, p.sampled
 }
 
 type planner struct {
-	reports, looks int
-	left           int // runs that may still be planned
-	random         *rand.Rand
-	all            []interruptions
-	sampled        bool
+	reports, checks int
+	left            int // runs that may still be planned
+	random          *rand.Rand
+	all             []interruptions
+	sampled         bool
 }
 
 func (p *planner) add(job interruptions) {
@@ -84,8 +84,8 @@ func (p *planner) add(job interruptions) {
 // once interrupts a job at one moment.
 func (p *planner) once(m moment) { p.add(interruptions{m}) }
 
-// everyReport interrupts a job at each report it gets to, or at every third, or
-// as many as a quarter of the budget allows.
+// everyReport interrupts one job at each of its reports, or at every n-th, so that it
+// takes at most a quarter of the budget.
 func (p *planner) everyReport() {
 	most := max(p.left/4-1, 1)
 	step := (p.reports + most - 1) / most
@@ -94,14 +94,14 @@ func (p *planner) everyReport() {
 
 // atRandom interrupts jobs several times each, in all ways.
 func (p *planner) atRandom() {
-	for end := p.left - min(p.left/6, 2*(p.reports+p.looks)); p.left > end; {
+	for end := p.left - min(p.left/6, 2*(p.reports+p.checks)); p.left > end; {
 		job := make(interruptions, min(1+p.random.IntN(4), max(p.left-1, 1)))
 		for i := range job {
 			m := moment{place: atReport, n: 1 + p.random.IntN(p.reports), kill: p.random.IntN(2) == 0}
 			if m.kill {
 				m.recorded = p.random.IntN(m.n + 1)
-			} else if p.looks > 0 && p.random.IntN(2) == 0 {
-				m.place, m.n = atLook, 1+p.random.IntN(p.looks)
+			} else if p.checks > 0 && p.random.IntN(2) == 0 {
+				m.place, m.n = atCheck, 1+p.random.IntN(p.checks)
 			}
 			job[i] = m
 		}
@@ -109,11 +109,11 @@ func (p *planner) atRandom() {
 	}
 }
 
-// eachReport interrupts a job at each report, or a sample of them: with notice;
-// without, when that very report was recorded; and when an earlier one was.
+// eachReport interrupts one job at each report, or at each of a sample: with notice,
+// without notice when that report was saved, and when an earlier one was.
 func (p *planner) eachReport() {
-	parts := 8 // two runs for each of the three, and the looks get the rest
-	if p.looks == 0 {
+	parts := 8 // two runs for each of the three, and the rest for the checks
+	if p.checks == 0 {
 		parts = 6
 	}
 	for _, n := range p.sample(p.reports, p.left/parts) {
@@ -123,15 +123,15 @@ func (p *planner) eachReport() {
 	}
 }
 
-// eachLook interrupts a job at each look at its context, or a sample of them.
-func (p *planner) eachLook() {
-	for _, n := range p.sample(p.looks, p.left/2) {
-		p.once(moment{place: atLook, n: n})
+// eachCheck interrupts one job at each check of its context, or at each of a sample.
+func (p *planner) eachCheck() {
+	for _, n := range p.sample(p.checks, p.left/2) {
+		p.once(moment{place: atCheck, n: n})
 	}
 }
 
-// sample returns at most that many of 1 … n, in order: all if possible, otherwise
-// the first, the last, and one from each of as many equal parts between.
+// sample returns at most most of the numbers 1 … n, in order: all if possible, otherwise
+// the first, the last, and one from each of equal parts between.
 func (p *planner) sample(n, most int) []int {
 	p.sampled = p.sampled || most < n
 	if most <= 0 {

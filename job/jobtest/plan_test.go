@@ -10,40 +10,40 @@ import (
 // TestPlan holds for every handler and budget what its users rely on.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reports, looks := rapid.IntRange(0, 5000).Draw(t, "reports"), rapid.IntRange(0, 5000).Draw(t, "looks")
+		reports, checks := rapid.IntRange(0, 5000).Draw(t, "reports"), rapid.IntRange(0, 5000).Draw(t, "checks")
 		budget, seed := rapid.IntRange(leastRuns-3, 1000).Draw(t, "budget"), rapid.Uint64().Draw(t, "seed")
-		jobs, sampled := plan(reports, looks, budget, seed)
+		jobs, sampled := plan(reports, checks, budget, seed)
 		runs := 0
 		for _, job := range jobs {
 			runs += len(job) + 1
 			for _, m := range job {
-				checkMoment(t, m, reports, looks)
+				checkMoment(t, m, reports, checks)
 			}
 		}
 		if runs > budget {
 			t.Errorf("plan takes %d runs, want at most %d", runs, budget)
 		}
 		if !sampled {
-			checkAll(t, jobs, reports, looks)
+			checkAll(t, jobs, reports, checks)
 		}
-		if again, _ := plan(reports, looks, budget, seed); !reflect.DeepEqual(again, jobs) {
+		if again, _ := plan(reports, checks, budget, seed); !reflect.DeepEqual(again, jobs) {
 			t.Error("the same seed made two plans")
 		}
 	})
 }
 
 // checkMoment: a moment is one that a run gets to.
-func checkMoment(t *rapid.T, m moment, reports, looks int) {
+func checkMoment(t *rapid.T, m moment, reports, checks int) {
 	switch {
 	case m.place == atReport && (m.n < 1 || m.n > reports),
-		m.place == atLook && (m.n < 1 || m.n > looks || m.kill),
+		m.place == atCheck && (m.n < 1 || m.n > checks || m.kill),
 		m.place == atReport && m.recorded > m.n, m.recorded > reports, m.recorded < 0, !m.kill && m.recorded != 0:
-		t.Errorf("moment %+v of a run with %d reports and %d looks: there is none such", m, reports, looks)
+		t.Errorf("moment %+v of a run with %d reports and %d checks: there is none such", m, reports, checks)
 	}
 }
 
 // checkAll: unless it is a sample, no moment is left out.
-func checkAll(t *rapid.T, jobs []interruptions, reports, looks int) {
+func checkAll(t *rapid.T, jobs []interruptions, reports, checks int) {
 	has := map[moment]bool{}
 	for _, job := range jobs {
 		if len(job) == 1 {
@@ -55,9 +55,9 @@ func checkAll(t *rapid.T, jobs []interruptions, reports, looks int) {
 			t.Errorf("report %d of %d is left out", n, reports)
 		}
 	}
-	for n := 1; n <= looks; n++ {
-		if !has[moment{place: atLook, n: n}] {
-			t.Errorf("look %d of %d is left out", n, looks)
+	for n := 1; n <= checks; n++ {
+		if !has[moment{place: atCheck, n: n}] {
+			t.Errorf("check %d of %d is left out", n, checks)
 		}
 	}
 	for _, m := range []moment{{place: atStart}, {place: atEnd, kill: true}, {place: atEnd, kill: true, recorded: reports}} {

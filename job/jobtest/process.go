@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// strangeVersion is that of a state which no handler has reported.
+	// strangeVersion is the version of a state that no handler has reported.
 	strangeVersion = 1<<30 + 7
 
-	// leakPatience is how long goroutines may take to end after the handler has
-	// returned and its context has ended.
-	leakPatience = time.Second
+	// leakTimeout is how long goroutines may take to end after the handler has returned
+	// and its context has ended.
+	leakTimeout = time.Second
 
-	// leakRuns is how many runs of a kind must each leave a goroutine. One that
-	// serves all runs, such as an idle connection's, is left by the first alone.
+	// leakRuns is how many runs in a row must each leave a goroutine. The first run alone
+	// may leave one that serves all runs, such as an idle connection's.
 	leakRuns = 3
 )
 
-// unknownVersion offers the handler a state of a version that it does not know, as
-// during an update a worker of the old program gets the new one's. It must return
-// an error, and leave the state and the job alone.
+// unknownVersion gives the handler a state of a version that it does not know, as
+// during an update a worker of the old program gets from the new one. The handler must
+// return an error, and change neither the state nor the job.
 func (t *trial) unknownVersion(ctx context.Context) error {
 	if t.final == nil {
 		return nil
@@ -41,8 +41,8 @@ func (t *trial) unknownVersion(ctx context.Context) error {
 	switch {
 	case r.current != nil:
 		f.what, f.detail = "a state of an unknown version was replaced", given+"reported the state "+r.current.String()
-	case r.broke() != nil:
-		f = r.broke()
+	case r.firstFault() != nil:
+		f = r.firstFault()
 	case r.err == nil:
 		f.what, f.detail = "a state of an unknown version was read", given+r.end()
 	case job.IsPermanent(r.err):
@@ -53,22 +53,22 @@ func (t *trial) unknownVersion(ctx context.Context) error {
 	return s.fail(f)
 }
 
-// laterRuns is how many runs come after the planned interruptions, at most.
+// laterRuns is the largest number of runs after the planned interruptions.
 func (t *trial) laterRuns() int {
 	runs := 1 // unknownVersion
-	if t.looksAtProcess() {
+	if t.testsProcess() {
 		runs += 2*leakRuns + 1
 	}
 	return runs
 }
 
-// looksAtProcess reports whether there are runs enough for sameProcess.
-func (t *trial) looksAtProcess() bool { return t.Runs >= 2*leastRuns }
+// testsProcess reports whether there are enough runs for sameProcess.
+func (t *trial) testsProcess() bool { return t.Runs >= 2*leastRuns }
 
-// sameProcess looks for what survives a run within its process, where a worker
-// that starts again has nothing: it is found by nothing that only counts runs.
+// sameProcess finds state that survives a run in its process, which a restarted worker
+// does not have.
 func (t *trial) sameProcess(ctx context.Context) error {
-	if !t.looksAtProcess() {
+	if !t.testsProcess() {
 		return nil
 	}
 	if err := t.otherProcess(ctx); err != nil {
@@ -78,14 +78,14 @@ func (t *trial) sameProcess(ctx context.Context) error {
 }
 
 // oneHandler calls one handler for several jobs in a row, as a worker does. Their
-// results must be the same, and no goroutine may stay behind.
+// results must be the same, and no goroutine may be left over.
 func (t *trial) oneHandler(ctx context.Context) error {
 	h := t.newHandler()
 	newHandler := t.newHandler
 	defer func() { t.newHandler = newHandler }()
 	t.newHandler = func() job.Handler { return h }
-	stop := &moment{place: atLook, n: (t.looks + 1) / 2}
-	if t.looks == 0 {
+	stop := &moment{place: atCheck, n: (t.checks + 1) / 2}
+	if t.checks == 0 {
 		stop = &moment{place: atReport, n: (t.reports + 1) / 2}
 	}
 	for _, m := range []*moment{nil, stop} {
@@ -94,7 +94,7 @@ func (t *trial) oneHandler(ctx context.Context) error {
 			s := t.begin()
 			r := t.call(ctx, s, nil, m, t.places)
 			if f := outcome(r); f != nil {
-				f.what = "a handler that was called before does worse: " + f.what
+				f.what = "a handler that was called before fails: " + f.what
 				return s.fail(f)
 			}
 			if m == nil && r.err == nil && !t.Same(t.result, r.result) {
@@ -112,7 +112,7 @@ func (t *trial) oneHandler(ctx context.Context) error {
 			}
 			if leaks++; leaks == leakRuns {
 				return s.fail(&fault{
-					what: "goroutines stay behind", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had returned and its context had ended, the last in %s", leakRuns, leakPatience, left),
+					what: "goroutines are left over", detail: fmt.Sprintf("each of %d jobs left one that was still there %s after the handler had returned and its context had ended, the last in %s", leakRuns, leakTimeout, left),
 					hint: "A worker runs for days: wait for the goroutines of a run before it returns, and give each a way to end, such as a select with ctx.Done() where it sends.",
 				})
 			}
@@ -127,17 +127,17 @@ const runLabel = "jobtest_run"
 
 func (r *run) label() string { return fmt.Sprintf("%p", r) }
 
-// leftBehind returns where a goroutine of the run stands that does not end, or "".
+// leftBehind returns the function of a goroutine of the run that does not end, or "".
 func (r *run) leftBehind() string {
 	where := r.goroutine()
-	for wait := time.Millisecond; where != "" && wait < leakPatience; wait *= 2 {
+	for wait := time.Millisecond; where != "" && wait < leakTimeout; wait *= 2 {
 		time.Sleep(wait)
 		where = r.goroutine()
 	}
 	return where
 }
 
-// goroutine returns where one of the run's goroutines stands, or "" if there is
+// goroutine returns the function of one of the run's goroutines, or "" if there is
 // none. The profile has a paragraph for each stack, with its labels.
 func (r *run) goroutine() string {
 	var profile bytes.Buffer
@@ -155,7 +155,7 @@ func (r *run) goroutine() string {
 		case fields[0] == "#" && len(fields) > 1 && fields[1] == "labels:":
 			ours = strings.Contains(lines.Text(), label)
 		case ours && fields[0] == "#" && len(fields) == 4:
-			where = fields[2] + " " + fields[3] // the outermost one: what was started
+			where = fields[2] + " " + fields[3] // the outermost function
 		}
 	}
 	return where

@@ -10,31 +10,31 @@ import (
 // maxBreaks is how many breaks a job may take in all (job.Interrupted).
 const maxBreaks = 1000
 
-// trial is what is known of a job, and how it is tried.
+// trial is a job under test and what an uninterrupted run of it has shown.
 type trial struct {
 	Case
 	newHandler func() job.Handler
 
-	result        []byte // of the uninterrupted run
-	final         *state // what it ended with, nil for none
-	sameEnd       bool   // a second one ended with the same state, after as many reports
-	reports       int
-	looks         int
-	effects       ledger
-	places        ranks
-	runs          int
-	interruptions int
-	notElsewhere  string // why the job was not resumed in another process, if it was to be
+	result              []byte // of the uninterrupted run
+	final               *state // what it ended with, nil for none
+	sameEnd             bool   // a second one ended with the same state, after as many reports
+	reports             int
+	checks              int
+	effects             ledger
+	places              ranks
+	runs                int
+	interruptions       int
+	otherProcessSkipped string // why the job was not resumed in another process, if it was to be
 }
 
-// prove does what [Run] promises. The error is the story of a failure.
+// prove runs the whole test. The error describes the first failure.
 func prove(ctx context.Context, newHandler func() job.Handler, c Case) (summary string, err error) {
 	c.setDefaults()
 	t := &trial{Case: c, newHandler: newHandler}
 	if err := t.reference(ctx); err != nil {
 		return "", err
 	}
-	jobs, sampled := plan(t.reports, t.looks, t.Runs-t.runs-t.laterRuns(), t.Seed)
+	jobs, sampled := plan(t.reports, t.checks, t.Runs-t.runs-t.laterRuns(), t.Seed)
 	for _, job := range jobs {
 		if err := t.try(ctx, job); err != nil {
 			return "", err
@@ -49,8 +49,8 @@ func prove(ctx context.Context, newHandler func() job.Handler, c Case) (summary 
 	return t.summary(sampled), nil
 }
 
-// reference does the job without interruption, twice, and where there are effects
-// another job, whose keys must be others.
+// reference does the job twice without interruption. If it has effects with keys, it also
+// does another job, which must have other keys.
 func (t *trial) reference(ctx context.Context) error {
 	first := t.begin()
 	if err := t.untouched(ctx, first, nil); err != nil {
@@ -84,7 +84,7 @@ func (t *trial) reference(ctx context.Context) error {
 	return nil
 }
 
-// untouched does a job that nobody interrupts.
+// untouched does a job without interruption.
 func (t *trial) untouched(ctx context.Context, s *story, places ranks) error {
 	if f := t.complete(ctx, s, nil, places); f != nil {
 		return s.fail(f)
@@ -98,18 +98,18 @@ func (t *trial) untouched(ctx context.Context, s *story, places ranks) error {
 	return nil
 }
 
-// learn keeps what the first job showed.
+// learn records the outcome of the first job.
 func (t *trial) learn(s *story) {
 	first := s.runs[0]
-	t.result, t.reports, t.looks = s.last().result, first.reports, first.looks
+	t.result, t.reports, t.checks = s.last().result, first.reports, first.checks
 	t.final = s.last().recorded()
 	t.effects = t.Effects.ledger()
 	if t.places = first.learned; first.repeats || len(s.runs) > 1 {
-		t.places = ranks{} // the order says nothing of states that come again, or not all of it
+		t.places = ranks{} // no order of states is known if some repeat or a break cuts the run
 	}
 }
 
-// begin does the job anew.
+// begin resets everything for a new job.
 func (t *trial) begin() *story {
 	t.Reset()
 	t.Effects.reset()
@@ -132,8 +132,8 @@ func (t *trial) try(ctx context.Context, all interruptions) error {
 	return s.failWanting(f, t.result)
 }
 
-// complete calls the handler until the job has its result. The runs end early at
-// the given moments, and where the handler takes a break.
+// complete calls the handler until the job has its result. It interrupts the runs at the
+// given moments; breaks of the handler end them too.
 func (t *trial) complete(ctx context.Context, s *story, all interruptions, places ranks) *fault {
 	return t.completeFrom(ctx, s, nil, all, places)
 }
@@ -153,7 +153,7 @@ func (t *trial) completeFrom(ctx context.Context, s *story, from *state, all int
 			if f := t.endedEarly(r); f != nil {
 				return f
 			}
-			if !r.stopped || r.showsItsEnd() {
+			if !r.stopped || r.provesItsEnd() {
 				return nil
 			}
 		}
@@ -165,10 +165,10 @@ func (t *trial) completeFrom(ctx context.Context, s *story, from *state, all int
 	return &fault{what: "the job never ends", detail: fmt.Sprintf("the handler took %d breaks (job.Interrupted)", maxBreaks)}
 }
 
-// outcome says what is wrong with one run, whatever the job comes to.
+// outcome returns a fault of one run, whatever the result of the job.
 func outcome(r *run) *fault {
-	if f := r.broke(); f != nil {
-		return f // the handler may be running still
+	if f := r.firstFault(); f != nil {
+		return f // the handler may still be running
 	}
 	switch {
 	case r.err == nil || r.stopped || job.IsInterrupted(r.err):
@@ -176,12 +176,12 @@ func outcome(r *run) *fault {
 	case r.from == nil:
 		return &fault{what: "the handler fails without any interruption", detail: r.err.Error()}
 	}
-	return &fault{what: "the handler cannot go on from its own state", detail: r.err.Error(), hint: "What is recorded is the bytes and the version, nothing else: all that the next run needs must be in them."}
+	return &fault{what: "the handler cannot continue from its own state", detail: r.err.Error(), hint: "Only the bytes and the version are saved: all that the next run needs must be in them."}
 }
 
-// endedEarly returns a fault if a run that was stopped returned no error although
-// an uninterrupted one goes on from there. Of a run that was resumed that is known
-// only where its last state is one of those of an uninterrupted run.
+// endedEarly returns a fault if a stopped run returned no error although an uninterrupted
+// one continues from there. For a resumed run that is known only if its last state is one
+// of an uninterrupted run.
 func (t *trial) endedEarly(r *run) *fault {
 	if !r.stopped {
 		return nil
@@ -200,15 +200,15 @@ func (t *trial) endedEarly(r *run) *fault {
 	}
 	return &fault{
 		what: "a run that was stopped returned no error before the job was done", detail: detail,
-		hint: "Once ctx is cancelled return an error, context.Cause(ctx) for instance. No error says that the job is done: its result is committed, and nobody does the rest.",
+		hint: "Return an error after ctx is cancelled, for instance context.Cause(ctx). No error means that the job is done: its result is committed, and the rest is never done.",
 	}
 }
 
-// resultDiffers is the fault whose cause is worth a search.
+// resultDiffers is the fault for which cause is called.
 const resultDiffers = "the result differs"
 
-// cause is the likely cause of a result that differs. It does the job again with
-// one handler for all of its runs: what is right then was kept in the handler.
+// cause returns the likely cause of a result that differs. It does the job again with one
+// handler for all runs: if the result is right then, the handler kept something in memory.
 func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
 	h := t.newHandler()
 	newHandler := t.newHandler
@@ -216,17 +216,17 @@ func (t *trial) cause(ctx context.Context, s *story, all interruptions) string {
 	t.newHandler = func() job.Handler { return h }
 	again := t.begin()
 	if f := t.complete(ctx, again, all, t.places); f == nil && t.Same(t.result, again.last().result) {
-		return "Something that the result depends on is kept in the handler's own memory: with one handler for all of these runs the result is right. " +
-			"A worker that starts again has a new handler and the recorded state, nothing else: put it into the state."
+		return "The handler keeps something in memory that the result depends on: with one handler for all of these runs the result is right. " +
+			"A restarted worker has a new handler and the recorded state, nothing else: put it into the state."
 	}
 	if len(s.runs) > 1 && s.last().from == nil {
-		return "The last run began with nothing and its result differs all the same: an earlier run left something behind, " +
-			"in a package-level variable, or outside where Case.Reset does not reach."
+		return "The last run was a fresh start and its result still differs: an earlier run left something behind, " +
+			"in a package-level variable, or outside where Case.Reset does not undo it."
 	}
 	return "The state lacks something that the result depends on, such as a variable of Run, or it was captured before the work that it stands for was done: report after the work."
 }
 
-// compare says how the end of a job differs from that of an uninterrupted one.
+// compare returns a fault if the end of a job differs from that of an uninterrupted one.
 func (t *trial) compare(result []byte) *fault {
 	if !t.Same(t.result, result) {
 		return &fault{
@@ -256,9 +256,9 @@ func (t *trial) summary(sampled bool) string {
 	if sampled {
 		sample = fmt.Sprintf("; not at each of them, but at a sample with seed %d (Case.Runs, Case.Seed)", t.Seed)
 	}
-	if t.notElsewhere != "" {
-		sample += "; " + t.notElsewhere
+	if t.otherProcessSkipped != "" {
+		sample += "; " + t.otherProcessSkipped
 	}
-	return fmt.Sprintf("jobtest: %d runs with %s of a handler that makes %s and %s at its context%s",
-		t.runs, count(t.interruptions, "interruption"), count(t.reports, "report"), count(t.looks, "look"), sample)
+	return fmt.Sprintf("jobtest: %d runs with %s of a handler that makes %s and %s of its context%s",
+		t.runs, count(t.interruptions, "interruption"), count(t.reports, "report"), count(t.checks, "check"), sample)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// errEviction is what led to the stop of a run that jobtest stops.
-var errEviction = errors.New("jobtest takes this VM away")
+// errEviction is the cause of the stops by jobtest.
+var errEviction = errors.New("jobtest evicts this VM")
 
 // run is one call of a handler.
 type run struct {
@@ -31,27 +31,27 @@ type run struct {
 	open atomic.Int64 // streams of the recorded state that are open
 	done chan struct{}
 
-	// For the goroutine that reports, and whoever waited for done.
-	held    *job.Progress // the last state that was reported, as it was given
-	current *state        // and a copy of it
+	// For the goroutine that reports, and for others after done is closed.
+	held    *job.Progress // the last report with a state
+	current *state        // a copy of its state
 	learned ranks         // of the states so far, where places is nil
-	repeats bool          // a state came again after another
+	repeats bool          // a state was reported again after another
 	marked  *state        // the state as of report moment.recorded
 	highest progress
 
 	mu      sync.Mutex // guards what follows
 	reports int
-	looks   int
+	checks  int
 	stopped bool // the context was cancelled
 	killed  bool // no report counts any more
-	over    bool // the handler has returned or was given up: what its goroutines do counts no more
+	over    bool // the handler has returned or was abandoned: what its goroutines do does not count
 	late    int  // states that were reported after the stop
 	fault   *fault
 
 	// Set before done is closed.
 	result   []byte
 	err      error
-	returned bool // and did not end its goroutine
+	returned bool // false if the handler ended its goroutine
 }
 
 // progress is how far a run has come.
@@ -60,12 +60,11 @@ type progress struct {
 	rank     int
 }
 
-// call calls the handler and waits until it returns, is killed or has used up its
-// grace.
+// call calls the handler and waits until it returns, is killed or exceeds its grace.
 func (r *run) call(ctx context.Context, h job.Handler) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer r.leave()
+	defer r.endCounting()
 	r.stop, r.done = cancel, make(chan struct{})
 	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline}, r.from.saved(&r.open))
 	r.job.OnReport(r.onReport)
@@ -78,7 +77,7 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 	}
 	go func() {
 		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels(runLabel, r.label())))
-		r.handle(&watched{ctx, r.onLook}, h)
+		r.handle(&watched{ctx, r.onCheck}, h)
 	}()
 	select {
 	case <-r.done:
@@ -89,14 +88,14 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 		case <-r.done:
 		case <-grace.C:
 			r.fail(ignoresContext(fmt.Sprintf("it had not returned %s after its context was cancelled", r.c.Grace)))
-			return // its goroutine is left behind, as by a worker
+			return // its goroutine is abandoned, as by a worker
 		}
 	}
 	r.close()
 }
 
-// leave ends the counting of what the run does.
-func (r *run) leave() {
+// endCounting ends the counting of what the run does.
+func (r *run) endCounting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
@@ -123,48 +122,48 @@ func (r *run) close() {
 	if r.wasKilled() || !r.returned {
 		return
 	}
-	r.stillThere()
+	r.checkUnchanged()
 	if n := r.open.Load(); n > 0 {
-		r.fail(&fault{what: "the recorded state was not closed", detail: count(int(n), "stream") + " from OpenSaved still open after the handler has returned", hint: "A worker saves no new state until they are closed."})
+		r.fail(&fault{what: "the recorded state was not closed", detail: count(int(n), "stream") + " from OpenSaved still open after the handler returned", hint: "A worker saves no new state until they are closed."})
 	}
 	if r.err == nil && len(r.result) > job.MaxResult {
-		r.fail(&fault{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult), hint: "Put it where it belongs, and return its name."})
+		r.fail(&fault{what: "the result is too large", detail: fmt.Sprintf("%d bytes; at most %d are kept", len(r.result), job.MaxResult), hint: "Write it to a blob, and return its name."})
 	}
 	if m := r.moment; m != nil && m.place == atEnd && r.err == nil {
-		r.die()
+		r.kill()
 	}
 }
 
-// watched is a context that tells when somebody looks at it.
+// watched is a context that reports each check of it.
 type watched struct {
 	context.Context
-	look func()
+	onCheck func()
 }
 
-// Done counts as a look: contexts that are derived from this one call it too.
-func (w *watched) Done() <-chan struct{} { w.look(); return w.Context.Done() }
+// Done counts as a check: contexts that are derived from this one call it too.
+func (w *watched) Done() <-chan struct{} { w.onCheck(); return w.Context.Done() }
 
-// Err counts as a look.
-func (w *watched) Err() error { w.look(); return w.Context.Err() }
+// Err counts as a check.
+func (w *watched) Err() error { w.onCheck(); return w.Context.Err() }
 
-func (r *run) onLook() {
+func (r *run) onCheck() {
 	r.mu.Lock()
 	if !r.stopped && !r.over {
-		r.looks++
+		r.checks++
 	}
-	now := r.due(atLook, r.looks) && !r.over
+	now := r.isDue(atCheck, r.checks) && !r.over
 	r.mu.Unlock()
 	if now {
 		r.interrupt()
 	}
 }
 
-// due reports whether the run is to be interrupted here.
-func (r *run) due(at place, n int) bool {
+// isDue reports whether the run has to be interrupted here.
+func (r *run) isDue(at place, n int) bool {
 	return !r.stopped && r.moment != nil && r.moment.place == at && r.moment.n == n
 }
 
-// interrupt stops the run with notice.
+// interrupt cancels the run's context, with notice.
 func (r *run) interrupt() {
 	r.mu.Lock()
 	r.stopped = true
@@ -172,8 +171,8 @@ func (r *run) interrupt() {
 	r.stop(&job.Stop{Reason: job.Evicted, Deadline: time.Now().Add(r.c.Grace), Err: errEviction})
 }
 
-// die is the end without notice: nothing that comes later counts.
-func (r *run) die() {
+// kill ends the run without notice: nothing that it does later counts.
+func (r *run) kill() {
 	r.mu.Lock()
 	r.killed = true
 	r.mu.Unlock()
@@ -198,13 +197,13 @@ func (r *run) onReport(p *job.Progress) {
 	}
 	r.reports++
 	n, stopped := r.reports, r.stopped
-	now := r.due(atReport, n)
+	now := r.isDue(atReport, n)
 	r.mu.Unlock()
 
-	r.take(p, n, stopped)
+	r.onReportedState(p, n, stopped)
 	switch {
 	case now && r.moment.kill:
-		r.die()
+		r.kill()
 		runtime.Goexit()
 	case now:
 		r.interrupt()
@@ -220,21 +219,21 @@ func (r *run) fail(f *fault) {
 	}
 }
 
-// broke returns the first fault of the run, or nil.
-func (r *run) broke() *fault {
+// firstFault returns the first fault of the run, or nil.
+func (r *run) firstFault() *fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.fault
 }
 
-// showsItsEnd reports whether a run that was stopped and returned no error showed
+// provesItsEnd reports whether a run that was stopped and returned no error showed
 // that the job is done; package job has the rule. Otherwise a worker resumes it.
-func (r *run) showsItsEnd() bool {
+func (r *run) provesItsEnd() bool {
 	latest := r.job.Latest()
 	return r.result != nil || latest != nil && latest.Fraction >= 1
 }
 
-// recorded is the state that a worker would have recorded when the run ended.
+// recorded returns the state that a worker would have saved at the end of the run.
 func (r *run) recorded() *state {
 	switch {
 	case r.killed:
@@ -243,4 +242,92 @@ func (r *run) recorded() *state {
 		return r.current
 	}
 	return r.from
+}
+
+// onReportedState checks report number n and keeps a copy of its state. late means that
+// the context was cancelled before.
+func (r *run) onReportedState(p *job.Progress, n int, late bool) {
+	r.checkUnchanged()
+	r.checkFraction(p, n)
+	if p.HasState() && (r.held == nil || !p.SameState(r.held)) {
+		r.saveCopy(p, n)
+		if late {
+			r.countLate()
+		}
+	}
+	if r.moment != nil && r.moment.recorded >= n && r.current != nil {
+		r.marked = r.current // up to the report that the moment names
+	}
+}
+
+// saveCopy keeps a copy of a state that was not reported before.
+func (r *run) saveCopy(p *job.Progress, n int) {
+	s, err := capture(p)
+	switch {
+	case err != nil:
+		r.fail(&fault{what: "a state cannot be recorded", detail: fmt.Sprintf("report %d: %v", n, err)})
+		return
+	case !s.streamed && len(s.bytes) > job.MaxState:
+		r.fail(&fault{what: "a state is too large", detail: fmt.Sprintf("report %d has a state of %d bytes; at most %d are allowed in one piece", n, len(s.bytes), job.MaxState), hint: "Report it as a stream."})
+	}
+	s.source = fmt.Sprintf("report %d of run %d", n, r.number)
+	r.held, r.current = p, s
+	if r.places == nil {
+		r.repeats = r.learned.add(s) || r.repeats
+	}
+	r.checkOrder(s, n)
+}
+
+// checkUnchanged checks that the last state has not changed since it was reported: the
+// worker may read it until there is a later one.
+func (r *run) checkUnchanged() {
+	if r.held == nil {
+		return
+	}
+	now, err := capture(r.held)
+	switch {
+	case err != nil:
+		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the stream of %s does not open or read any more: %v", r.current.source, err), hint: "Keep what a stream reads until a later state was reported; remove it in a Cleanup."})
+	case !bytes.Equal(now.bytes, r.current.bytes):
+		r.fail(&fault{what: "a state was changed after it was reported", detail: fmt.Sprintf("the state of %s was %s and became %s", r.current.source, show(r.current.bytes), show(now.bytes)), hint: "The worker may read it until there is a later one: report new memory each time, or a file that is not written any more."})
+	}
+}
+
+func (r *run) checkFraction(p *job.Progress, n int) {
+	switch {
+	case !(p.Fraction >= 0 && p.Fraction <= 1): // also NaN
+		r.fail(&fault{what: "a fraction is out of range", detail: fmt.Sprintf("report %d has fraction %v; it is a part of 1", n, p.Fraction)})
+	case p.Fraction == 0: // not given
+	case p.Fraction < r.highest.fraction:
+		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has fraction %.3g after %.3g", n, p.Fraction, r.highest.fraction), hint: "Continue from the recorded state: j.Saved()."})
+	default:
+		r.highest.fraction = p.Fraction
+	}
+}
+
+// checkOrder fails on a state that is earlier than one the job has already reached.
+func (r *run) checkOrder(s *state, n int) {
+	s.rank = r.places[s.sum()]
+	switch {
+	case s.rank == 0: // unknown
+	case s.rank < r.highest.rank:
+		r.fail(&fault{what: "progress goes backwards", detail: fmt.Sprintf("report %d has the state %s, which is state %d of an uninterrupted run; the job had come to state %d", n, show(s.bytes), s.rank, r.highest.rank), hint: "Continue from the recorded state: j.Saved()."})
+	default:
+		r.highest.rank = s.rank
+	}
+}
+
+// countLate counts a state that was reported after the stop.
+func (r *run) countLate() {
+	r.mu.Lock()
+	r.late++
+	late := r.late
+	r.mu.Unlock()
+	if late > r.c.LateReports {
+		r.fail(ignoresContext(fmt.Sprintf("it reported %s after its context was cancelled; %d allowed (LateReports)", count(late, "more state"), r.c.LateReports)))
+	}
+}
+
+func ignoresContext(detail string) *fault {
+	return &fault{what: "the handler ignores its context", detail: detail, hint: "Check ctx.Err() between two steps, and pass ctx to whatever waits."}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// state is a state as a worker would have recorded it: a copy.
+// state is a copy of a reported state, as a worker would have saved it.
 type state struct {
 	bytes    []byte
 	streamed bool
@@ -28,7 +28,7 @@ func (s *state) is(other *state) bool {
 	return s.sum() == other.sum()
 }
 
-// rankIn returns the place of a state among others, 0 if it has none there.
+// rankIn returns the rank of a state among others, 0 if it is not one of them.
 func (s *state) rankIn(places ranks) int {
 	if s == nil {
 		return 0
@@ -36,7 +36,7 @@ func (s *state) rankIn(places ranks) int {
 	return places[s.sum()]
 }
 
-// capture copies what was reported. A stream is read to its end.
+// capture copies a reported state. It reads a stream to its end.
 func capture(p *job.Progress) (*state, error) {
 	s := &state{streamed: p.Stream != nil, version: p.Version, fraction: p.Fraction}
 	if !s.streamed {
@@ -54,7 +54,7 @@ func capture(p *job.Progress) (*state, error) {
 	return s, nil
 }
 
-// sum tells states apart.
+// sum returns a hash of the state and its version.
 func (s *state) sum() [sha256.Size]byte {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%d %t ", s.version, s.streamed) // a hash never returns an error
@@ -62,8 +62,8 @@ func (s *state) sum() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// saved is what the next run gets: a copy of its own, as from storage. open
-// counts the streams that it has opened and not closed.
+// saved returns the checkpoint for the next run, a copy as from storage. open counts the
+// streams that the run has opened and not closed.
 func (s *state) saved(open *atomic.Int64) *job.Progress {
 	if s == nil {
 		return nil
@@ -95,10 +95,10 @@ func (r *restored) Close() error {
 	return nil
 }
 
-// shownBytes is how much of a state or a result a story shows.
+// shownBytes is how many bytes of a state or a result a failure shows.
 const shownBytes = 120
 
-// show is a state or a result for people.
+// show formats a state or a result for people.
 func show(b []byte) string {
 	if len(b) > shownBytes {
 		return fmt.Sprintf("%q... (%d bytes)", b[:shownBytes], len(b))

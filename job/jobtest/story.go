@@ -10,10 +10,10 @@ import (
 type fault struct {
 	what   string // the rule that it breaks
 	detail string
-	hint   string // what usually mends it
+	hint   string // the usual fix
 }
 
-// story is a job, run by run.
+// story is the runs of one job.
 type story struct{ runs []*run }
 
 func (s *story) last() *run { return s.runs[len(s.runs)-1] }
@@ -21,11 +21,10 @@ func (s *story) last() *run { return s.runs[len(s.runs)-1] }
 // shownRuns is how many runs a story shows at its beginning and at its end.
 const shownRuns = 3
 
-// fail tells the story of a job that broke a rule.
+// fail returns an error with the fault and the runs of the job.
 func (s *story) fail(f *fault) error { return s.failWanting(f, nil) }
 
-// failWanting is fail for a job of which is known what an uninterrupted run
-// returns.
+// failWanting is fail for a job whose uninterrupted result is known.
 func (s *story) failWanting(f *fault, want []byte) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "jobtest: %s\n  %s\n", f.what, strings.ReplaceAll(strings.TrimSpace(f.detail), "\n", "\n  "))
@@ -34,7 +33,7 @@ func (s *story) failWanting(f *fault, want []byte) error {
 			fmt.Fprintf(&b, "  ... %d more runs ...\n", len(s.runs)-2*shownRuns)
 		}
 		if i < shownRuns || i >= len(s.runs)-shownRuns {
-			fmt.Fprintf(&b, "  run %d: %s\n", i+1, r.tell())
+			fmt.Fprintf(&b, "  run %d: %s\n", i+1, r.describe())
 		}
 	}
 	if want != nil {
@@ -46,8 +45,8 @@ func (s *story) failWanting(f *fault, want []byte) error {
 	return errors.New(strings.TrimSuffix(b.String(), "\n"))
 }
 
-// tell is one run of a story: how it began, how it ended, what was recorded.
-func (r *run) tell() string {
+// describe returns one line on the run: its start, its end and the saved state.
+func (r *run) describe() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	parts := []string{"fresh start"}
@@ -72,7 +71,7 @@ func (r *run) tell() string {
 	return strings.Join(parts, "; ")
 }
 
-// count is a number of things in words.
+// count returns a number with its noun.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -80,7 +79,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// end is what the handler returned.
+// end describes what the handler returned.
 func (r *run) end() string {
 	if r.err != nil {
 		return fmt.Sprintf("returned the error %q", r.err)

@@ -168,7 +168,7 @@ var zoo = []beast{
 			c.Next++
 		}
 		return nil, err
-	}), "a run that was stopped returned no error before the job was done", `Once ctx is cancelled return an error`},
+	}), "a run that was stopped returned no error before the job was done", `Return an error after ctx is cancelled`},
 
 	{"leaves its loop only once it was resumed", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if _, _, ok := j.Saved(); !ok {
@@ -234,7 +234,7 @@ var zoo = []beast{
 	{"leaves a goroutine behind", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		go func() { time.Sleep(time.Hour) }()
 		return adder(ctx, j)
-	}), "goroutines stay behind", `the last in github.com/spotworker/spotworker/job/jobtest.`},
+	}), "goroutines are left over", `the last in github.com/spotworker/spotworker/job/jobtest.`},
 
 	{"leaves a goroutine behind when stopped", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		go func() {
@@ -243,13 +243,13 @@ var zoo = []beast{
 			}
 		}()
 		return adder(ctx, j)
-	}), "goroutines stay behind", `zoo_test.go:`},
+	}), "goroutines are left over", `zoo_test.go:`},
 
 	{"reads any version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		return adder(ctx, versioned(j, 1))
 	}), "a state of an unknown version was read", `returned "15"`},
 
-	{"begins anew with an unknown version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+	{"starts over with an unknown version", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if j.CheckVersion(1) != nil {
 			return adder(ctx, fresh(j))
 		}
@@ -268,11 +268,11 @@ var zoo = []beast{
 		return []byte(time.Now().String()), nil
 	}), "two uninterrupted runs differ", `got "`},
 
-	{"begins anew", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+	{"starts over", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		return adder(ctx, fresh(j))
 	}), "progress goes backwards", "has fraction 0.16"},
 
-	{"begins anew and says no fraction", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
+	{"starts over and reports no fraction", of(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		for i := range steps {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -315,7 +315,7 @@ var zoo = []beast{
 			return nil, errors.New("unexpected end of input")
 		}
 		return adder(ctx, j)
-	}), "the handler cannot go on from its own state", "unexpected end of input"},
+	}), "the handler cannot continue from its own state", "unexpected end of input"},
 
 	{"takes a stream for a piece", of(func(_ context.Context, j *job.Job) ([]byte, error) {
 		_, _, _ = j.Saved()
@@ -345,7 +345,7 @@ var zoo = []beast{
 		return nil, nil
 	}), "a fraction is out of range", "report 1 has fraction 50"},
 
-	{"fails by itself", of(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no such image") }),
+	{"fails without an interruption", of(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no such image") }),
 		"the handler fails without any interruption", `no such image`},
 
 	{"takes breaks for ever", of(func(context.Context, *job.Job) ([]byte, error) {
@@ -363,14 +363,14 @@ var zoo = []beast{
 	}, "Case.Check fails", `"0`},
 }
 
-// TestZoo lets Run look at handlers that are wrong. Each is caught, and for the
+// TestZoo runs handlers that are wrong. Each is caught, and for the
 // rule that it breaks.
 func TestZoo(t *testing.T) {
 	for _, b := range zoo {
 		t.Run(b.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := Case{Effects: &Effects{}}
-				defer time.Sleep(24 * time.Hour) // until whoever ignores his context is gone
+				defer time.Sleep(24 * time.Hour) // until handlers that ignore their context have ended
 				newHandler := b.new(t, &c)
 				_, err := prove(t.Context(), newHandler, c)
 				if err == nil {
@@ -472,7 +472,7 @@ func appendTo(ctx context.Context, j *job.Job, next func(name string, i int) str
 	return content, nil
 }
 
-// appendItems appends to a file without looking what is in it already.
+// appendItems appends to a file without checking its content.
 func appendItems(ctx context.Context, j *job.Job, name string) error {
 	c, err := restore(j)
 	if err != nil {
