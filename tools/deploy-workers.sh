@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# After the VMs: do workers of this version run? Azure's word is not enough: the
-# VM application extension reports success for a version that failed before.
+# After the VMs: check that workers of this version run. Azure's status is not
+# enough: the VM application extension reports success for a version that failed
+# before.
 #
 # shellcheck disable=SC2154 # the variables are those of tools/deploy.sh
 
-# packageVersion: what the package's worker calls itself.
+# packageVersion: the version of the worker in the package.
 packageVersion() {
   tar -xzOf "$package" release 2>/dev/null | sed -n 's/^RELEASE=\(.*\)-[0-9a-f]*$/\1/p'
 }

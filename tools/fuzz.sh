@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module, one after the other, each for the time
-# given as the argument (as in 10s), and ends with the first that fails. Making an
-# input smaller is given a second: of a message of 64 KiB it took a minute, in which
-# nothing new is tried.
+# given as the argument (as in 10s), and stops at the first that fails. Minimizing an
+# input may take a second: for a message of 64 KiB it took a minute, without any new
+# input.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1

@@ -3,7 +3,7 @@
 # .tools/bin first where neither that directory nor PATH has it.
 #
 # A linter that an older Go built refuses a module that names a newer one, so
-# one in .tools/bin that was built by another Go is built again.
+# one in .tools/bin that another Go built is built again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -15,15 +15,14 @@
 //
 // # What it is not
 //
-// It keeps no resources and checks no roles. Another operation on a VM that
-// there is gets 501, since a client takes 404 to mean that the VM is gone; a path
-// that is none of these gets 404.
-// Every application may sign in with any secret, because a program that reaches a
-// loopback port is on this machine already; but a call without one of the tokens
-// so given is refused, as on Azure.
+// It keeps no resources and checks no roles. Another operation on a known VM gets
+// 501, since a client takes 404 to mean that the VM is gone; any other path gets 404.
+// Every application may sign in with any secret: a program that reaches a loopback
+// port is on this machine already. A call without a token of this server is refused,
+// as on Azure.
 //
-// Signing in goes the way of AD FS, which clients take for Azure Stack Hub: its
-// authority is this server, and a client does not ask elsewhere whether that is one.
+// Clients sign in as with AD FS, which they use for Azure Stack Hub: its authority is
+// this server, and a client does not verify the authority with Microsoft.
 //
 // # What is not known
 //

@@ -95,7 +95,7 @@ func TestOnePreempt(t *testing.T) {
 	})
 }
 
-// TestClose drops what is due, and takes nothing more.
+// TestClose: it drops the Preempts that are due, and accepts no more calls.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, func(o *Options) {

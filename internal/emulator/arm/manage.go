@@ -65,8 +65,8 @@ const (
 
 var anyVersion = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}(-preview)?$`)
 
-// evicted returns the VM that a call is to evict, or what is wrong with the
-// call, in the order in which ARM looks at it.
+// evicted returns the VM that a call is to evict, or the refusal, checked in ARM's
+// order.
 func (s *Server) evicted(r *http.Request) (imds.VM, *refusal) {
 	match := vmPath.FindStringSubmatch(r.URL.Path)
 	if match == nil {
@@ -90,7 +90,7 @@ func (s *Server) evicted(r *http.Request) (imds.VM, *refusal) {
 	return vm, nil
 }
 
-// find returns the VM with that id, or which part of the id leads nowhere.
+// find returns the VM with that id, or which part of the id does not exist.
 func (s *Server) find(id, subscription, group, name string) (imds.VM, *refusal) {
 	code, missing := "SubscriptionNotFound", "there is no subscription "+subscription
 	for _, vm := range s.options.Metadata.VMs() {

@@ -28,13 +28,13 @@ const (
 	maxBlockList = 8 << 20 // 50,000 entries of 64 bytes, base64 and element names
 )
 
-// newETag returns an entity tag, with quotes, that was never given out before.
+// newETag returns a new, unique entity tag, with quotes.
 func (s *blobService) newETag() string {
 	return fmt.Sprintf(`"0x8DE%012X"`, s.etags.Add(1))
 }
 
 // refusedHeaders ask for features that the emulator does not have. Ignoring
-// one would make a promise that is not kept.
+// one would pretend to support it.
 var refusedHeaders = []string{
 	"x-ms-lease-id", "x-ms-copy-source", "x-ms-tags", "x-ms-if-tags", "x-ms-encryption-key",
 	"x-ms-encryption-scope", "x-ms-immutability-policy-mode", "x-ms-legal-hold", "x-ms-structured-body",

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Range is a run of a blob's bytes. Count is -1 for "to the end".
+// Range is a range of a blob's bytes. Count is -1 for "to the end".
 type Range struct {
 	Offset, Count int64
 }
@@ -36,10 +36,9 @@ type Call struct {
 	Size int64
 }
 
-// Fault is what happens to one call besides its work. The zero value is none.
-// A latency or a slow body is cut short by the end of the call's context:
-// before the effect the call then has none, after it the effect stands without
-// a reply.
+// Fault is what a hook injects into one call. The zero value is none. When the
+// call's context ends during a delay or a slow body, the call ends at once: without
+// an effect if that was before it, else with its effect and no reply.
 type Fault struct {
 	// Before delays the effect; After delays the reply once the effect took
 	// place.
@@ -54,8 +53,8 @@ type Fault struct {
 	DropRequest bool
 	// DropReply cuts the connection between the effect and the reply.
 	DropReply bool
-	// SpoilReply is asked once the effect took place. Where it returns true, the
-	// reply's body ends in its middle, so that no XML parser can read it.
+	// SpoilReply is called once the effect took place. If it returns true, the
+	// reply's body ends in the middle, so that no XML parser can read it.
 	SpoilReply func(Result) bool
 }
 
@@ -70,14 +69,14 @@ type Result struct {
 	Code string
 	// ETag is the entity tag in the reply, if any.
 	ETag string
-	// Served is the run of bytes that a GetBlob sends.
+	// Served is the range that a GetBlob sends.
 	Served Range
 	// MessageIDs are the messages that PutMessage made or that GetMessages and
 	// PeekMessages handed out.
 	MessageIDs []string
 }
 
-// callLog numbers and counts calls and holds the hooks.
+// callLog numbers and counts calls, and holds the hooks.
 type callLog struct {
 	mu       sync.Mutex
 	total    int64
@@ -125,18 +124,18 @@ func resultOf(c Call, rep *reply) Result {
 	return res
 }
 
-// OnCall sets the hook that is asked about every call, also those that will be
-// refused, before its body is read; nil removes it. It may be changed at any time. The hook runs on the
-// call's own goroutine and may use the server; one that blocks holds its call,
-// and is not interrupted when the caller gives up.
+// OnCall sets the hook that decides on the fault of every call, also of those that
+// will be refused, before its body is read; nil removes it. It may be changed at any
+// time. The hook runs on the call's own goroutine and may use the server. A hook that
+// blocks delays its call, and is not interrupted when the caller gives up.
 func (s *Server) OnCall(hook func(Call) Fault) {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
 	s.calls.onCall = hook
 }
 
-// OnResult sets the hook that is called after the effect of every call
-// or was ruled out, and before the reply is sent; nil removes it. Results of
+// OnResult sets the hook that is called for every call once its effect took place
+// or was ruled out, before the reply is sent; nil removes it. Results of
 // concurrent calls arrive in no particular order.
 func (s *Server) OnResult(hook func(Result)) {
 	s.calls.mu.Lock()
@@ -152,7 +151,7 @@ func (s *Server) Counts() map[string]int64 {
 	return maps.Clone(s.calls.counts)
 }
 
-// ResetCounts sets all counts to 0, that of Throttled too. Call.N keeps counting
+// ResetCounts sets all counts to 0, that of Throttled too. Call.N keeps
 // counting.
 func (s *Server) ResetCounts() {
 	s.limits.resetCount()

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// The functions in this file look into the account without being calls: they
-// are not counted, delayed or faulted.
+// The functions in this file read the account without calls: nothing is counted,
+// delayed or refused.
 
-// Message is a message as it lies in its queue.
+// Message is the state of a message.
 type Message struct {
 	ID           string
 	Text         string
@@ -22,7 +22,7 @@ type Message struct {
 	PopReceipt   string // the current one
 }
 
-// BlobState is a blob as it lies in its container.
+// BlobState is the state of a blob.
 type BlobState struct {
 	Name         string
 	Committed    bool // false where blocks were staged but never committed
@@ -128,7 +128,7 @@ func (s *blobService) containerNamed(name string) *container {
 	return s.containers[name]
 }
 
-// state copies what is to be seen of a blob.
+// state returns a copy of a blob's state.
 func (b *blob) state(name string, now time.Time) BlobState {
 	st := BlobState{Name: name}
 	if !b.staged.expired(now) {

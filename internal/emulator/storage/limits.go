@@ -13,8 +13,8 @@ import (
 // and performance targets for Queue Storage" and "for standard storage
 // accounts"); a negative field is no limit.
 //
-// A call that is refused counts for nothing. Azure sends no Retry-After here,
-// and neither does this: how long to wait is the client's own decision.
+// A refused call does not count. Azure sends no Retry-After here, and neither does
+// this: the client decides how long to wait.
 type Limits struct {
 	// QueueMessages is how many messages a second one queue puts, hands out,
 	// shows, updates and deletes. Default: 2,000.
@@ -45,7 +45,7 @@ func (s *Server) Throttled() int64 {
 	return s.limits.refused
 }
 
-// limiter holds an account to its limits. The zero value has none.
+// limiter enforces an account's limits. The zero value has none.
 type limiter struct {
 	mu       sync.Mutex
 	on       bool
@@ -123,8 +123,7 @@ func (l *limiter) queue(r *request) *meter {
 	return m
 }
 
-// meter counts by the second. What a second holds too much is carried over to
-// the next.
+// meter counts by the second. What exceeds one second is carried over to the next.
 type meter struct {
 	limit int // negative: none
 	began time.Time
@@ -146,29 +145,27 @@ func (m *meter) over(now time.Time) bool {
 }
 
 // Bandwidth limits how fast bodies flow, in bytes per second. Zero is no
-// limit. Headers count for nothing: the limit is there to make large bodies
-// slow, not small calls.
+// limit. Headers do not count: the limit slows down large bodies, not small calls.
 type Bandwidth struct {
 	// Up limits the bodies of requests, Down those of replies.
 	Up, Down int64
 }
 
 const (
-	// pieceTime is about how long a piece of a body takes on its way. Shorter
+	// pieceTime is about how long the transfer of a piece of a body takes. Shorter
 	// pieces share a link more evenly and cost more timers.
 	pieceTime = 20 * time.Millisecond
 	// maxPiece bounds a piece where a link is fast.
 	maxPiece = 64 << 10
-	// maxNap is how long a change of bandwidth may go unnoticed by a body that
-	// is under way.
+	// maxNap is how long a body in transfer may take to notice a change of bandwidth.
 	maxNap = 100 * time.Millisecond
-	// maxLag is how much of a delay that the link did not cause a body makes up
-	// for: timers fire late, but a reader that slept has not saved anything.
+	// maxLag is how much of a delay that the link did not cause is made up for:
+	// timers fire late, but a reader that pauses does not save bandwidth.
 	maxLag = 50 * time.Millisecond
 )
 
 // SetBandwidth replaces the account's bandwidth, which all its calls share. It
-// may be called at any time; bodies under way feel it within 100 ms.
+// may be called at any time; bodies in transfer adapt within 100 ms.
 func (s *Server) SetBandwidth(b Bandwidth) {
 	s.up.setRate(b.Up)
 	s.down.setRate(b.Down)
@@ -191,14 +188,13 @@ func (p *pipe) setRate(rate int64) {
 	p.free = time.Time{}
 }
 
-// flow begins the way of one body through the pipe, which no other link on
-// its way lets by faster than limit; 0 is no such link.
+// flow begins the transfer of one body, at most at limit besides the pipe's rate; 0
+// is no such limit.
 func (p *pipe) flow(limit int64) *flow { return &flow{pipe: p, limit: max(limit, 0)} }
 
-// enter lets in a piece of at most n bytes of a body whose piece before had
-// passed at from, and returns its size and when it will have passed. It is
-// void if the rate has changed by then. A piece that is given up keeps its
-// place.
+// enter reserves the pipe for a piece of at most n bytes whose predecessor had
+// passed at from, and returns its size and when it will have passed. That is void
+// if the rate changes before. An abandoned piece keeps its reservation.
 func (p *pipe) enter(from time.Time, n int, limit int64) (size int, due time.Time, changes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +218,7 @@ func (p *pipe) changed(since uint64) bool {
 	return p.changes != since
 }
 
-// flow is one body on its way through a pipe and, it may be, a slower link of
+// flow is the transfer of one body through a pipe and, optionally, a slower link of
 // its own call.
 type flow struct {
 	pipe  *pipe
@@ -230,7 +226,7 @@ type flow struct {
 	last  time.Time // when the piece before had passed; zero: there was none
 }
 
-// limited reports whether anything slows the body down at present.
+// limited reports whether a rate applies to the body now.
 func (f *flow) limited() bool {
 	f.pipe.mu.Lock()
 	defer f.pipe.mu.Unlock()
@@ -253,8 +249,8 @@ func (f *flow) pass(ctx context.Context, n int) (int, bool) {
 	}
 }
 
-// from is when the next piece may set out: when the one before had passed, or
-// now for the first.
+// from returns when the next piece may start: when the one before had passed, or now
+// for the first.
 func (f *flow) from(now time.Time) time.Time {
 	earliest := now.Add(-maxLag)
 	switch {
@@ -283,7 +279,7 @@ func (f *flow) await(ctx context.Context, due time.Time, changes uint64) (valid,
 	}
 }
 
-// pieceSize is how many bytes pass in pieceTime, at least 1.
+// pieceSize returns how many bytes pass in pieceTime, at least 1.
 func pieceSize(rate int64) int {
 	if rate <= 0 {
 		return math.MaxInt
@@ -291,7 +287,7 @@ func pieceSize(rate int64) int {
 	return int(min(max(rate/int64(time.Second/pieceTime), 1), maxPiece))
 }
 
-// transit is how long size bytes take.
+// transit returns how long size bytes take.
 func transit(size int, rate int64) time.Duration {
 	if rate <= 0 {
 		return 0

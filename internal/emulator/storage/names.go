@@ -26,7 +26,7 @@ func (x *nameIndex) chunk(name string) int {
 	return max(after-1, 0)
 }
 
-// add puts a name into the set.
+// add adds a name.
 func (x *nameIndex) add(name string) {
 	if len(x.chunks) == 0 {
 		x.chunks = [][]string{{name}}
@@ -45,7 +45,7 @@ func (x *nameIndex) add(name string) {
 	}
 }
 
-// remove takes a name out of the set.
+// remove removes a name.
 func (x *nameIndex) remove(name string) {
 	if len(x.chunks) == 0 {
 		return
@@ -62,7 +62,7 @@ func (x *nameIndex) remove(name string) {
 }
 
 // from iterates over the names that are not less than start, in order. The set
-// must not change during that.
+// must not change during the iteration.
 func (x *nameIndex) from(start string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if len(x.chunks) == 0 {
@@ -178,8 +178,8 @@ func writeListEnd(doc *xmlDoc, next string) {
 	doc.close("EnumerationResults")
 }
 
-// listNames answers a listing of what a service has: a page of names, each
-// written by write, in an element called element.
+// listNames answers a listing of queues or containers: a page of names, each written
+// by write, in an element of that name.
 func listNames(r *request, element string, names *nameIndex, write func(doc *xmlDoc, name string)) (*reply, error) {
 	start, most, err := r.listPage()
 	if err != nil {

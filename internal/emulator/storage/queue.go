@@ -10,9 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// queue is one queue. The backlog is a list, so that what a call costs does not
-// depend on it: only on how many messages are hidden and, with a logarithm, on
-// how many expire.
+// queue is one queue. The backlog is a list, so the cost of a call does not depend on
+// its length: only, with a logarithm, on how many messages are hidden or expire.
 type queue struct {
 	mu       sync.Mutex
 	metadata map[string]string
@@ -68,9 +67,8 @@ func (m *message) receipt() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// settle brings the queue up to date: messages whose time is over go, and
-// those that have become visible join the others. Every operation begins with
-// it.
+// settle brings the queue up to date: it removes expired messages and makes those
+// visible whose visibility timeout has passed. Every operation begins with it.
 func (q *queue) settle(now time.Time) {
 	for m := q.expiries.first(); m != nil && !m.expires.After(now); m = q.expiries.first() {
 		q.remove(m)
@@ -102,7 +100,7 @@ func (q *queue) schedule(m *message, now time.Time, hide time.Duration) {
 	}
 }
 
-// unschedule takes a message out of where it is, ready or hidden.
+// unschedule removes a message from the ready list or the hidden heap.
 func (q *queue) unschedule(m *message) {
 	if m.slots[q.hidden.slot] != nowhere {
 		q.hidden.remove(m)
@@ -126,8 +124,8 @@ func (q *queue) put(now time.Time, text string, delay, ttl time.Duration) messag
 	return *m
 }
 
-// get hands out up to n visible messages and hides them for a while, which must
-// not be none.
+// get returns up to n visible messages and hides them for a time, which must not be
+// 0.
 func (q *queue) get(now time.Time, n int, hide time.Duration) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,7 +182,7 @@ func (q *queue) delete(now time.Time, id, receipt string) error {
 }
 
 // held finds a message by its current receipt. A receipt stays good after the
-// visibility ran out, until somebody else gets the message.
+// visibility timeout has passed, until another client gets the message.
 func (q *queue) held(now time.Time, id, receipt string) (*message, error) {
 	q.settle(now)
 	m := q.messages[id]

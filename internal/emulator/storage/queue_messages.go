@@ -192,8 +192,8 @@ func parseMessageText(body []byte) (string, error) {
 	return *doc.Text, nil
 }
 
-// plainMessageText is the short way for the common body: nothing but the two
-// elements, and a text that needs no unescaping, such as base64.
+// plainMessageText is the fast path for the common body: only the two elements, and a
+// text that needs no unescaping, such as base64.
 func plainMessageText(body []byte) (string, bool) {
 	body = bytes.TrimPrefix(body, []byte(xml.Header))
 	body, opened := bytes.CutPrefix(body, []byte("<QueueMessage>"+messageTextOpen))
@@ -205,7 +205,7 @@ func plainMessageText(body []byte) (string, bool) {
 	return text, plainXML(text)
 }
 
-// messagesReply lists messages, with receipts for those who may keep them.
+// messagesReply lists messages, with pop receipts for a Get Messages.
 func messagesReply(messages []message, handedOut bool) *reply {
 	doc := newXML("QueueMessagesList")
 	var ids []string

@@ -22,7 +22,7 @@ const (
 	headerDate            = "x-ms-date"
 )
 
-// request is an HTTP request with its path taken apart:
+// request is an HTTP request with its path parsed:
 // /<account>/<resource>/<rest>. Header keys are in canonical form.
 type request struct {
 	*http.Request
@@ -39,8 +39,8 @@ type request struct {
 	now time.Time
 }
 
-// newRequest takes raw apart. On an error the request is still good for a
-// reply and for counting.
+// newRequest parses raw. With an error the request can still be replied to and
+// counted.
 func newRequest(service Service, raw *http.Request) (*request, error) {
 	r := &request{Request: raw, service: service, query: url.Values{}}
 	query, err := url.ParseQuery(raw.URL.RawQuery)
@@ -72,9 +72,9 @@ func (r *request) messageID() string {
 // readBody reads the whole body, at most limit bytes, at the pace of its flow.
 // It fails as soon as the request's context ends.
 //
-// What came over a socket is read at once, and its arrival is paced behind
-// that: the bytes would lie in the buffers of both kernels anyway, and net/http
-// notices a client that has gone only once it has read the body.
+// A body from a socket is read at once, and its arrival is paced after that: the
+// bytes would be in the buffers of both kernels anyway, and net/http notices a
+// client that has gone only once it has read the body.
 func (r *request) readBody(limit int64, f *flow) error {
 	switch {
 	case r.ContentLength > limit:
@@ -116,7 +116,7 @@ func (r *request) secure() bool {
 	return r.TLS != nil || (!r.overSocket() && r.URL.Scheme == "https")
 }
 
-// number reads an integer query parameter within [least, most], or returns
+// number returns an integer query parameter within [least, most], or returns
 // fallback where the request has none.
 func (r *request) number(name string, fallback, least, most int64) (int64, error) {
 	if !r.query.Has(name) {

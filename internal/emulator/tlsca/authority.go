@@ -29,9 +29,8 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// New makes an authority with a fresh key. Its certificates count on loopback
-// addresses, for localhost, and under the domains that are named, which is for
-// tests in a network of their own.
+// New makes an authority with a fresh key. Its certificates are valid for loopback
+// addresses, localhost, and the given domains, for tests in a network of their own.
 func New(domains ...string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

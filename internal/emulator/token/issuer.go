@@ -22,7 +22,7 @@ var (
 	ErrExpired     = errors.New("token has expired")
 )
 
-// Claims are what a token says of an identity.
+// Claims describe the identity that a token is for.
 type Claims struct {
 	// Audience is the resource that the token is for, as it was asked for.
 	Audience string
