@@ -1,5 +1,5 @@
 // A further region on the queue of another one: VMs, network, gallery and
-// identities here, the storage account there. docs/regions.md leads through it.
+// identities here, the storage account there. docs/deploy.md leads through it.
 
 using 'main.bicep'
 

@@ -37,7 +37,7 @@ param stage stageType = 'Workers'
 @maxLength(24)
 param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(resourceGroup().id)}'
 
-@description('Resource group of the storage account, for a region that shares the account of another one: docs/regions.md.')
+@description('Resource group of the storage account, for a region that shares the account of another one: docs/deploy.md.')
 param accountGroup string = resourceGroup().name
 
 @description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')

@@ -87,7 +87,7 @@ func TestDesignListsPackages(t *testing.T) {
 		listed[name[1]] = true
 	}
 	for _, file := range readThis(t) {
-		first, rest, _ := strings.Cut(file.dir, "/")
+		first, rest, _ := strings.Cut(strings.TrimPrefix(file.dir, "./"), "/")
 		name := first
 		if slices.Contains([]string{"cmd", "internal"}, first) {
 			second, _, _ := strings.Cut(rest, "/")
