@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -101,4 +102,36 @@ func (b *source) explain(ctx context.Context, err error) error {
 		}
 	}
 	return explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
+}
+
+// explain turns an error of the client, which can be a page long, into one line
+// that says what to do. doing is what was tried, and role what the worker's
+// identity needs for it.
+//
+// A service that is away for a while is no failure of the job: it goes on later
+// from where it is. A role that is missing is one, since it may be missing for ever.
+func explain(ctx context.Context, doing, role string, err error) error {
+	var response *azcore.ResponseError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.As(err, &response):
+		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
+			return fmt.Errorf("%s: access denied (%s): the identity that the worker signs in with needs the role %s on that container", doing, answer(response), role)
+		}
+		explained := fmt.Errorf("%s: the storage service answered %s", doing, answer(response))
+		if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
+			return job.Unavailable(explained)
+		}
+		return explained
+	case errors.Is(err, context.DeadlineExceeded):
+		return job.Unavailable(fmt.Errorf("%s: no answer in time: %w", doing, context.DeadlineExceeded))
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return job.Unavailable(fmt.Errorf("%s: %s", doing, strings.TrimSpace(line)))
+}
+
+// answer is what the service said, in short.
+func answer(response *azcore.ResponseError) string {
+	return fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
 }
