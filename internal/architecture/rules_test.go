@@ -201,13 +201,23 @@ var importRules = []importRule{
 		reason: "it tells the worker when to leave, through an interface; what the worker does until then is not its concern",
 	},
 	{
+		name:    "delivery imports only what it joins",
+		in:      []string{"./internal/delivery/..."},
+		forbids: []string{"./..."},
+		allows: []string{
+			"./internal/delivery/...", "./job", "./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health",
+			"./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry",
+		},
+		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
+	},
+	{
 		name:    "worker imports only what it joins",
 		in:      []string{"./internal/worker/..."},
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/drain", "./internal/events", "./internal/haste", "./internal/health", "./internal/lifecycle", "./internal/preempt",
-			"./internal/plaintext", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
+			"./internal/checkpoint", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/lifecycle",
+			"./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
@@ -234,8 +244,8 @@ var importRules = []importRule{
 	{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/...", "./internal/integration/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
-		forbids: []string{"./internal/worker/...", "./internal/events/..."},
+		notIn:   []string{"./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
+		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/..."},
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -45,7 +44,7 @@ func TestStopWhileTheBufferIsReleased(t *testing.T) {
 			}
 			return storage.Fault{Before: 300 * time.Millisecond}
 		})
-		b.waitFor("releases", maxBuffered+time.Second, releasing.Load)
+		b.waitFor("releases", bufferedFor+time.Second, releasing.Load)
 		p.stop()
 		if n := b.invisible(); n > 0 {
 			t.Errorf("messages hidden after the drain = %d, want none", n)
@@ -95,30 +94,6 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := b.invisible(); n > 0 {
 			t.Errorf("messages hidden a second after claiming ended = %d, want none", n)
-		}
-	})
-}
-
-// TestSaveAllOfAJobThatEnds: a job that ends while all are asked to save answers
-// with its end, so that a freeze is acknowledged.
-func TestSaveAllOfAJobThatEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		room := &runningJobs{}
-		seat, other := room.add(), room.add()
-		r := room.saveAll()
-		answer(other.takeRequests(), true)
-		seat.remove()
-		other.remove()
-		answered := make(chan struct{})
-		go func() { r.wait(); close(answered) }()
-		synctest.Wait()
-		select {
-		case <-answered:
-		default:
-			t.Fatal("the round has no answer from a job that ended")
-		}
-		if r.jobs != 2 || r.unsaved.Load() != 0 {
-			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", r.jobs, r.unsaved.Load())
 		}
 	})
 }

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/job"
 )
@@ -106,6 +108,9 @@ type Config struct {
 	// Observer is told what happens, for metrics. Default: nobody.
 	Observer Observer
 
+	// Jitter varies delays at random. Tests that must repeat exactly replace it.
+	Jitter retry.Jitter
+
 	// Loops get this worker's loops, whose health is that of the process.
 	// Default: ones that nobody checks.
 	Loops *health.Loops
@@ -122,7 +127,7 @@ func (c *Config) setDefaults() {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
 	if c.Visibility == 0 {
-		c.Visibility = defaultVisibility
+		c.Visibility = delivery.DefaultVisibility
 	}
 	if c.PayloadMemory == 0 {
 		c.PayloadMemory = defaultPayloadMemory
@@ -159,8 +164,8 @@ func (c *Config) Validate() error {
 		return errors.New("worker has no kind of job to do: give it at least one handler")
 	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
-	case c.Visibility != 0 && (c.Visibility < minVisibility || c.Visibility > maxVisibility):
-		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, minVisibility, maxVisibility)
+	case c.Visibility != 0 && (c.Visibility < delivery.MinVisibility || c.Visibility > delivery.MaxVisibility):
+		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, delivery.MinVisibility, delivery.MaxVisibility)
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:

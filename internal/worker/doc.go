@@ -1,39 +1,39 @@
-// Package worker is the engine: it claims messages, runs their jobs, records
-// their progress, and lets go of everything in time when its VM is taken away.
+// Package worker runs the process that everything else is for: it claims messages,
+// has their jobs run, and releases everything in time when its VM is taken away.
 //
-// A job's way is one file, delivery.go, which reads like this line:
+//	warm up → recover → resume → process ─────────────────────▶ shut down
+//	                               │                              ▲
+//	             claim.go ─▶ delivery.Runner ─▶ message deleted    │
+//	                               │                              │
+//	             events.Responder ─┴─ notice / SIGTERM ─▶ drain ──┘
 //
-//	claim → recover → process ⇄ checkpoint → commit → delete message
-//	                     │
-//	                     └─ notice / SIGTERM → stop → checkpoint → release
+// Where to find each step:
 //
-// Around it, from the outside in:
+//   - worker.go: the states of package lifecycle, what starts a drain, and how its
+//     end is reported.
+//   - warmup.go: the worker's name, and whether storage answers.
+//   - heartbeat.go: the heartbeat that operators and other workers read, and how the
+//     last run of this worker ended.
+//   - claim.go: the loop that keeps the slots busy; rotation.go says which queue it
+//     asks, how often, and for how many messages.
+//   - loss_estimate.go: how VMs like this one end, for the checkpoint policy.
+//   - loops.go: whether the worker's loops still turn.
+//   - config.go and observer.go: what a worker is made of, and what it reports.
 //
-//   - [Worker] (worker.go) goes through the states of package lifecycle: warm
-//     up, recover, resume, process, shut down.
-//   - watch.go turns what the metadata service says into a stop; ready.go,
-//     acknowledge.go and leader.go let an event go ahead when all are ready.
-//   - claim.go is the loop that keeps the slots busy. It asks prefetch.go how
-//     many messages to take, and turns.go from which queue.
-//   - delivery.go is one message in hand. It asks outcome.go what the end of
-//     the handler means, and perform.go does what that says; move.go hands an
-//     interrupted job on to VMs of regular priority.
-//   - renew.go keeps the message, pace.go says how often.
-//   - breaker.go keeps a worker from jobs that all fail on it, rest.go tells it how
-//     they ended, and says in a record on which machine a job failed.
-//   - drain.go holds the times that a stop has to keep to, gate.go the order of
-//     the last writes.
+// One message is the business of package delivery, scheduled events that of package
+// events, and deadlines that of package drain. None of the three knows this package.
 //
 // # Three contexts
 //
-// To stop taking and to stop doing are one thing after a notice, but the last
-// writes must outlive both. So there is one context that a stop ends (claiming
-// and handlers), and one that ends with the drain's budget (saving and
-// releasing). The cause of the first tells handlers why, as a [job.Stop].
+// To stop taking and to stop doing are one thing after a notice, but the last writes
+// must outlive both. So there is one context that a stop ends (claiming and
+// handlers), one that ends with the drain's budget (saving and releasing), and one
+// that ends with the process (watching for events, heartbeats). The cause of the
+// first tells handlers why, as a [job.Stop].
 //
 // # Decisions
 //
-// What to do is decided by functions of values, with the time as an argument:
-// prefetch, pollDelay, breaker.end, nextVisibility, decide, moves, [checkpoint.OnDelivery],
-// [preempt.Decide], [lifecycle.Next]. The loops around them only carry it out.
+// Decisions are functions of values, with the time as an argument: prefetch and
+// pollDelay here, [checkpoint.OnDelivery], [preempt.Decide], [lifecycle.Next] and the
+// rules of packages delivery and events. The loops around them only carry them out.
 package worker

@@ -367,8 +367,8 @@ func TestVMName(t *testing.T) {
 				b.announce("Preempt", in(30*time.Second))
 				b.waitFor("released", 3*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
 				want := map[string]string{"no name": "VM_0-0", "another name": "VM_0-99998888-0"}[name]
-				if p.engine.owner != want {
-					t.Errorf("worker's name = %s, want %s", p.engine.owner, want)
+				if p.name != want {
+					t.Errorf("worker's name = %s, want %s", p.name, want)
 				}
 			})
 		})
@@ -394,7 +394,7 @@ func TestEventIsKept(t *testing.T) {
 			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > events.MaxEventText {
 			t.Errorf("the log says %v, want source, duration and one printable line of bounded length", line)
 		}
-		stores, owner := b.connect(b.door("reader")), p.engine.owner
+		stores, owner := b.connect(b.door("reader")), p.name
 		read := func() presence.Presence {
 			last, ok, err := stores.workers.Read(t.Context(), owner)
 			if err != nil || !ok {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -29,7 +30,6 @@ const patience = 6 * time.Hour
 //
 //	go test ./internal/worker -run TestHistories -histories 1 -seed N
 func TestHistories(t *testing.T) {
-	evenWaits(t)
 	var sum chronicle
 	var mu sync.Mutex
 	t.Cleanup(func() { t.Logf("%d histories, from seed %d: %s", *histories, *firstSeed, sum) })
@@ -47,7 +47,6 @@ func TestHistories(t *testing.T) {
 // TestHistoriesRepeat: the same seed gives the same history, call by call and to
 // the nanosecond.
 func TestHistoriesRepeat(t *testing.T) {
-	evenWaits(t)
 	for seed := *firstSeed; seed < *firstSeed+uint64(*repeated); seed++ {
 		first, second := play(t, seed), play(t, seed)
 		for i := range max(len(first.told), len(second.told)) {
@@ -97,7 +96,7 @@ func play(t *testing.T, seed uint64) (c chronicle) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *bench) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), cured: map[string]bool{}}
-		b.retry = &evenRetries
+		b.retry, b.jitter = &evenRetries, evenWaits
 		h.ledger = b.observe()
 		h.ledger.watchIdle(h.calmFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isCured: h.isCured, failed: map[failure]time.Time{}}}
@@ -118,10 +117,6 @@ var evenRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, Ma
 
 // evenWaits makes the worker's own waits follow from the time at which they begin,
 // which in a bubble is the same each time.
-func evenWaits(t *testing.T) {
-	was := random
-	random = func(d time.Duration) time.Duration {
-		return weather{}.dice("", d.String(), time.Duration(time.Now().UnixNano())).between(0, d)
-	}
-	t.Cleanup(func() { random = was })
-}
+var evenWaits = retry.Jitter{Random: func(d time.Duration) time.Duration {
+	return weather{}.dice("", d.String(), time.Duration(time.Now().UnixNano())).between(0, d)
+}}

@@ -279,7 +279,7 @@ func TestTooLargeStream(t *testing.T) {
 					t.Errorf("poison message = %+v, want the reason", m)
 				}
 				time.Sleep(time.Second)
-				if jobs := p.engine.active.jobs(); len(jobs) != 0 {
+				if jobs := p.runner.Jobs(); len(jobs) != 0 {
 					t.Errorf("jobs in hand = %v, want none", jobs)
 				}
 			})
@@ -391,7 +391,7 @@ func TestFencedWhileReading(t *testing.T) {
 		taken := b.record("a")
 		close(goOn)
 		b.waitFor("the worker finds out", 10*time.Second, func() bool { return len(p.log.find("delivery dropped")) == 1 })
-		if asConflict(readErr) == nil || errors.Is(readErr, checkpoint.ErrDamaged) {
+		if !errors.As(readErr, new(*checkpoint.ConflictError)) || errors.Is(readErr, checkpoint.ErrDamaged) {
 			t.Errorf("the handler's read = %v, want a conflict", readErr)
 		}
 		if r := b.record("a"); r.ETag != taken.ETag || b.left() != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -224,13 +223,4 @@ func TestObserverOfPolls(t *testing.T) {
 			t.Errorf("polls refused = %d, want several", got)
 		}
 	})
-}
-
-// TestOutcomeWords: every action that a delivery can end with has a word.
-func TestOutcomeWords(t *testing.T) {
-	for a := commit; int(a) < len(actionNames); a++ {
-		if outcomeWords[a] == "" || !slices.Contains(ObserverWords().Outcomes, outcomeWords[a]) {
-			t.Errorf("action %q has no word for observers", a)
-		}
-	}
 }

@@ -5,50 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/job"
 )
-
-func TestMayWait(t *testing.T) {
-	for _, row := range []struct {
-		name           string
-		limit, waiting int
-		usual          time.Duration
-		want           bool
-	}{
-		{"nothing known", 1, 0, 0, true},
-		{"one waits already", 1, 1, 0, false},
-		{"short jobs", 1, 0, 10 * time.Second, true},
-		{"long jobs", 1, 0, 11 * time.Second, false},
-		{"long jobs, many at once", 4, 3, 40 * time.Second, true},
-		{"as many wait as run", 4, 4, time.Second, false},
-	} {
-		if got := mayWait(row.limit, row.waiting, row.usual); got != row.want {
-			t.Errorf("%s: mayWait = %t, want %t", row.name, got, row.want)
-		}
-	}
-}
-
-func TestGiveWayFor(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
-		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
-		k := kindSlots{taken: make(chan struct{}, limit), usual: averaging(usual)}
-		nominal := requeueDelay(limit, usual)
-		if nominal < minRequeue || nominal > maxRequeue || usual/time.Duration(limit) < maxRequeue && nominal < usual/time.Duration(limit) {
-			t.Fatalf("giveWayFor(%d, %s) = %s, want what it takes until a place is free, within bounds", limit, usual, nominal)
-		}
-		if got := k.delay(); got < nominal*3/4 || got > nominal*5/4 {
-			t.Fatalf("delay = %s, want %s give or take a quarter", got, nominal)
-		}
-	})
-}
-
-func averaging(mean time.Duration) movingAverage { return movingAverage{mean: mean} }
 
 // atOnce counts how many jobs run at the same time.
 type atOnce struct {
@@ -117,29 +77,6 @@ func TestConcurrencyOfAKind(t *testing.T) {
 		}
 		if len(p.log.find("job gave way")) == 0 {
 			t.Error("no job gave way: the test shows nothing")
-		}
-	})
-}
-
-// TestWaitersAreCountedDown: a job that waited for a place and got it, or gave up,
-// leaves room for the next to wait.
-func TestWaitersAreCountedDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := &kindSlots{taken: make(chan struct{}, 1)}
-		for i := range 4 {
-			k.taken <- struct{}{}
-			free := i%2 == 0
-			if free {
-				time.AfterFunc(slotPatience/2, func() { <-k.taken })
-			}
-			begun := time.Now()
-			if got, took := k.wait(t.Context()), time.Since(begun); got != free || took < slotPatience/2 {
-				t.Fatalf("job %d got a place: %t, after %s, want %t after waiting", i, got, took, free)
-			}
-			<-k.taken
-		}
-		if k.waiting != 0 {
-			t.Errorf("%d are waiting in the end, want none", k.waiting)
 		}
 	})
 }

@@ -97,24 +97,3 @@ func TestRenewalReplyLostAtTheEnd(t *testing.T) {
 		}
 	})
 }
-
-// TestRefusedRenewal: a refusal stops the job at once where every renewal before
-// it was answered.
-func TestRefusedRenewal(t *testing.T) {
-	for _, row := range []struct {
-		doubtful, visibility, want time.Duration // the times from now; 0 for none
-	}{
-		{0, 30 * time.Second, 0},
-		{20 * time.Second, 30 * time.Second, 15 * time.Second},
-		{2 * time.Second, 3 * time.Second, 1500 * time.Millisecond},
-		{5 * time.Minute, 5 * time.Minute, 5*time.Minute - drain.OneJobGrace},
-	} {
-		now, doubtful, want := time.Now(), time.Time{}, time.Time{}
-		if row.doubtful > 0 {
-			doubtful, want = now.Add(row.doubtful), now.Add(row.want)
-		}
-		if got := keepUntil(doubtful, row.visibility); !got.Equal(want) {
-			t.Errorf("keepUntil(now+%s, %s) = %s, want %s", row.doubtful, row.visibility, got, want)
-		}
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -31,6 +32,7 @@ type bench struct {
 	names    azure.Names
 	ledger   *ledger              // nil unless the test asked for one, see observe
 	retry    *policy.RetryOptions // nil for the product's own
+	jitter   retry.Jitter         // of the worker's own waits
 	chunk    int                  // of large states, in bytes; 0 for the product's own
 	stores
 }
@@ -126,7 +128,7 @@ func (b *bench) startOn(name string, kinds job.Kinds, expose func(*link), change
 	s := b.connect(p.link)
 	c := Config{
 		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
-		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test",
+		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter,
 		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {

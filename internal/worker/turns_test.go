@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -24,7 +25,7 @@ func takeFromBoth(c *Config) { c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand} 
 // out until it is due, however often the others are asked.
 func TestTurns(t *testing.T) {
 	a, b, c := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
-	turns := newQueueRotation([]*queue.Queue{a, b, c})
+	turns := newQueueRotation([]*queue.Queue{a, b, c}, retry.Jitter{})
 	now := time.Now()
 	ask := func(gives ...*queue.Queue) (asked []*queue.Queue) {
 		for range 6 {
@@ -34,10 +35,10 @@ func TestTurns(t *testing.T) {
 			}
 			gave := false
 			for _, q := range gives {
-				gave = gave || s.Queue == q
+				gave = gave || s.queue == q
 			}
 			turns.record(s, map[bool]claimResult{true: someWork}[gave], now)
-			asked = append(asked, s.Queue)
+			asked = append(asked, s.queue)
 		}
 		return asked
 	}
@@ -64,10 +65,10 @@ func TestTurns(t *testing.T) {
 		t.Error("take with no queue due gave one")
 	}
 	wait := turns.due().Sub(now)
-	if low, high := 3*firstPoll*3/4, 3*firstPoll*5/4; wait < low || wait > high {
+	if low, high := 3*pollDelays.First*3/4, 3*pollDelays.First*5/4; wait < low || wait > high {
 		t.Errorf("first back-off of three queues = %s, want %s to %s: three times that of one", wait, low, high)
 	}
-	now = now.Add(3 * firstPoll * 5 / 4)
+	now = now.Add(3 * pollDelays.First * 5 / 4)
 	demand("all are due again", ask(b), b, c, a, b, b, b)
 }
 
@@ -127,7 +128,7 @@ func TestShortJobCostOfTwoQueues(t *testing.T) {
 			t.Errorf("claims from the queue of %d jobs = %d, want %d, or one more that found it empty", jobs, n, jobs/32)
 		}
 		most := 1
-		for asked, delay := time.Duration(0), 2*firstPoll*3/4; asked+delay < time.Since(began); delay *= 2 {
+		for asked, delay := time.Duration(0), 2*pollDelays.First*3/4; asked+delay < time.Since(began); delay *= 2 {
 			most, asked = most+1, asked+delay
 		}
 		if n := claims(b.names.OnDemand); n < 1 || n > most {

@@ -8,29 +8,31 @@ import (
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 const (
 	// namePatience is how long warm-up waits for the VM's name. The service may
 	// be slow to start; a worker without a name works, under its host's name.
 	namePatience = 15 * time.Second
-
-	warmUpRetry        = time.Second
-	longestWarmUpRetry = 30 * time.Second
 )
+
+// warmUpDelays are the waits between checks of a storage that is not ready.
+var warmUpDelays = retry.Backoff{First: time.Second, Max: 30 * time.Second}
 
 // warmUp finds out the worker's name and waits until the storage answers. What
 // a person must mend is said in the log, and tried again: a role assignment or
 // a queue may be on its way. It returns false when ctx ended first.
 func (w *Worker) warmUp(ctx context.Context) bool {
-	if w.engine == nil {
-		w.engine = newEngine(w, w.name(ctx))
+	if w.name == "" {
+		w.name = w.chooseName(ctx)
+		w.runner.SetOwner(w.name)
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "worker", w.engine.owner, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
+		w.Log.InfoContext(ctx, "worker starts", "worker", w.name, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
-	for delay := warmUpRetry; ; delay = min(delay*2, longestWarmUpRetry) {
+	for failures := 1; ; failures++ {
 		w.loops.enter(lifecycle.Start, time.Now())
 		err := w.checkStorage(ctx)
 		if err == nil {
@@ -39,8 +41,9 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
+		delay := warmUpDelays.Delay(failures)
 		w.Log.ErrorContext(ctx, "storage is not ready; no job is lost, trying again", "error", err, "in", delay)
-		if !sleepFor(ctx, delay) {
+		if retry.Sleep(ctx, delay) != nil {
 			return false
 		}
 	}
@@ -76,9 +79,9 @@ func names(queues []*queue.Queue) []string {
 	return names
 }
 
-// name returns the worker's name: the VM's with the start of its id, since a
+// chooseName returns the worker's name: the VM's with the start of its id, since a
 // scale set uses names again, and the instance on it.
-func (w *Worker) name(ctx context.Context) string {
+func (w *Worker) chooseName(ctx context.Context) string {
 	if w.Metadata == nil {
 		return w.Host + "-" + w.Instance
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -19,15 +20,16 @@ import (
 // announced event is withdrawn, until it is told to end.
 type Worker struct {
 	Config
+	started   time.Time
 	machine   *lifecycle.Machine
 	departure *drain.Departure
 	events    *events.Responder
-	running   *runningJobs
 	heartbeat *heartbeat
 	losses    *lossEstimate
-	fleet     *fleet
+	fleet     *delivery.Fleet
 	loops     loops
-	engine    *engine // made when warm-up knows the worker's name
+	runner    *delivery.Runner
+	name      string // set by warm-up; with the VM's name where that is known
 	drains    drain.Set
 	tasks     sync.WaitGroup
 
@@ -41,13 +43,22 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{Config: c, running: &runningJobs{}, losses: &lossEstimate{}, fleet: newFleet(c.Workers), loops: newLoops(c.Loops, time.Now())}
-	w.heartbeat = newHeartbeat(w)
+	now := time.Now()
+	w := &Worker{
+		Config: c, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
+	}
 	w.machine = lifecycle.NewMachine(w.transition)
-	w.departure = drain.NewDeparture()
+	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
 		Worker: control{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, Log: c.Log,
+	})
+	w.runner = delivery.NewRunner(delivery.Config{
+		Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
+		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter,
+		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
+		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
+		Jitter: c.Jitter, Started: now, Log: c.Log,
 	})
 	return w, nil
 }
@@ -145,7 +156,51 @@ func (w *Worker) work(ctx context.Context) {
 		w.events.AddLeft(events.FromFolder(known))
 	}
 	w.events.WaitSettled(ctx)
-	w.engine.run(ctx)
+	w.runJobs(ctx)
+}
+
+// runJobs claims and runs jobs until ctx ends, whose cause is a [*drain.Drain]. It
+// returns when everything is released or the drain's time is over.
+func (w *Worker) runJobs(ctx context.Context) {
+	var deliveries sync.WaitGroup
+	var before delivery.Counts
+	stopped := make(chan struct{})
+	// Not after the claim loop: that may take a second to see the stop, while jobs
+	// are released already.
+	context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		before = w.runner.Counts()
+		w.loops.drain(drain.Of(ctx), time.Now())
+		w.logStop(ctx, before.Active)
+	})
+	w.claimLoop(ctx, &deliveries)
+	<-stopped
+	deliveries.Wait()
+	w.reportDrained(ctx, before)
+}
+
+func (w *Worker) logStop(ctx context.Context, jobs int) {
+	if d := drain.Of(ctx); d != nil {
+		w.Log.InfoContext(ctx, "work stopped", "reason", d.Error(), "jobs", jobs,
+			"since_notice", time.Since(d.Seen), "budget", d.End().Sub(d.Seen))
+	}
+}
+
+// reportDrained reports the end of a drain. before are the counts at its beginning.
+func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
+	d := drain.Of(ctx)
+	if d == nil {
+		return
+	}
+	now, took, budget := w.runner.Counts(), time.Since(d.Seen), d.End().Sub(d.Seen)
+	released, committed, leftOut := now.Released-before.Released, now.Committed-before.Committed, now.LeftOut-before.LeftOut
+	w.Observer.Drained(string(d.Reason), took)
+	w.heartbeat.keepDrain(presence.Drain{
+		Reason: string(d.Reason), EndedAt: time.Now(), Took: took, Budget: budget, Jobs: before.Active,
+		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: now.Active,
+	})
+	w.Log.InfoContext(ctx, "drained", "jobs", before.Active, "released", released, "committed", committed,
+		"states_left_out", leftOut, "still_in_hand", now.Active, "since_notice", took, "budget", budget)
 }
 
 // rest is Shutdown once the work is put away: it waits for the end of the VM or
@@ -203,11 +258,8 @@ func (c control) Withdraw() {
 }
 
 func (c control) SaveAll(done func(jobs, unsaved int)) {
-	request := c.worker.running.saveAll()
-	c.worker.tasks.Go(func() {
-		request.wait()
-		done(request.jobs, int(request.unsaved.Load()))
-	})
+	wait := c.worker.runner.SaveAll()
+	c.worker.tasks.Go(func() { done(wait()) })
 }
 
 func (c control) Blind(since time.Time) {

@@ -22,7 +22,7 @@ var mutations = []mutation{
 		// Without it every job of more than 30 s is claimed by another worker
 		// while its own is well.
 		name: "no renewal of messages", important: true,
-		file: "internal/worker/renew.go",
+		file: "internal/delivery/renew.go",
 		old:  "next := r.lease.AskedAt.Add(after)", replacement: "next := r.lease.AskedAt.Add(after * 10000)",
 		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
 	},
@@ -67,38 +67,38 @@ var mutations = []mutation{
 	},
 	{
 		name:        "the message is deleted before the record is done",
-		file:        "internal/worker/perform.go",
+		file:        "internal/delivery/finish.go",
 		old:         "\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
 		replacement: "\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n",
 		run:         "^TestEveryCall$/^claim_check$", sign: `the payload of a job was deleted that is|a message was deleted`,
 	},
 	{
 		name: "a poison job's message is deleted and not kept",
-		file: "internal/worker/perform.go",
-		old:  "\tif err := d.Poison.PutPoison(d.cleanup, p, d.Payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
+		file: "internal/delivery/finish.go",
+		old:  "\tif err := d.runner.poison.PutPoison(d.cleanup, p, d.runner.payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
 		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
 	},
 	{
 		name: "a moved job's message is deleted and not put",
-		file: "internal/worker/move.go",
-		old:  "if err := d.OnDemand.PutMoved(ctx, d.envelope, 0, d.Payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
+		file: "internal/delivery/finish.go",
+		old:  "if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
 		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
 	},
 	{
 		name: "an interruption counts as a failure",
-		file: "internal/worker/outcome.go",
+		file: "internal/delivery/outcome.go",
 		old:  "case e.stop != nil:\n\t\treturn outcome{action: interrupted", replacement: "case e.stop != nil && n.Failures < 0:\n\t\treturn outcome{action: interrupted",
 		run: "^TestHistories$", args: some, sign: `an interruption was counted as one|want done`,
 	},
 	{
 		name: "a release leaves the state out",
-		file: "internal/worker/keep.go",
+		file: "internal/delivery/save.go",
 		old:  "\terr := d.writeWithState(ctx, write)\n", replacement: "\terr := write(d.cleanup, d.unsaved().WithoutState())\n",
 		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
 	},
 	{
 		name: "a redelivery starts from the beginning",
-		file: "internal/worker/load.go",
+		file: "internal/delivery/recover.go",
 		old:  "\tcase snapshot == nil:\n", replacement: "\tcase snapshot != nil || snapshot == nil:\n",
 		run: "^TestEveryCall$/^redelivery$", sign: `progress went back`,
 	},
@@ -111,7 +111,7 @@ var mutations = []mutation{
 	{
 		// After an outage a worker would fence itself.
 		name: "a worker does not know its own message again",
-		file: "internal/worker/registry.go",
+		file: "internal/delivery/registry.go",
 		old:  "lease, ok := r.leases[later.ID]", replacement: "lease, ok := r.leases[\"not \"+later.ID]",
 		run: "^TestOwnMessageComesBack$", sign: `work went on`,
 	},
@@ -124,21 +124,21 @@ var mutations = []mutation{
 	{
 		// A job that kills its process drags its neighbours along.
 		name: "suspects run side by side",
-		file: "internal/worker/engine.go",
+		file: "internal/delivery/runner.go",
 		old:  "quarantine: make(chan struct{}, 1)", replacement: "quarantine: make(chan struct{}, 100)",
 		run: "^TestKillersAmongNeighbours$", sign: `suspects at once`,
 	},
 	{
 		// Messages that wait for a slot would stay hidden when the VM goes.
 		name: "the buffer is forgotten when claiming ends",
-		file: "internal/worker/windup.go",
-		old:  "\tc.releaseAll(c.cleanup, c.buffer)\n", replacement: "",
+		file: "internal/worker/claim.go",
+		old:  "\tc.releaseAll(c.buffer)\n\tc.buffer = nil\n", replacement: "\tc.buffer = nil\n",
 		run: "^TestBufferWhenClaimingEnds$", sign: `messages hidden a second after claiming ended`,
 	},
 	{
 		// A worker that was frozen takes a running job from its owner.
 		name: "a late delivery does not renew first",
-		file: "internal/worker/recover.go",
+		file: "internal/delivery/recover.go",
 		old:  "if !d.lease.Expired(time.Now()) {", replacement: "if d.lease != nil || !d.lease.Expired(time.Now()) {",
 		run: "^TestThawedWorkerTakesNothing$", sign: `want 2 by the second worker`,
 	},
@@ -152,21 +152,21 @@ var mutations = []mutation{
 	{
 		// A worker that lacks a kind poisons the jobs of those that have it.
 		name: "no other worker has a kind that this one lacks",
-		file: "internal/worker/fleet.go",
+		file: "internal/delivery/fleet.go",
 		old:  "best = max(best, has)", replacement: "_ = has",
 		run: "^TestHistories$", args: some, sign: `has a handler for kind`,
 	},
 	{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
-		file: "internal/worker/delivery.go",
+		file: "internal/delivery/delivery.go",
 		old:  "if !d.idLock.lock(ctx, duplicatePatience) {", replacement: "if d.idLock.lock(ctx, 0) && ctx == nil {",
 		run: "^TestOneIDOnOneWorker$", sign: `at once = 2`,
 	},
 	{
 		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
-		file: "internal/worker/delivery.go",
+		file: "internal/delivery/delivery.go",
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
 	},
@@ -187,14 +187,14 @@ var mutations = []mutation{
 	{
 		// Its job would be open for ever, in no queue.
 		name: "a message that is gone is not replaced",
-		file: "internal/worker/move.go",
+		file: "internal/delivery/finish.go",
 		old:  "err != nil || !d.lease.Gone() {", replacement: "err != nil || d.lease != nil {",
 		run: "^TestClearedMessageIsReplacedInADrain$", sign: `messages after the release`,
 	},
 	{
 		name: "an idle worker seldom asks for messages",
-		file: "internal/worker/prefetch.go",
-		old:  "delay := longestPoll\n", replacement: "delay := 10 * longestPoll\n",
+		file: "internal/worker/rotation.go",
+		old:  "Max: longestPoll}", replacement: "Max: 10 * longestPoll}",
 		run: "^TestHistories$", args: some, sign: `had a free slot, want 21s at most`,
 	},
 	{
@@ -207,8 +207,8 @@ var mutations = []mutation{
 	{
 		// A freeze would never be acknowledged.
 		name: "a job that ends does not answer to save all",
-		file: "internal/worker/atwork.go",
+		file: "internal/delivery/registry.go",
 		old:  "\tanswer(s.takeRequests(), true)\n", replacement: "\ts.takeRequests()\n",
-		run: "^TestSaveAllOfAJobThatEnds$", sign: `the round has no answer from a job that ended`,
+		run: "^TestSaveAllOfAJobThatEnds$", pkg: "./internal/delivery", sign: `the round has no answer from a job that ended`,
 	},
 }

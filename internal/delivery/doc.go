@@ -1,0 +1,52 @@
+// Package delivery takes one claimed message through to its end: it runs the job
+// and records its progress, so that any other worker can continue it.
+//
+// # A message's way
+//
+// [Runner.Open] makes a [Delivery] of a message, and [Delivery.Run] reads like this
+// line:
+//
+//	claim → recover → run ⇄ save → commit → delete message
+//	                   │
+//	                   └─ stop → save → release → message visible again
+//
+//   - delivery.go decodes the message and holds the line together; fleet.go says
+//     which workers have a handler for its kind.
+//   - recover.go acquires the job's record, and loads its payload and last state.
+//   - run.go calls the handler, and enforces the limits of the job.
+//   - save.go writes the record while the handler runs and when it ends.
+//   - outcome.go decides what the end of the handler means. Its functions are pure.
+//   - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
+//
+// Around the line:
+//
+//   - renew.go keeps the message hidden as long as the delivery needs it.
+//   - retry.go repeats calls to storage that fail.
+//   - registry.go holds the active deliveries: one handler for each job id, and a
+//     request to save that reaches all running jobs.
+//   - kind_limits.go bounds how many jobs of a kind run at once.
+//   - breaker.go keeps this worker from jobs that all fail on it; sick_machine.go
+//     records on which machine a job failed.
+//   - unclean.go counts starts that ended without a trace, and quarantines jobs that
+//     may kill their workers.
+//
+// # Who owns what
+//
+// A message is claimed, and hidden from others until its visibility timeout expires.
+// A record is acquired, and written by its owner alone. The record decides: a
+// delivery whose message went to another worker may still write, and one whose
+// record went to another must not. So a lost message stops the job, and a write that
+// the record refuses ends the delivery.
+//
+// # Contexts
+//
+// A stop ends the context of the handler. The cleanup context of a delivery outlives
+// it until the end of the drain: all last writes use that one. See package drain.
+//
+// # Shared state
+//
+// Deliveries share a [Runner]: clients of storage, the kinds and their limits,
+// circuit breakers, the visibility timeout, the drain's gate, counters. A Runner
+// knows neither the claim loop nor scheduled events; why work stops is the cause of
+// the context.
+package delivery

@@ -1,0 +1,335 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
+)
+
+// finish does what an outcome says, and repeats it while storage gives no
+// answer and there is time. A conflict over the record changes what is to be
+// done. A message that cannot be finished is left: it comes back by itself.
+func (d *Delivery) finish(ctx context.Context, out outcome) {
+	leave := d.enterGate(ctx)
+	defer leave()
+	begun, refused := time.Now(), 0
+	for failures := 1; ; failures++ {
+		err := d.apply(ctx, out)
+		if conflict := asConflict(err); conflict != nil {
+			out = outcomeOf(conflict)
+			err = d.apply(ctx, out)
+		}
+		if err == nil {
+			d.reportOutcome(out)
+			return
+		}
+		if d.cleanup.Err() != nil {
+			d.log.ErrorContext(ctx, "no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
+			d.runner.observer.Ended(outcomeLeft)
+			return
+		}
+		if checkpoint.PermanentRefusal(err) != "" {
+			refused++
+			losesResult := out.action == commit && d.claim.Record().Status == checkpoint.Running
+			if hasTriedEnough(drain.Of(ctx) != nil, losesResult, refused, time.Since(begun)) {
+				out, failures = refusedOutcome(err), 0
+				continue
+			}
+		}
+		delay := retryDelays.Delay(failures)
+		d.logRetry(ctx, out.action.String(), err, delay)
+		_ = retry.Sleep(d.cleanup, delay) // the next try finds out if there is no time left
+	}
+}
+
+// enterGate takes its turn with the other last writes of a drain.
+func (d *Delivery) enterGate(ctx context.Context) (leave func()) {
+	if stop := drain.Of(ctx); stop == nil || stop.OneJob {
+		return func() {}
+	}
+	leave, err := d.runner.gate.Enter(d.cleanup, d.unsavedSize())
+	if err != nil {
+		return func() {} // no time left: perform finds that out, and says so
+	}
+	return leave
+}
+
+// apply does what an outcome says, once. Every step of it may be repeated.
+func (d *Delivery) apply(ctx context.Context, out outcome) error {
+	switch out.action {
+	case commit:
+		return d.commit(out)
+	case interrupted:
+		return d.release(ctx, out)
+	case retryLater:
+		return d.recordFailure(ctx, out)
+	case poison:
+		return d.poison(ctx, out)
+	case reject:
+		return d.reject(out)
+	case alreadyOver:
+		return d.deleteFinished(out)
+	case putBack:
+		return d.putBack(out)
+	case storageRefused:
+		return d.putBackRefused(ctx, out)
+	case requeue, skip:
+		return d.requeue(ctx, out)
+	default:
+		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
+		return nil
+	}
+}
+
+// commit ends the job with its result: record, payload, message, in that order.
+func (d *Delivery) commit(out outcome) error {
+	if err := d.claim.Commit(d.cleanup, out.result); err != nil {
+		return err
+	}
+	if err := d.deleteMessage(); err != nil {
+		return err
+	}
+	r := d.claim.Record()
+	d.log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
+	return nil
+}
+
+// deleteMessage removes what is left of a job that is over.
+func (d *Delivery) deleteMessage() error {
+	if err := d.runner.payloads.Discard(d.cleanup, d.envelope); err != nil {
+		return err
+	}
+	d.stopRenewing()
+	return d.lease.Complete(d.cleanup)
+}
+
+// release gives an interrupted job to another worker: last state, then the
+// message, visible at once unless the handler took a break, or a new one on the
+// on-demand queue in its place. A state that cannot be sent in time is left out.
+func (d *Delivery) release(ctx context.Context, out outcome) error {
+	if err := d.releaseRecord(ctx, out); err != nil {
+		return err
+	}
+	moved := d.move(ctx)
+	d.stopRenewing()
+	if err := d.releaseMessage(ctx, moved, out.delay); err != nil {
+		return err
+	}
+	d.log.InfoContext(ctx, "job released", "reason", out.reason, "fraction", d.snapshot().Fraction,
+		"state_bytes", d.recordedSize(), "state_left_out", d.leftOut, "moved", moved)
+	return nil
+}
+
+// recordFailure counts a failure and lets the job come back later.
+func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
+	if !d.endRecorded {
+		err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
+		if err != nil {
+			return err
+		}
+		d.endRecorded = true
+		d.reportFailures()
+	}
+	d.stopRenewing()
+	if err := d.releaseMessage(ctx, false, out.delay); err != nil {
+		return err
+	}
+	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "failures_total", d.claim.Record().FailuresTotal, "in", out.delay)
+	return nil
+}
+
+// poison ends a job that cannot be done: record, poison message, message.
+func (d *Delivery) poison(ctx context.Context, out outcome) error {
+	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
+	if err != nil {
+		return err
+	}
+	return d.reject(out)
+}
+
+// reject moves the message to the poison queue.
+func (d *Delivery) reject(out outcome) error {
+	p := queue.Poison{
+		ID: d.envelope.ID, Kind: d.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
+		Worker: d.runner.owner, Origin: d.lease.Queue().Name(), MessageID: d.lease.ID, Body: d.lease.Text(),
+	}
+	if err := d.runner.poison.PutPoison(d.cleanup, p, d.runner.payloads); err != nil {
+		return err
+	}
+	d.stopRenewing()
+	if err := d.lease.Complete(d.cleanup); err != nil {
+		return err
+	}
+	d.log.Error("message moved to the poison queue", "reason", out.reason)
+	return nil
+}
+
+// deleteFinished does what is left to do for a job that is over already.
+func (d *Delivery) deleteFinished(out outcome) error {
+	if out.record.Status == checkpoint.Poison {
+		return d.reject(outcome{reason: out.record.Reason})
+	}
+	if err := d.deleteMessage(); err != nil {
+		return err
+	}
+	d.log.Info("message deleted: its job is over already", "status", string(out.record.Status), "generation", out.record.Generation)
+	return nil
+}
+
+// putBack leaves the job to others, or to later.
+func (d *Delivery) putBack(out outcome) error {
+	d.stopRenewing()
+	back := d.lease.PutBack
+	if out.delay > 0 {
+		back = func(ctx context.Context, e queue.Envelope, p *queue.Payloads) error {
+			return d.lease.PutBackFor(ctx, e, p, out.delay)
+		}
+	}
+	if err := back(d.cleanup, d.envelope, d.runner.payloads); err != nil {
+		return err
+	}
+	since := d.envelope.PutBackSince
+	if since.IsZero() {
+		since = d.lease.ClaimedAt // now is the first time
+	}
+	level := slog.LevelDebug
+	due, leftOut := d.runner.putBackLines.allow(d.envelope.Kind, time.Now())
+	if due {
+		level = slog.LevelInfo
+	}
+	d.log.Log(d.cleanup, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
+	return nil
+}
+
+// putBackRefused puts a job back of which storage refuses a blob for good. Its record is
+// opened if it is another blob that is refused; otherwise it stays as it is.
+func (d *Delivery) putBackRefused(ctx context.Context, out outcome) error {
+	if d.claim != nil && d.claim.Exists() && d.claim.Record().Status == checkpoint.Running {
+		if err := d.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
+			return err
+		}
+	}
+	if err := d.putBack(out); err != nil {
+		return err
+	}
+	d.log.ErrorContext(ctx, "job requeued: storage refuses a blob of it until somebody changes that", "code", out.refusal, "reason", out.reason)
+	return nil
+}
+
+// requeue leaves the job to others, or to later, as if it had not been claimed: no
+// place of its kind was free here, or the kind rests here.
+func (d *Delivery) requeue(ctx context.Context, out outcome) error {
+	d.stopRenewing()
+	if err := d.lease.Release(d.cleanup, out.delay); err != nil {
+		return err
+	}
+	d.log.DebugContext(ctx, "job gave way", "reason", out.reason, "in", out.delay)
+	return nil
+}
+
+const (
+	// moveTimeout bounds the put of a moved job, so that a drain that cannot move
+	// still has the time to release.
+	moveTimeout = time.Second
+
+	// movePause is how long jobs are only released after a move that failed: in a
+	// drain of many, a queue that gives no answer costs the first ones moveTimeout
+	// and the others nothing.
+	movePause = 30 * time.Second
+)
+
+// moves says whether a job that is released goes on on VMs of regular priority
+// (Priority Swap): it was interrupted often enough, this time included, and is
+// not there already. A job whose message is another worker's is not moved, since
+// that worker has it, nor one that was not stopped but took a break. after is
+// [Config.MoveAfter], stop what stopped the job, or nil.
+func moves(after, interruptions int, stop *job.Stop, isOnDemand bool) bool {
+	return after > 0 && interruptions >= after && !isOnDemand && stop != nil && stop.Reason != job.Lost
+}
+
+// move puts the job on the on-demand queue if that is where it belongs, and
+// reports whether it is there, so that the old message is to be deleted. The
+// record is open by now. A move that fails leaves the job where it is, to be
+// moved the next time; one of which only the reply was lost leaves two messages,
+// of which the record lets one through.
+func (d *Delivery) move(ctx context.Context) bool {
+	if d.moved || !d.shouldMove(ctx) {
+		return d.moved
+	}
+	if !d.runner.mover.mayTry(time.Now()) {
+		d.log.WarnContext(ctx, "job stays on its queue: a move failed a moment ago", "queue", d.lease.Queue().Name())
+		return false
+	}
+	ctx, cancelMoves := drain.Outlive(d.tries.In(ctx), drain.UntilMoves)
+	defer cancelMoves()
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {
+		d.runner.mover.failed(time.Now())
+		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
+		return false
+	}
+	d.moved = true
+	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.runner.onDemand.Name(), "interruptions", d.claim.Record().Interruptions)
+	return true
+}
+
+// releaseMessage makes the job's message visible to all after delay. One that another
+// message replaced is deleted, and one that would expire, or that the service
+// does not find any more, is replaced now: the record is open by then, so that
+// this delivery was the owner, and without a message nobody would find the job.
+func (d *Delivery) releaseMessage(ctx context.Context, moved bool, delay time.Duration) error {
+	if moved || d.replaced {
+		return d.lease.Complete(d.cleanup)
+	}
+	if !d.mustReplace(ctx) {
+		if err := d.lease.Release(d.cleanup, delay); err != nil || !d.lease.Gone() {
+			return err
+		}
+	}
+	if err := d.lease.Queue().PutMoved(d.cleanup, d.envelope, delay, d.runner.payloads); err != nil {
+		return err
+	}
+	d.replaced = true
+	if d.lease.Gone() {
+		d.log.WarnContext(ctx, "message was removed or has expired; put a new one for the job")
+		return nil
+	}
+	d.log.InfoContext(ctx, "message would expire; put a new one for the job", "expires", d.lease.ExpiresAt)
+	return d.lease.Complete(d.cleanup)
+}
+
+// mustReplace reports whether the message is known to be gone, or expires. One
+// that another worker has by now is that worker's to replace.
+func (d *Delivery) mustReplace(ctx context.Context) bool {
+	stop := job.StopOf(ctx)
+	return d.lease.Gone() || !d.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
+}
+
+func (d *Delivery) shouldMove(ctx context.Context) bool {
+	if d.runner.onDemand == nil || d.claim == nil {
+		return false
+	}
+	isOnDemand := d.lease.Queue().Name() == d.runner.onDemand.Name()
+	return moves(d.runner.moveAfter, d.claim.Record().Interruptions, job.StopOf(ctx), isOnDemand)
+}
+
+// mover remembers whether the on-demand queue can be reached.
+type mover struct {
+	pausedUntil atomic.Pointer[time.Time] // until then nothing is moved; nil before the first failure
+}
+
+// mayTry compares by the monotonic clock, as long as now has its reading.
+func (m *mover) mayTry(now time.Time) bool {
+	rests := m.pausedUntil.Load()
+	return rests == nil || !now.Before(*rests)
+}
+
+func (m *mover) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }

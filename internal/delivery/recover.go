@@ -1,0 +1,251 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// recover makes the job's record this delivery's to write. A first delivery
+// reads nothing: its first write finds out whether someone was before it. For an
+// id that was chosen, and so may have been used, that write comes before the
+// handler starts; a new id needs none.
+func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
+	switch {
+	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.first():
+		return d.lookup(ctx)
+	case d.envelope.ChosenID:
+		return d.applyRuling(ctx, checkpoint.Record{}, checkpoint.Create)
+	default:
+		if out, ok := d.confirmLease(ctx); !ok {
+			return out, false
+		}
+		d.claim = d.runner.records.Fresh(d.ref(), d.runner.owner)
+		return outcome{}, true
+	}
+}
+
+// confirmLease makes sure that the message is still this delivery's. It renews one whose
+// visibility may have expired since the last answer: the delivery waited for too
+// long, or its process or VM was frozen. Another worker may run the job by now,
+// and only the service knows.
+//
+// It comes between the read of a record and the write that acquires it. A record
+// that was read while the message was hidden is not a later delivery's, and one
+// that changed after that has another ETag.
+func (d *Delivery) confirmLease(ctx context.Context) (outcome, bool) {
+	var lost error
+	err := d.retry(ctx, "renew a message whose visibility may have expired", func() error {
+		if !d.lease.Expired(time.Now()) {
+			return nil
+		}
+		visibility, _ := d.runner.pace.current()
+		ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+		defer cancel()
+		err := d.lease.Renew(ctx, visibility)
+		if errors.Is(err, queue.ErrLost) {
+			lost, err = err, nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return stopped(ctx, err), false
+	case lost != nil:
+		return outcome{action: drop, reason: fmt.Sprintf("the visibility expired before the job began, and another worker may have it: %v", lost)}, false
+	}
+	return outcome{}, true
+}
+
+// lookup reads the record, and claims or creates it if the rules say so.
+func (d *Delivery) lookup(ctx context.Context) (outcome, bool) {
+	record, ruling, err := d.readRecord(ctx)
+	if err != nil {
+		return stopped(ctx, err), false
+	}
+	return d.applyRuling(ctx, record, ruling)
+}
+
+// readRecord reads the record and what the rules say of it.
+func (d *Delivery) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
+	err = d.retry(ctx, "read the job's record", func() (err error) {
+		record, ruling, err = d.runner.records.Lookup(ctx, d.ref())
+		return err
+	})
+	d.recordWritten = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
+	return record, ruling, err
+}
+
+// duplicate is the outcome of a delivery whose id this worker is running for
+// another message: its handler is never started beside the other. If the job is
+// over by now, the message is finished.
+func (d *Delivery) duplicate(ctx context.Context) outcome {
+	record, ruling, err := d.readRecord(ctx)
+	switch {
+	case err != nil:
+		return stopped(ctx, err)
+	case ruling == checkpoint.Create, ruling == checkpoint.Acquire:
+		return outcome{action: putBack, reason: "this worker is running the job already: a duplicate"}
+	default:
+		return ruled(ruling, record)
+	}
+}
+
+// applyRuling claims or creates the record that was found if the rules say so.
+func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
+	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
+		if out, ok := d.confirmLease(ctx); !ok {
+			return out, false
+		}
+	}
+	switch ruling {
+	case checkpoint.Create:
+		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) { return d.runner.records.Create(ctx, d.ref(), d.runner.owner) })
+	case checkpoint.Acquire:
+		if out, yes := d.leaveToOthers(record); yes {
+			return out, false
+		}
+		if out, ok := d.admit(record); !ok {
+			return out, false
+		}
+		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
+			return d.runner.records.Acquire(ctx, d.ref(), record, d.runner.owner)
+		})
+	default:
+		return ruled(ruling, record), false
+	}
+}
+
+// acquireRecord claims the record. The first try makes the claim; further ones repeat
+// its write, which settles what became of the one before.
+func (d *Delivery) acquireRecord(ctx context.Context, claim func() (*checkpoint.Claim, error)) (outcome, bool) {
+	err := d.retry(ctx, "claim the job's record", func() (err error) {
+		if d.claim == nil {
+			d.claim, err = claim()
+			return err
+		}
+		return d.claim.Touch(ctx, checkpoint.Snapshot{})
+	})
+	if conflict := asConflict(err); conflict != nil {
+		return outcomeOf(conflict), false
+	}
+	if err != nil {
+		return stopped(ctx, err), false
+	}
+	if r := d.claim.Record(); exhausted(r.ChargedExits, r.EarlyExits) != "" {
+		return outcome{action: poison, reason: exhausted(r.ChargedExits, r.EarlyExits)}, false
+	}
+	return outcome{}, true
+}
+
+// stopped is the outcome of a delivery that was stopped before it came to its
+// handler, or that storage refuses for good; err is what it was waiting for.
+func stopped(ctx context.Context, err error) outcome {
+	if ctx.Err() == nil && checkpoint.PermanentRefusal(err) != "" {
+		return refusedOutcome(err)
+	}
+	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", drain.StopOf(ctx), err)}
+}
+
+// load makes the job as its handler sees it: its payload and its recorded state.
+// The memory of a payload from a blob counts until the handler has dropped it or
+// has returned.
+func (d *Delivery) load(ctx context.Context) (outcome, bool) {
+	free, out, ok := d.reservePayload(ctx)
+	if !ok {
+		return out, false
+	}
+	payload, out, ok := d.fetchPayload(ctx)
+	if !ok {
+		free()
+		return out, false
+	}
+	restored, out, ok := d.restoreState(ctx)
+	if !ok {
+		free()
+		return out, false
+	}
+	record := d.claim.Record()
+	d.saved, d.restored = restored, restored
+	d.job = job.New(job.Spec{
+		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
+		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
+	}, restored)
+	d.job.OnDropPayload(free)
+	d.job.Cleanup(free)
+	d.reportStart(record, restored != nil)
+	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
+		"enqueued_at", cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt))
+	return outcome{}, true
+}
+
+// reservePayload waits until there is memory for the payload, if it is in a blob.
+// The message is renewed meanwhile. free may be called more than once.
+func (d *Delivery) reservePayload(ctx context.Context) (free func(), out outcome, ok bool) {
+	ref := d.envelope.Payload.Ref()
+	if ref == nil || ref.Size > queue.MaxPayload {
+		return func() {}, outcome{}, true
+	}
+	size := max(ref.Size, 0)
+	if !d.runner.payloadMemory.TryAcquire(size) {
+		d.log.InfoContext(ctx, "job waits for memory: the payloads of other jobs take all of it (--payload-memory)", "payload_bytes", size)
+		if err := d.runner.payloadMemory.Acquire(ctx, size); err != nil {
+			return nil, stopped(ctx, errors.New("wait for payload memory")), false
+		}
+	}
+	return sync.OnceFunc(func() { d.runner.payloadMemory.Release(size) }), outcome{}, true
+}
+
+// fetchPayload fetches what the job is to work on. A first delivery whose payload
+// blob is gone may be a duplicate of a job that is done: the record tells.
+func (d *Delivery) fetchPayload(ctx context.Context) ([]byte, outcome, bool) {
+	var payload []byte
+	err := d.retry(ctx, "load the job's payload", func() (err error) {
+		payload, err = d.runner.payloads.Load(ctx, d.envelope)
+		return err
+	})
+	switch {
+	case err == nil:
+		return payload, outcome{}, true
+	case !errors.Is(err, queue.ErrPayload):
+		return nil, stopped(ctx, err), false
+	}
+	if !d.claim.Exists() {
+		d.claim = nil
+		if out, ok := d.lookup(ctx); !ok {
+			return nil, out, false
+		}
+	}
+	return nil, outcome{action: poison, reason: err.Error()}, false
+}
+
+// restoreState reads the recorded state, nil on a fresh start.
+func (d *Delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bool) {
+	var snapshot *checkpoint.Snapshot
+	err := d.retry(ctx, "restore the job's state", func() (err error) {
+		snapshot, err = d.claim.Restore(ctx)
+		return err
+	})
+	switch conflict := asConflict(err); {
+	case conflict != nil:
+		return nil, outcomeOf(conflict), false
+	case errors.Is(err, checkpoint.ErrDamaged):
+		return nil, decide(ended{err: err}, d.claim.After(checkpoint.Snapshot{}), d.jobLimits), false
+	case err != nil:
+		return nil, stopped(ctx, err), false
+	case snapshot == nil:
+		return nil, outcome{}, true
+	}
+	return &job.Progress{
+		State: snapshot.State, Stream: snapshot.Stream, Version: snapshot.Version,
+		Fraction: snapshot.Fraction, Text: snapshot.Text,
+	}, outcome{}, true
+}

@@ -1,0 +1,236 @@
+package delivery
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// registry holds the active deliveries: the ids of their jobs, their messages, and
+// the lock on each id that lets one delivery at a time start the id's handler.
+type registry struct {
+	mu     sync.Mutex
+	ids    map[string]int          // deliveries by job id; a duplicate makes two of one id
+	leases map[string]*queue.Lease // by message id
+	locks  map[string][]*idLock    // by job id; the first has the lock, the others wait for it in order
+}
+
+func newRegistry() *registry {
+	return &registry{ids: map[string]int{}, leases: map[string]*queue.Lease{}, locks: map[string][]*idLock{}}
+}
+
+// addJob adds a delivery of the job and returns the function that removes it.
+func (r *registry) addJob(id string) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids[id]++
+	return func() { r.removeJob(id) }
+}
+
+func (r *registry) removeJob(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ids[id]--; r.ids[id] <= 0 {
+		delete(r.ids, id)
+	}
+}
+
+// jobs returns the ids of the jobs in order.
+func (r *registry) jobs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.ids))
+}
+
+// addLease adds a message.
+func (r *registry) addLease(lease *queue.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leases[lease.ID] = lease
+}
+
+// removeLease removes a message. It comes before the message's last call, so that
+// a later claim of the message is a delivery of its own.
+func (r *registry) removeLease(lease *queue.Lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leases[lease.ID] == lease {
+		delete(r.leases, lease.ID)
+	}
+}
+
+// adopt reports whether the message of a new claim belongs to an active delivery,
+// because its visibility timeout expired while storage could not be reached. The
+// delivery continues under the new claim; otherwise its own worker would fence it.
+func (r *registry) adopt(later *queue.Lease) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lease, ok := r.leases[later.ID]
+	if ok {
+		lease.Adopt(later)
+	}
+	return ok
+}
+
+// lockFor queues up for the lock on a job id. The caller must call unlock.
+func (r *registry) lockFor(id string) *idLock {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &idLock{registry: r, id: id, granted: make(chan struct{}), position: len(r.locks[id])}
+	if l.position == 0 {
+		close(l.granted)
+	}
+	r.locks[id] = append(r.locks[id], l)
+	return l
+}
+
+// idLock is one delivery's lock on a job id, or its place in the queue for it. The
+// holder may start the id's handler.
+type idLock struct {
+	registry *registry
+	id       string
+	granted  chan struct{} // closed when this delivery has the lock
+	position int           // in the queue, when it was joined
+}
+
+// first reports whether the id had no other delivery.
+func (l *idLock) first() bool { return l.position == 0 }
+
+// lock waits for the lock and reports whether it was granted in time. Only one
+// delivery of an id waits, so that many duplicates do not fill the worker's slots.
+func (l *idLock) lock(ctx context.Context, atMost time.Duration) bool {
+	if l.position > 1 {
+		return isClosed(l.granted)
+	}
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-l.granted:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// unlock passes the lock to the next delivery. It may be called more than once.
+func (l *idLock) unlock() {
+	l.registry.mu.Lock()
+	defer l.registry.mu.Unlock()
+	queue := slices.DeleteFunc(l.registry.locks[l.id], func(other *idLock) bool { return other == l })
+	l.registry.locks[l.id] = queue
+	if len(queue) == 0 {
+		delete(l.registry.locks, l.id)
+	} else if !isClosed(queue[0].granted) {
+		close(queue[0].granted)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// runningJobs is the set of jobs whose handlers run. Through it all of them are
+// reached at once: to save now, or to look again at how much time is left. Each
+// job does what is asked in its own loop, so that its writes stay one after
+// another.
+type runningJobs struct {
+	mu   sync.Mutex
+	jobs map[*runningJob]struct{}
+}
+
+// runningJob is the place of one job at work.
+type runningJob struct {
+	set      *runningJobs
+	woken    chan struct{}  // holds one: there is something to look at
+	requests []*saveRequest // not answered yet; guarded by room.mu
+}
+
+// saveRequest is one request to all jobs at work to save what is not recorded.
+type saveRequest struct {
+	answers sync.WaitGroup
+	jobs    int          // how many were at work
+	unsaved atomic.Int64 // how many of them could not save
+}
+
+// add takes a seat for a job. Whoever has one calls leave in the end.
+func (a *runningJobs) add() *runningJob {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &runningJob{set: a, woken: make(chan struct{}, 1)}
+	if a.jobs == nil {
+		a.jobs = map[*runningJob]struct{}{}
+	}
+	a.jobs[s] = struct{}{}
+	return s
+}
+
+// remove gives the seat back. A save that was asked for is then part of how the
+// job ends.
+func (s *runningJob) remove() {
+	s.set.mu.Lock()
+	delete(s.set.jobs, s)
+	s.set.mu.Unlock()
+	answer(s.takeRequests(), true)
+}
+
+// saveAll asks every job at work to save. It does not wait: the round does.
+func (a *runningJobs) saveAll() *saveRequest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := &saveRequest{jobs: len(a.jobs)}
+	r.answers.Add(len(a.jobs))
+	for s := range a.jobs {
+		s.requests = append(s.requests, r)
+		s.wake()
+	}
+	return r
+}
+
+// wakeAll makes every job at work look at what is asked of it.
+func (a *runningJobs) wakeAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for s := range a.jobs {
+		s.wake()
+	}
+}
+
+func (s *runningJob) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+// takeRequests returns the rounds to answer; whoever takes them answers them.
+func (s *runningJob) takeRequests() []*saveRequest {
+	s.set.mu.Lock()
+	defer s.set.mu.Unlock()
+	asked := s.requests
+	s.requests = nil
+	return asked
+}
+
+// answer tells the rounds how one job's save went.
+func answer(rounds []*saveRequest, saved bool) {
+	for _, r := range rounds {
+		if !saved {
+			r.unsaved.Add(1)
+		}
+		r.answers.Done()
+	}
+}
+
+// wait returns when every job has answered.
+func (r *saveRequest) wait() { r.answers.Wait() }

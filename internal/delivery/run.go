@@ -1,0 +1,243 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
+)
+
+// recheckEvery is how often a running job's estimate is checked once claiming has
+// ended.
+const recheckEvery = 5 * time.Second
+
+// errAbandoned stands for a handler that did not return in time.
+var errAbandoned = errors.New("handler did not return in time")
+
+// runHandler runs the handler and records its progress until it ends, or until it
+// was stopped and its time is over.
+func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
+	done := make(chan ended, 1)
+	d.closed = make(chan struct{})
+	d.startFraction = fractionOf(d.saved, 0)
+	watch := startStopwatch()
+	d.claim.CountTime(watch.elapsed)
+	d.chargeExits(watch)
+	defer d.enforceLimits(ctx, d.jobLimits, watch)()
+	go func() {
+		defer close(d.closed)
+		defer d.idLock.unlock()
+		end := d.callHandler(ctx, handler)
+		watch.stop()
+		done <- end
+		<-d.finished
+		d.closeJob(ctx)
+	}()
+
+	seat := d.runner.running.add()
+	defer seat.remove()
+	since, tried := time.Now(), time.Time{}
+	for {
+		if late := d.departureDrain(since, time.Now()); late != nil {
+			d.cancel(late)
+			return d.waitHandler(ctx, done, ended{})
+		}
+		due, wait := d.runner.policy.Next(d.situation(since, tried), time.Now())
+		rounds := seat.takeRequests()
+		if due != checkpoint.Nothing || len(rounds) > 0 && d.changed() {
+			if end, over := d.writeAndAnswer(ctx, rounds, due); over {
+				return d.waitHandler(ctx, done, end)
+			}
+			tried = time.Now() // after it, so that a long save is followed by work
+			continue
+		}
+		answer(rounds, true)
+		timer := time.NewTimer(min(wait, recheckEvery))
+		select {
+		case end := <-done:
+			timer.Stop()
+			end.stop = job.StopOf(ctx)
+			return end
+		case <-ctx.Done():
+			timer.Stop()
+			return d.waitHandler(ctx, done, ended{})
+		case <-seat.woken:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// writeAndAnswer makes the write that is due. If rounds ask for it, it is a save of
+// what is not recorded, which waits for its turn among those of the other jobs,
+// and the rounds get their answer.
+func (d *Delivery) writeAndAnswer(ctx context.Context, rounds []*saveRequest, due checkpoint.Due) (end ended, over bool) {
+	if len(rounds) == 0 || !d.changed() {
+		defer answer(rounds, true)
+		return d.writeDue(ctx, due)
+	}
+	before := d.saved
+	defer func() { answer(rounds, d.saved != before) }()
+	leave, err := d.runner.gate.Enter(ctx, d.unsavedSize())
+	if err != nil {
+		return ended{}, false // stopped: the release saves
+	}
+	defer leave()
+	return d.writeDue(ctx, checkpoint.DueSave)
+}
+
+// callHandler runs the handler. A panic is an error like any other.
+func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end ended) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			end = ended{err: fmt.Errorf("handler panicked: %v", p)}
+		}
+	}()
+	result, err := handler.Run(ctx, d.job)
+	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
+}
+
+// closeJob runs the cleanups of a handler that has returned. They are user code
+// like the handler.
+func (d *Delivery) closeJob(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "cleanup of a handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	d.job.Close()
+}
+
+// waitHandler waits for a handler that was stopped, up to its deadline. What end
+// already holds goes before what the handler returns.
+func (d *Delivery) waitHandler(ctx context.Context, done <-chan ended, end ended) ended {
+	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
+	defer cancel()
+	select {
+	case e := <-done:
+		end.result, end.err, end.proven = e.result, e.err, e.proven
+	case <-patience.Done():
+		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", drain.StopOf(ctx).Reason)
+		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
+	}
+	end.stop = drain.StopOf(ctx)
+	return end
+}
+
+// estimate is how far this job has come since its handler was called.
+func (d *Delivery) estimate(begun time.Time) drain.Estimate {
+	return drain.Estimate{Begun: begun, From: d.startFraction, To: fractionOf(d.job.Latest(), d.startFraction)}
+}
+
+// fractionOf is that of a report, or otherwise where there is none.
+func fractionOf(p *job.Progress, otherwise float64) float64 {
+	if p == nil {
+		return otherwise
+	}
+	return p.Fraction
+}
+
+// departureDrain returns the drain of this job alone if it would not be done before
+// the VM goes, otherwise nil.
+func (d *Delivery) departureDrain(begun, now time.Time) *drain.Drain {
+	p := d.runner.departure.Current()
+	if p.MayContinue(d.estimate(begun), now) {
+		return nil
+	}
+	return drain.ForNotice(p.Notice(now))
+}
+
+// stopwatch measures one run of a handler. It may be read from any goroutine.
+type stopwatch struct {
+	begun      time.Time
+	took       atomic.Int64 // nanoseconds; 0 while it runs
+	lastReport atomic.Int64 // when the last report came, in nanoseconds from begun
+}
+
+func startStopwatch() *stopwatch { return &stopwatch{begun: time.Now()} }
+
+func (s *stopwatch) elapsed() time.Duration {
+	if took := s.took.Load(); took > 0 {
+		return time.Duration(took)
+	}
+	return time.Since(s.begun)
+}
+
+// reported takes note of a report.
+func (s *stopwatch) reported() { s.lastReport.Store(int64(time.Since(s.begun))) }
+
+// silence is how long the handler has gone without a report.
+func (s *stopwatch) silence() time.Duration {
+	heard := time.Duration(s.lastReport.Load())
+	return time.Since(s.begun) - heard
+}
+
+func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
+
+// limitsFor are those of the job: of its kind and of its message, the stricter of
+// each.
+func (d *Delivery) limitsFor(handler job.Handler) job.Limits {
+	return job.LimitsOf(handler).Stricter(job.Limits{MaxRun: d.envelope.MaxRun, MaxSilence: d.envelope.MaxSilence})
+}
+
+// enforceLimits stops the job as soon as it exceeds one of its limits, also while a
+// save is under way. The returned function ends that, and waits for it.
+func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
+	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
+		return func() {}
+	}
+	if limits.MaxSilence > 0 {
+		d.job.OnReport(func(*job.Progress) { watch.reported() })
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			paid, silent := d.claim.RunTime(), watch.silence()
+			if reason, err := exceeded(limits, paid, silent); err != nil {
+				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
+				d.stopJob(reason, err)
+				return
+			}
+			if retry.Sleep(ctx, untilExceeded(limits, paid, silent)) != nil {
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// exceeded says which limit a job exceeds that was paid and silent for so long,
+// and by how much. The error is nil if it exceeds none.
+func exceeded(limits job.Limits, paid, silent time.Duration) (job.Reason, error) {
+	switch {
+	case limits.MaxRun > 0 && paid >= limits.MaxRun:
+		return job.Overrun, fmt.Errorf("%s over all deliveries; %s are allowed (max_run)", paid.Round(time.Millisecond), limits.MaxRun)
+	case limits.MaxSilence > 0 && silent >= limits.MaxSilence:
+		return job.Silent, fmt.Errorf("silent for %s; %s are allowed (max_silence)", silent.Round(time.Millisecond), limits.MaxSilence)
+	}
+	return "", nil
+}
+
+// untilExceeded returns how long it takes such a job, which exceeds no limit
+// yet, to exceed one if it makes no report.
+func untilExceeded(limits job.Limits, paid, silent time.Duration) time.Duration {
+	wait := time.Duration(math.MaxInt64)
+	if limits.MaxRun > 0 {
+		wait = limits.MaxRun - paid
+	}
+	if limits.MaxSilence > 0 {
+		wait = min(wait, limits.MaxSilence-silent)
+	}
+	return wait
+}

@@ -1,0 +1,206 @@
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/haste"
+	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Config is what a [Runner] is made of.
+type Config struct {
+	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
+	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
+	Payloads *queue.Payloads // the container of large payloads
+	Records  *checkpoint.Store
+	Fleet    *Fleet // the heartbeats of all workers
+
+	Kinds       job.Kinds
+	DefaultKind string // of messages that are not envelopes; empty rejects them
+	MoveAfter   int    // interruptions after which a job is moved to OnDemand; 0 is never
+
+	Visibility    time.Duration // the visibility timeout while nothing is throttled
+	PayloadMemory int64         // bytes of all payloads from blobs together
+	Policy        checkpoint.Policy
+
+	Departure *drain.Departure
+	Drains    *drain.Set
+	Losses    Losses
+	Observer  Observer
+	Loops     *health.Loops // for notes on open circuit breakers
+	Jitter    retry.Jitter
+	Started   time.Time // when the process began to work
+	Log       *slog.Logger
+}
+
+// Losses says how VMs like this one are lost, for the checkpoint policy.
+type Losses interface {
+	// Losses sums up the ends of workers that are known.
+	Losses() checkpoint.Losses
+
+	// Unwarned reports whether an eviction would come without notice at now.
+	Unwarned(now time.Time) bool
+}
+
+// Runner runs deliveries, and holds what they share. It lives as long as the
+// process: its visibility estimate, circuit breakers and counters survive a drain
+// that was cancelled.
+type Runner struct {
+	owner   string // the worker's name, as records show it
+	machine string // the part of the name that all workers of this machine share
+
+	poison   *queue.Queue
+	onDemand *queue.Queue
+	payloads *queue.Payloads
+	records  *checkpoint.Store
+	fleet    *Fleet
+
+	kinds       job.Kinds
+	defaultKind string
+	moveAfter   int
+	policy      checkpoint.Policy
+
+	departure *drain.Departure
+	drains    *drain.Set
+	losses    Losses
+	observer  Observer
+	loops     *health.Loops
+	jitter    retry.Jitter
+	started   time.Time
+	log       *slog.Logger
+
+	active        *registry
+	running       runningJobs
+	pace          *pace
+	gate          *drain.Gate
+	latency       haste.Latency // of storage's answers to small calls
+	payloadMemory *semaphore.Weighted
+	kindLimits    kindLimits
+	breakers      breakers
+	quarantine    chan struct{} // holds one: the quarantined job that is running
+	mover         mover
+	deferred      spacing
+	counters      counters
+	putBackLines  logLimit // of messages that were put back
+}
+
+// counters count how deliveries ended.
+type counters struct {
+	committed, released, leftOut atomic.Int64
+}
+
+// NewRunner returns a Runner without a name, see [Runner.SetOwner].
+func NewRunner(c Config) *Runner {
+	return &Runner{
+		poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
+		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, policy: c.Policy,
+		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
+		jitter: c.Jitter, started: c.Started, log: c.Log,
+		active: newRegistry(), pace: newPace(c.Visibility), gate: drain.NewGate(drain.Parallel),
+		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
+		quarantine: make(chan struct{}, 1),
+	}
+}
+
+// SetOwner sets the worker's name. It must come before the first delivery.
+func (r *Runner) SetOwner(worker string) {
+	r.owner, r.machine = worker, machineOf(worker)
+}
+
+// machineOf returns the part of a worker's name that all workers of its machine
+// share: the instance, which is the rest, has no dash.
+func machineOf(worker string) string {
+	if i := strings.LastIndexByte(worker, '-'); i >= 0 {
+		return worker[:i]
+	}
+	return worker
+}
+
+func (r *Runner) uptime() time.Duration { return time.Since(r.started) }
+
+// Visibility returns the visibility timeout to claim messages with, and how long
+// after a claim they must be renewed.
+func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.pace.current() }
+
+// Throttled lengthens the visibility timeout after a claim that was throttled.
+func (r *Runner) Throttled(err error) { r.pace.observe(queue.Throttled(err)) }
+
+// NewTries returns what bounds the tries of single calls once ctx has ended.
+func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.NewTries(ctx) }
+
+// Adopt reports whether the message of a new claim belongs to an active delivery,
+// which continues under that claim. The caller must not open it.
+func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.adopt(lease) }
+
+// Has reports whether a message is work for this worker, as far as its kind goes.
+func (r *Runner) Has(lease *queue.Lease) bool {
+	envelope, err := queue.Decode(lease.Text())
+	return err != nil || r.kinds[envelope.Kind] != nil
+}
+
+// Claimable returns how many messages the circuit breakers let the worker claim at
+// now, limit at most, and if none, after what time that changes.
+func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Duration) {
+	return r.breakers.claimable(limit, now)
+}
+
+// Jobs returns the ids of the active jobs in order.
+func (r *Runner) Jobs() []string { return r.active.jobs() }
+
+// Counts are a Runner's counters at one moment.
+type Counts struct {
+	Active    int   // deliveries now, duplicates of a job counted once
+	Committed int64 // jobs committed
+	Released  int64 // jobs released to another worker
+	LeftOut   int64 // jobs released without their last state
+}
+
+// Counts returns the counters as they are now.
+func (r *Runner) Counts() Counts {
+	return Counts{
+		Active:    len(r.active.jobs()),
+		Committed: r.counters.committed.Load(), Released: r.counters.released.Load(), LeftOut: r.counters.leftOut.Load(),
+	}
+}
+
+// SaveAll asks every running job to save. The returned function waits for their
+// answers, and returns how many jobs there were and how many could not save.
+func (r *Runner) SaveAll() (wait func() (jobs, unsaved int)) {
+	request := r.running.saveAll()
+	return func() (jobs, unsaved int) {
+		request.wait()
+		return request.jobs, int(request.unsaved.Load())
+	}
+}
+
+// RecheckAll makes every running job check again whether it can finish before the
+// VM's departure.
+func (r *Runner) RecheckAll() { r.running.wakeAll() }
+
+// deferFor returns how long to hide a message whose kind others have, by the last
+// sample of their heartbeats; 0 if this worker has the kind, or none is known to.
+// The claim loop calls it through Open, so that messages are spaced out in the
+// order in which they were claimed.
+func (r *Runner) deferFor(kind, queue string) time.Duration {
+	if r.kinds[kind] != nil {
+		return 0
+	}
+	now := time.Now()
+	has, lacking := r.fleet.last().whoHas(kind, queue, now)
+	if has == presence.HasNot {
+		return 0
+	}
+	return r.jitter.Vary(r.deferred.next(now, lacking))
+}

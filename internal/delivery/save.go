@@ -1,0 +1,217 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/job"
+)
+
+// writeDue makes the write that is due. Over is true when the job must end: its
+// record went to another, or its state cannot be kept.
+func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
+	latest := d.job.Latest()
+	if fault := tooLarge(latest); fault != nil {
+		d.stopJob(job.Faulty, fault)
+		return ended{fault: fault}, true
+	}
+	ctx, cancel := drain.Outlive(ctx, drain.UntilHandlers)
+	defer cancel()
+	begun := time.Now()
+	err := d.writeRecord(d.tries.In(ctx), due, latest)
+	d.writeFailed = err != nil
+	switch conflict := asConflict(err); {
+	case conflict != nil:
+		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
+		d.stopJob(job.Fenced, err)
+		return ended{conflict: conflict}, true
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		d.stopJob(job.Faulty, err)
+		return ended{fault: err}, true
+	case errors.Is(err, checkpoint.ErrReading):
+		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
+		end, over = d.writeDue(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		d.writeFailed = true
+		return end, over
+	case err != nil:
+		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
+	case due == checkpoint.DueSave:
+		d.saved = latest
+		took := time.Since(begun)
+		d.cost.Add(took)
+		next := d.runner.policy.IntervalFor(d.situation(begun, begun))
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction, "took", took, "interval", next)
+	}
+	return ended{}, false
+}
+
+func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
+	if due == checkpoint.DueTouch {
+		return d.claim.Touch(ctx, snapshotOf(latest))
+	}
+	if d.needsUncharge(latest) {
+		if err := d.claim.Touch(ctx, snapshotOf(latest).WithoutState()); err != nil {
+			return err
+		}
+	}
+	return d.measureSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
+}
+
+// saveStream saves a streamed state of a job that failed before its failure is
+// counted: only then it is known whether the job made progress. What it learns
+// of state and record goes into end.
+func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
+	latest, s := d.job.Latest(), d.unsaved()
+	if s.Stream == nil {
+		return end
+	}
+	ctx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
+	defer cancel()
+	err := d.retry(ctx, "save the state of a failed job", func() error { return d.measureSave(func() error { return d.claim.Save(ctx, s) }) })
+	switch conflict := asConflict(err); {
+	case err == nil:
+		d.saved = latest
+	case conflict != nil:
+		end.conflict = conflict
+	case errors.Is(err, checkpoint.ErrTooLarge):
+		end.fault = err
+	default:
+		d.log.WarnContext(ctx, "state of a failed job not saved; the one before stands", "error", err)
+	}
+	return end
+}
+
+// situation is what the policy needs to know.
+func (d *Delivery) situation(since, tried time.Time) checkpoint.Situation {
+	return checkpoint.Situation{
+		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.writeFailed, Changed: d.changed(),
+		Cost: d.cost.Mean(), Losses: d.runner.losses.Losses(), Unwarned: d.runner.losses.Unwarned(time.Now()) || d.runner.departure.Current().Advised,
+		Unproven: d.claim.Record().UncleanExits() > 0,
+	}
+}
+
+// changed reports whether a state was reported that is not recorded.
+func (d *Delivery) changed() bool {
+	latest := d.job.Latest()
+	return latest.HasState() && !latest.SameState(d.saved)
+}
+
+// tooLarge reports a state that cannot be kept.
+func tooLarge(p *job.Progress) error {
+	if p != nil && len(p.State) > job.MaxState {
+		return fmt.Errorf("state has %d bytes; at most %d are allowed in one piece: report it as a stream", len(p.State), job.MaxState)
+	}
+	return nil
+}
+
+// snapshot is the last report as it goes into the record.
+func (d *Delivery) snapshot() checkpoint.Snapshot {
+	if d.job == nil {
+		return checkpoint.Snapshot{}
+	}
+	return snapshotOf(d.job.Latest())
+}
+
+func snapshotOf(p *job.Progress) checkpoint.Snapshot {
+	if p == nil {
+		return checkpoint.Snapshot{}
+	}
+	return checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+}
+
+// releaseRecord writes the last state, or if that does not get through in its time, only
+// that the job is open.
+func (d *Delivery) releaseRecord(ctx context.Context, out outcome) error {
+	if d.claim == nil || d.endRecorded {
+		return nil // not even claimed, or a repeat
+	}
+	write := d.claim.Release
+	if out.tookBreak {
+		write = d.claim.Break
+	}
+	err := d.writeWithState(ctx, write)
+	if err == nil {
+		d.endRecorded = true
+		d.reportBreaks(out)
+	}
+	return err
+}
+
+// writeWithState writes the last report. If its state is one that cannot be recorded,
+// or cannot be sent in time, it writes the report without it: that must not keep
+// the job from ending.
+func (d *Delivery) writeWithState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
+	s, fault := d.unsaved(), tooLarge(d.latest())
+	before := d.recordedState()
+	if fault == nil {
+		statesCtx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
+		defer cancel()
+		err := d.writeSnapshot(statesCtx, s, write)
+		if err == nil || asConflict(err) != nil || isRetryable(err) && statesCtx.Err() == nil {
+			return err
+		}
+		fault = err
+	}
+	err := write(d.cleanup, s.WithoutState())
+	// A write of the state whose reply was lost may have taken effect all the same.
+	if err == nil && s.HasState() && d.recordedState() == before {
+		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
+		d.leftOut = true
+	}
+	return err
+}
+
+// recordedState is the hash of the state that the record holds, as far as is known.
+func (d *Delivery) recordedState() string {
+	if d.claim == nil {
+		return ""
+	}
+	return d.claim.Record().StateHash
+}
+
+// writeSnapshot writes the last report, and takes note of it if it holds a state.
+func (d *Delivery) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
+	if !s.HasState() {
+		return write(ctx, s)
+	}
+	return d.measureSave(func() error { return write(ctx, s) })
+}
+
+// unsaved is the last report, with its state only if that is not recorded yet.
+func (d *Delivery) unsaved() checkpoint.Snapshot {
+	s := d.snapshot()
+	if d.job == nil || !d.changed() {
+		return s.WithoutState()
+	}
+	return s
+}
+
+// unsavedSize is how much a release has to send, in bytes. How much of a stream
+// must be sent is not known before: those come last.
+func (d *Delivery) unsavedSize() int {
+	s := d.unsaved()
+	if s.Stream != nil {
+		return math.MaxInt
+	}
+	return len(s.State)
+}
+
+// recordedSize is how much state the record holds, in bytes.
+func (d *Delivery) recordedSize() int64 {
+	if d.claim == nil {
+		return 0
+	}
+	return d.claim.Record().StateSize
+}
+
+func (d *Delivery) latest() *job.Progress {
+	if d.job == nil {
+		return nil
+	}
+	return d.job.Latest()
+}

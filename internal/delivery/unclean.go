@@ -1,0 +1,119 @@
+package delivery
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/job"
+)
+
+// An unclean exit is a claim that ended with neither release nor failure nor
+// progress: its VM or its worker died. The next claim finds only the record, and
+// cannot tell a job that kills its worker from a VM that dies anyway. So the worker
+// that has the job decides with each write of the record whether an exit after it
+// would be charged to the job (chargeable).
+//
+//	                      exit charged?
+//	claim ── 10 s ───────────────────────────▶
+//	  │ worker steady: yes     yes, unless a new state was reported
+//	  │ else: no               and could not be saved yet
+//
+// Exits that are not charged are early. Where VMs die within seconds all are early,
+// and a job is saved as soon as it reports after the first of them. A job that
+// kills its worker at once also causes early exits; so after some of them only
+// steady workers start the job, and those charge it.
+const (
+	// quarantineAfter unclean exits in a row put a job in quarantine: it may have
+	// killed its worker. A worker runs one such job at a time.
+	quarantineAfter = 3
+
+	// steadyAfter early exits in a row a job is started only by a worker that is
+	// steady, which has run for steadyFor.
+	steadyAfter = 5
+	steadyFor   = time.Minute
+
+	// chargeAfter is how long a handler may run without a new state until an exit
+	// is charged. It is when a claim's first touch is due, so that this is recorded.
+	chargeAfter = 10 * time.Second
+
+	// maxChargedExits charged exits in a row end a job in the poison queue, and so do
+	// maxEarlyEnds early ones: of a job whose state takes longer to save than any
+	// of its VMs lived.
+	maxChargedExits = 10
+	maxEarlyExits   = 50
+)
+
+// chargeable reports whether an unclean exit is the job's own, as of a write by a
+// worker that was steady at the claim, or not, and whose handler has run for so
+// long. A job that reported a state which is not saved yet did what it could.
+func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
+	return !unsaved && (steady || ran >= chargeAfter)
+}
+
+// exhausted says why a job with that many unclean exits in a row is not started
+// any more; it is empty if it may be.
+func exhausted(charged, early int) string {
+	switch {
+	case charged >= maxChargedExits:
+		return fmt.Sprintf("%d starts in a row ended without a word and without progress: the job may be killing its worker", charged)
+	case early >= maxEarlyExits:
+		return fmt.Sprintf("%d starts in a row ended without a word before a state could be saved: "+
+			"saving takes longer than the job's VMs lived, or the job may be killing its worker", early)
+	}
+	return ""
+}
+
+// untilSteady is how long a worker that has run for uptime leaves a job with that
+// many early exits to others; 0 if it may start the job now.
+func untilSteady(early int, uptime time.Duration) time.Duration {
+	if early < steadyAfter {
+		return 0
+	}
+	return max(steadyFor-uptime, 0)
+}
+
+// chargeExits makes every write of the record say whether an unclean exit after
+// it is the job's own.
+func (d *Delivery) chargeExits(watch *stopwatch) {
+	steady := d.claim.Record().Charge
+	d.claim.ChargeExits(func() bool { return chargeable(steady, watch.elapsed(), d.changed()) })
+}
+
+// needsUncharge reports whether the record has to say, before a save that may take
+// long, that a new state was reported: an exit during the save would be charged.
+func (d *Delivery) needsUncharge(latest *job.Progress) bool {
+	r := d.claim.Record()
+	return r.Charge && r.UncleanExits() > 0 && (latest.Stream != nil || len(latest.State) > smallState)
+}
+
+// smallState is the largest state, in bytes, that is saved about as fast as a
+// write without one.
+const smallState = 64 << 10
+
+// admit lets one quarantined job at a time through, so that a job that kills its
+// process does not take its neighbours along for ever.
+func (d *Delivery) admit(found checkpoint.Record) (outcome, bool) {
+	charged, early := checkpoint.UncleanExits(found, d.ref())
+	if charged+early < quarantineAfter || exhausted(charged, early) != "" {
+		return outcome{}, true
+	}
+	if wait := untilSteady(early, d.runner.uptime()); wait > 0 {
+		d.log.Info("job left to a worker that has run for longer: its last starts ended without a word", "early_ends", early, "in", wait)
+		return outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}, false
+	}
+	select {
+	case d.runner.quarantine <- struct{}{}:
+		d.quarantined = true
+		d.log.Warn("job is in quarantine: its last starts ended without a word", "silent_ends", charged, "early_ends", early)
+		return outcome{}, true
+	default:
+		return outcome{action: putBack, reason: "another job in quarantine is running on this worker"}, false
+	}
+}
+
+func (d *Delivery) leaveQuarantine() {
+	if d.quarantined {
+		<-d.runner.quarantine
+	}
+}

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
+)
+
+const (
+	// announcedPatience is how long a worker holds back from its first claim
+	// until it is known whether its VM is already being evicted.
+	announcedPatience = time.Second
+
+	// lastWrite bounds the last write, which must not hold up the exit.
+	lastWrite = time.Second
+)
+
+// heartbeat writes the worker's presence on every transition and every 15 s.
+type heartbeat struct {
+	worker  *Worker
+	changed chan struct{} // holds one: a transition that was not written yet
+	ready   atomic.Bool   // there is a presence to write
+	writing chan struct{} // holds one: whoever writes, so that the newest comes last
+
+	mu        sync.Mutex // guards what follows
+	lastEvent presence.Event
+	lastDrain presence.Drain
+}
+
+func newHeartbeat(w *Worker) *heartbeat {
+	return &heartbeat{
+		worker: w, changed: make(chan struct{}, 1),
+		writing: make(chan struct{}, 1),
+	}
+}
+
+// trigger asks for a write soon. It does not wait.
+func (b *heartbeat) trigger() {
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and once more then.
+func (b *heartbeat) run(ctx context.Context) {
+	ticker := time.NewTicker(presence.Every)
+	defer ticker.Stop()
+	defer b.worker.loops.heartbeat.Rest()
+	for {
+		b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
+		b.tryWrite(ctx)
+		select {
+		case <-ctx.Done():
+			b.writeLast(ctx)
+			return
+		case <-b.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// writeLast says how the process ended; ctx has ended already.
+func (b *heartbeat) writeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	b.tryWrite(ctx)
+}
+
+// publish writes at once, for those who must know before this worker goes on. A
+// worker that never got ready to work has nothing to tell.
+func (b *heartbeat) publish(ctx context.Context) error {
+	if !b.ready.Load() {
+		return nil
+	}
+	return b.write(ctx)
+}
+
+func (b *heartbeat) tryWrite(ctx context.Context) {
+	if err := b.write(ctx); err != nil && ctx.Err() == nil {
+		b.worker.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
+	}
+}
+
+func (b *heartbeat) write(ctx context.Context) error {
+	select {
+	case b.writing <- struct{}{}:
+		defer func() { <-b.writing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w := b.worker
+	event, drain := b.last()
+	return w.Workers.Write(ctx, presence.Presence{
+		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
+		StartedAt: w.started, At: time.Now(), Program: w.Program,
+		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
+		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
+	})
+}
+
+// last returns the last event and how the last drain ended.
+func (b *heartbeat) last() (presence.Event, presence.Drain) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastEvent, b.lastDrain
+}
+
+func (b *heartbeat) keepEvent(e presence.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastEvent = e
+}
+
+func (b *heartbeat) keepDrain(d presence.Drain) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastDrain = d
+}
+
+// carryOver keeps what the last run wrote, as long as there is nothing newer.
+func (b *heartbeat) carryOver(p presence.Presence) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lastEvent == (presence.Event{}) {
+		b.lastEvent = p.LastEvent
+	}
+	if b.lastDrain == (presence.Drain{}) {
+		b.lastDrain = p.LastDrain
+	}
+}
+
+// recallLastRun is Recover: it learns from the worker's own presence how its last run
+// ended, and from then on keeps the presence up to date. It returns what it
+// learned, for people.
+func (w *Worker) recallLastRun(ctx, aside context.Context) string {
+	w.events.WaitDecided(ctx, announcedPatience)
+	if w.heartbeat.ready.Load() {
+		return "the announced event was withdrawn"
+	}
+	last, ok, err := w.Workers.Read(ctx, w.name)
+	if err == nil && ok {
+		w.losses.addLastRun(last, time.Now())
+		w.heartbeat.carryOver(last)
+	}
+	w.events.AddLeft(last.Ready)
+	w.heartbeat.ready.Store(true)
+	defer w.tasks.Go(func() { w.heartbeat.run(aside) })
+	switch {
+	case err != nil:
+		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)
+		return "the last run is not known"
+	case !ok:
+		return "first run under this name"
+	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
+		return "the last run ended in good order"
+	}
+	w.Log.WarnContext(ctx, "last run was ended by force; its jobs come back by themselves", "state", last.State,
+		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
+	return fmt.Sprintf("the last run was ended by force with %d jobs in hand", len(last.Jobs))
+}

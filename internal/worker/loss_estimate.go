@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/retry"
+)
+
+const (
+	// lossesEvery is how often a worker looks at the presences of the fleet, give
+	// or take a quarter: one call, and first after that time.
+	lossesEvery = 15 * time.Minute
+
+	// lossesWindow is how old a presence may be that still counts: older losses tell
+	// little of today.
+	lossesWindow = 7 * 24 * time.Hour
+
+	// deadAfter is how long after its last word a worker counts as gone: eight
+	// presences that did not come.
+	deadAfter = 8 * presence.Every
+
+	// blindFor is how long the metadata service may be silent until notices
+	// cannot be relied on.
+	blindFor = 30 * time.Second
+)
+
+// lossEstimate is what this worker knows about how VMs like its own end: what the
+// checkpoint policy goes by.
+type lossEstimate struct {
+	mu         sync.Mutex
+	blindSince time.Time         // zero while the metadata service answers
+	past       checkpoint.Losses // runs of this worker's name before this one
+	fleet      checkpoint.Losses // as of the last survey
+}
+
+// blind takes note that the metadata service has been silent since then, or
+// with the zero time that it answers.
+func (f *lossEstimate) blind(since time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.blindSince = since
+}
+
+// Unwarned reports whether an eviction would come without a notice.
+func (f *lossEstimate) Unwarned(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.blindSince.IsZero() && now.Sub(f.blindSince) >= blindFor
+}
+
+// Losses returns all that is known.
+func (f *lossEstimate) Losses() checkpoint.Losses {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return add(f.past, f.fleet)
+}
+
+// addLastRun takes note of the run before this one, whose presence will be
+// overwritten.
+func (f *lossEstimate) addLastRun(last presence.Presence, now time.Time) {
+	if now.Sub(last.At) > lossesWindow {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.past = lossOf(last, true)
+}
+
+// run surveys the fleet from time to time until ctx ends.
+func (f *lossEstimate) run(ctx context.Context, w *Worker) {
+	for retry.Sleep(ctx, w.Jitter.Vary(lossesEvery)) == nil {
+		all, err := w.fleet.Sample(ctx, 0)
+		if err != nil {
+			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
+			continue
+		}
+		fleet := lossesOf(all.Workers, time.Now())
+		f.mu.Lock()
+		f.fleet = fleet
+		f.mu.Unlock()
+		known := f.Losses()
+		w.Log.DebugContext(ctx, "fleet surveyed", "workers", len(all.Workers), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
+	}
+}
+
+// lossesOf sums up what a listing of presences says at now.
+func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
+	var sum checkpoint.Losses
+	for _, p := range all {
+		if age := now.Sub(p.At); age <= lossesWindow {
+			sum = add(sum, lossOf(p.Presence, age > deadAfter))
+		}
+	}
+	return sum
+}
+
+// lossOf is what one presence says: how long its worker ran and, if that is over,
+// how it ended. One that ended in Shutdown had drained for a notice, and its VM
+// was taken; one that was told to end said so; any other ended without a word.
+func lossOf(p presence.Presence, over bool) checkpoint.Losses {
+	l := checkpoint.Losses{Watched: max(p.At.Sub(p.StartedAt), 0)}
+	switch {
+	case !over || p.State == lifecycle.Stopped.String():
+	case p.State == lifecycle.Shutdown.String():
+		l.Warned = 1
+	default:
+		l.Sudden = 1
+	}
+	return l
+}
+
+func add(a, b checkpoint.Losses) checkpoint.Losses {
+	return checkpoint.Losses{Watched: a.Watched + b.Watched, Warned: a.Warned + b.Warned, Sudden: a.Sudden + b.Sudden}
+}

@@ -1,0 +1,108 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/job"
+)
+
+func TestSurvey(t *testing.T) {
+	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+	listed := func(p presence.Presence) presence.Listed { return presence.Listed{Presence: p} }
+	ran := func(state string, hours int, ago time.Duration) presence.Listed {
+		return listed(presence.Presence{State: state, StartedAt: now.Add(-ago - time.Duration(hours)*time.Hour), At: now.Add(-ago)})
+	}
+	for _, row := range []struct {
+		name string
+		all  []presence.Listed
+		want checkpoint.Losses
+	}{
+		{"nobody", nil, checkpoint.Losses{}},
+		{"at work", []presence.Listed{ran("process", 3, 14*time.Second)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"in a drain", []presence.Listed{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"silent since", []presence.Listed{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
+		{"drained and gone", []presence.Listed{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
+		{"told to end", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"too long ago", []presence.Listed{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
+		{"unreadable times", []presence.Listed{listed(presence.Presence{State: "process"})}, checkpoint.Losses{}},
+		{"clock set back", []presence.Listed{listed(presence.Presence{State: "process", StartedAt: now.Add(time.Hour), At: now})}, checkpoint.Losses{}},
+		{"a fleet", []presence.Listed{ran("process", 1, 0), ran("process", 2, time.Hour), ran("shutdown", 4, time.Hour), ran("stopped", 8, time.Hour)},
+			checkpoint.Losses{Watched: 15 * time.Hour, Warned: 1, Sudden: 1}},
+	} {
+		if got := lossesOf(row.all, now); got != row.want {
+			t.Errorf("%s: survey = %+v, want %+v", row.name, got, row.want)
+		}
+	}
+}
+
+// TestForecastLearns: a worker counts how its own last run ended, and from time
+// to time how all the others did, by one call.
+func TestForecastLearns(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		first := b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(time.Hour)
+		first.kill()
+		other := b.start("vm_1", job.Kinds{"echo": echo})
+		time.Sleep(time.Minute)
+		other.kill()
+
+		again := b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(time.Minute)
+		if got := again.losses.Losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
+			t.Errorf("losses a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
+		}
+		b.server.ResetCounts()
+		time.Sleep(lossesEvery * 5 / 4)
+		if got := again.losses.Losses(); got.Sudden != 2 || got.Warned != 0 {
+			t.Errorf("losses after a survey = %+v, want the other VM's as well", got)
+		}
+		if got := b.server.Counts()["ListBlobs"]; got != 1 {
+			t.Errorf("listings in %s = %d, want 1", lossesEvery*5/4, got)
+		}
+	})
+}
+
+// TestBlindWorkerSavesOften: while the metadata service is silent an eviction
+// would come without notice, so a state that is seldom saved otherwise is saved
+// at once, and at the shortest interval from then on.
+func TestBlindWorkerSavesOften(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		work := &steps{n: 3000, each: time.Second}
+		b.put("a", "steps", "")
+		const save = 50 * time.Millisecond
+		p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) {
+			c.Policy = checkpoint.DefaultPolicy()
+			c.Policy.Shortest, c.Policy.Longest = 10*time.Second, 5*time.Minute
+		})
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: save} })
+		b.waitFor("two saves, which tell their cost", time.Minute, func() bool { return len(p.log.find("checkpoint saved")) >= 2 })
+		time.Sleep(10 * time.Minute)
+		calm := len(p.log.find("checkpoint saved"))
+		b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
+		time.Sleep(blindFor + recheckEvery + 10*time.Second)
+		if got := len(p.log.find("checkpoint saved")) - calm; got < 1 {
+			t.Errorf("saves within %s of the silence = %d, want one at once", blindFor, got)
+		}
+		before := len(p.log.find("checkpoint saved"))
+		time.Sleep(time.Minute)
+		if got := len(p.log.find("checkpoint saved")) - before; got < 5 || got > 7 {
+			t.Errorf("saves in a minute without notices = %d, want one every 10 s", got)
+		}
+		b.metadata.OnRequest(nil)
+		time.Sleep(10 * time.Second)
+		before = len(p.log.find("checkpoint saved"))
+		time.Sleep(time.Minute)
+		if got := len(p.log.find("checkpoint saved")) - before; got > 1 {
+			t.Errorf("saves in a minute with notices again = %d, want one at most", got)
+		}
+		lines := p.log.find("checkpoint saved")
+		if interval := time.Duration(lines[calm-1]["interval"].(float64)); interval < 30*time.Second || interval > 5*time.Minute {
+			t.Errorf("interval with notices = %s, want one that Young and Daly would choose for saves of %s", interval, save)
+		}
+	})
+}
