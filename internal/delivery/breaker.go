@@ -20,7 +20,7 @@ const (
 	longestCooldown = time.Minute
 
 	// A probe passes when it runs for twice as long as the longest of the runs
-	// that failed, within these: it need not end for that.
+	// that failed, within these bounds. It need not end for that.
 	minProbe = 10 * time.Second
 	maxProbe = 10 * time.Minute
 )
@@ -28,33 +28,33 @@ const (
 // breaker is the circuit breaker of one kind of job on one worker. The zero value
 // is closed.
 //
-//	closed ── failures in a row ──▶ open ── rest is over ──▶ half-open
+//	closed ── failures in a row ──▶ open ── cool-down over ─▶ half-open
 //	  ▲                              ▲                          │ one probe
 //	  │                              └────── probe fails ───────┤
 //	  └────────── probe succeeds, or outlasts the failures ─────┘
 //
-// Where no other machine would do the jobs, a rest leaves them to nobody. There it
-// is only a brake: always the first rest, and then jobs as in the closed state,
+// Where no other machine would run the jobs, a cool-down leaves them to no worker. There
+// it is only a brake: always firstCooldown, and then jobs run as in the closed state
 // until as many have failed again.
 //
 // It is a value with pure functions; [breakers] guards it.
 type breaker struct {
 	failed   []string      // the different jobs that failed in a row
-	longest  time.Duration // that a run of theirs took
+	longest  time.Duration // run of theirs
 	trips    int           // in a row
-	until    time.Time     // when the rest ends; zero while closed
-	brake    bool          // the rest ends with any number of jobs, not with a probe
+	until    time.Time     // when the cool-down ends; zero while closed
+	brake    bool          // any number of jobs run after the cool-down, not one probe
 	probe    time.Time     // when the probe under way began; zero for none
-	lastGood time.Time     // when the latest begun run that succeeded began
+	lastGood time.Time     // when the last run that succeeded began
 }
 
-// runVerdict is what the end of a run says about the worker.
+// runVerdict is what the end of a run shows about the worker.
 type runVerdict int
 
 const (
-	inconclusive runVerdict = iota // nothing: an eviction, a permanent error, another's record
+	inconclusive runVerdict = iota // nothing: an eviction, a permanent error, a lost record
 	works                          // it committed the job, or made progress
-	fails                          // it did neither, and nobody stopped it
+	fails                          // it did neither, and was not stopped
 )
 
 func (b breaker) isClosed() bool { return b.until.IsZero() }
@@ -96,8 +96,8 @@ type finishedRun struct {
 	verdict     runVerdict
 	begun       time.Time
 	probe       bool
-	others      int  // jobs of the kind that run on
-	onlyMachine bool // no other machine would do the job
+	others      int  // other jobs of the kind that still run
+	onlyMachine bool // no other machine would run the job
 }
 
 // end returns the breaker after the end of a run at now.
@@ -127,8 +127,8 @@ func (b breaker) end(r finishedRun, now time.Time) breaker {
 	return b
 }
 
-// isBefore reports whether a run began before the breaker opened: what it says is
-// of that time.
+// isBefore reports whether a run began before the breaker opened: its end shows nothing
+// new.
 func (b breaker) isBefore(r finishedRun) bool {
 	switch {
 	case b.isClosed():
@@ -140,8 +140,8 @@ func (b breaker) isBefore(r finishedRun) bool {
 	}
 }
 
-// cooldownFor returns how long a breaker stays open that opens for that many times in
-// a row.
+// cooldownFor returns how long a breaker stays open that has opened so many times in a
+// row.
 func cooldownFor(trips int, brake bool) time.Duration {
 	if shift := trips - 1; !brake && shift > 0 {
 		return min(firstCooldown<<min(shift, 10), longestCooldown)
@@ -149,9 +149,9 @@ func cooldownFor(trips int, brake bool) time.Duration {
 	return firstCooldown
 }
 
-// breakers are those of the kinds that a worker has met. A kind's interpreter may
-// be missing while others work, so each has its own; where all that were met
-// rest, the worker claims nothing.
+// breakers are the circuit breakers of the kinds that a worker has met. A kind's
+// interpreter may be missing while others work, so each kind has its own. While all of
+// them are open, the worker claims nothing.
 type breakers struct {
 	mu    sync.Mutex
 	kinds map[string]*kindBreaker
@@ -163,14 +163,14 @@ type kindBreaker struct {
 	running int
 }
 
-// pass is the leave of one job to run.
+// pass is the permission of one job to run.
 type pass struct {
 	begun time.Time
 	probe bool
 }
 
-// enter asks whether a job of the kind may begin at now, and reports whether that
-// closed the breaker. Every pass goes back to leave.
+// enter returns a pass for a job of the kind at now, if ok, and whether that closed the
+// breaker. The caller must return every pass to leave.
 func (s *breakers) enter(kind string, now time.Time) (p pass, closed, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,9 +212,8 @@ func (s *breakers) hasWorkedSince(kind string, since time.Time) bool {
 	return k != nil && k.lastGood.After(since)
 }
 
-// claimable returns how many messages may be claimed at now as far as the breakers
-// go, limit at most: none while all kinds that were met rest, which changes after
-// wait, and one at a time for a probe.
+// claimable returns how many messages may be claimed at now, limit at most: none while
+// all breakers are open, which changes after wait, and one at a time for a probe.
 func (s *breakers) claimable(limit int, now time.Time) (most int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,62 +1,59 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
-	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
-// delivery is one message in hand.
+// Delivery is one claimed message on its way to its end.
 type Delivery struct {
 	runner   *Runner
 	lease    *queue.Lease
 	renewer  *renewer
 	envelope queue.Envelope
 	deferFor time.Duration // how long to hide a message whose kind others have
-	unusable *outcome      // what to do with a message that is no job of ours
+	unusable *outcome      // what to do with a message that cannot be run; nil for a job
 	log      *slog.Logger
-	untrack  func()  // takes the job off the worker's list
-	idLock   *idLock // to start the id's handler; nil for a message that is no job of ours
+	untrack  func()  // removes the job from the active ones
+	idLock   *idLock // for starting the id's handler; nil if the message is unusable
 
-	// cleanup outlives a stop by what the drain's budget allows.
+	// cleanup outlives a stop up to the end of the drain.
 	cleanup context.Context
 
-	// tries bounds the tries of single calls once all work is stopped. last has
-	// it, and so must every other context of a write that a stop does not cancel.
+	// tries bounds the tries of single calls once all work is stopped. cleanup
+	// carries it, and so must every other context that outlives a stop.
 	tries *haste.Tries
 
-	// cancel stops this job alone, unless it is stopped already.
+	// cancel stops this job alone; it does nothing if the job is stopped already.
 	cancel func(*drain.Drain)
 
-	// provesDone is closed when the delivery is over, closed when its handler has
-	// returned and its cleanups have run; nil if it was never called.
+	// finished is closed when the delivery is over. closed is closed when its handler
+	// has returned and its cleanups have run; it is nil if no handler was called.
 	finished, closed chan struct{}
 	abandoned        bool // the handler did not return in time
 
 	claim         *checkpoint.Claim
 	job           *job.Job
-	recordWritten time.Time       // when the record that it found was written last, by the local clock
-	restored      *job.Progress   // what the handler began with
-	saved         *job.Progress   // what was recorded last, as far as this delivery knows
+	recordWritten time.Time       // when the record that was found was last written, by the local clock
+	restored      *job.Progress   // the state that the handler began with
+	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
 	cost          checkpoint.Cost // of saving this job's state
-	jobLimits     job.Limits      // of the job's kind and message
-	writeFailed   bool            // the last write got no answer
+	jobLimits     job.Limits      // of the job: of its kind and of its message
+	writeFailed   bool            // the last write failed
 	startFraction float64         // the fraction done when the handler was called
-	quarantined   bool            // this delivery holds the worker's place for a suspect
-	endRecorded   bool            // the record says already how this delivery ended
+	quarantined   bool            // this delivery holds the worker's place for a quarantined job
+	endRecorded   bool            // the record says how this delivery ended
 	leftOut       bool            // the last state could not be recorded
-	moved         bool            // a message on the on-demand queue stands for this one
-	replaced      bool            // a new message on the same queue does
+	moved         bool            // a message on the on-demand queue replaced this one
+	replaced      bool            // a new message on the same queue replaced this one
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so
@@ -80,9 +77,9 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 type Result int
 
 const (
-	Ran     Result = iota // the job was run, or its message was dealt with for good
-	NotRun                // the message was left to others, or to later
-	Skipped               // the message was left to others because its kind, or the job, fails on this worker
+	Ran     Result = iota // the job was run, or its message was removed
+	NotRun                // the message was requeued: others, or this worker later, may run it
+	Skipped               // the message was requeued because its kind, or this job, fails on this worker
 )
 
 // Run takes the message through to its end. ctx ends when work has to stop.
@@ -116,9 +113,9 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	return out.action.result()
 }
 
-// unlockID ends this delivery's hold on its id. A handler that was abandoned keeps
-// it until it returns, abandonedFor at most: one that hangs must not keep a worker
-// that is alone from trying again.
+// unlockID releases the lock on the job's id. A handler that was abandoned keeps it
+// until it returns, abandonedFor at most, so that a worker without others can try
+// again.
 func (d *Delivery) unlockID() {
 	switch {
 	case d.idLock == nil:
@@ -129,7 +126,7 @@ func (d *Delivery) unlockID() {
 	}
 }
 
-// runJob is a job's way from the message that was read to what is to be done with it.
+// runJob runs a job, from its message to the decision what to do with it.
 func (d *Delivery) runJob(ctx context.Context) outcome {
 	handler, out, ok := d.findHandler(ctx)
 	if !ok {
@@ -156,9 +153,9 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	if out, ok := d.load(ctx); !ok {
 		return out
 	}
-	d.envelope = d.lease.ClearPutBack(d.envelope) // it is worked on
+	d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more
 	end = new(d.runHandler(ctx, handler))
-	d.claim.CloseReaders() // the handler is done, or given up
+	d.claim.CloseReaders() // the handler has returned, or was abandoned
 	if end.failed() {
 		*end = d.saveStream(ctx, *end)
 	}
@@ -166,8 +163,8 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	return decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
 }
 
-// decode decodes the message. It returns what is to be done with one that is no job
-// of ours, and nil otherwise.
+// decode decodes the message. It returns what to do with one that cannot be run, and
+// nil for a job.
 func (d *Delivery) decode() (unusable *outcome) {
 	envelope, err := queue.Decode(d.lease.Text())
 	var invalid *queue.InvalidError
@@ -186,72 +183,7 @@ func (d *Delivery) decode() (unusable *outcome) {
 	return nil
 }
 
-// findHandler returns the handler of this kind of work. A kind that this worker lacks
-// may be another worker's: fleets may differ in kinds.
-func (d *Delivery) findHandler(ctx context.Context) (job.Handler, outcome, bool) {
-	if handler := d.runner.kinds[d.envelope.Kind]; handler != nil {
-		return handler, outcome{}, true
-	}
-	kind := d.envelope.Kind
-	seen, err := d.runner.fleet.Sample(ctx, sampleEvery)
-	if err != nil {
-		d.log.WarnContext(ctx, "heartbeats not listed; another worker may have the kind", "error", err)
-		return nil, d.deferKind(presence.MayHave), false
-	}
-	if has, _ := seen.whoHas(kind, d.lease.Queue().Name(), time.Now()); has != presence.HasNot {
-		return nil, d.deferKind(has), false
-	}
-	reason := fmt.Sprintf("no worker has a handler for kind %q", kind)
-	if !unknownForLong(d.envelope.PutBackSince, d.lease.ClaimedAt) {
-		return nil, outcome{action: putBack, reason: reason, delay: d.runner.jitter.Vary(putBackDelay(d.envelope.PutBackSince, d.lease.ClaimedAt))}, false
-	}
-	return nil, d.poisonKind(ctx, reason), false
-}
-
-// deferKind leaves a message to the worker that has, or may have, its kind. The
-// hour after which an unknown kind is poison begins when no worker has it.
-func (d *Delivery) deferKind(has presence.Has) outcome {
-	delay, reason := cmp.Or(d.deferFor, d.runner.jitter.Vary(minDefer)), "another worker has a handler for kind %q"
-	if has == presence.MayHave {
-		delay, reason = max(delay, d.runner.jitter.Vary(minPutBack)), "another worker may have a handler for kind %q"
-	}
-	d.envelope = d.lease.ClearPutBack(d.envelope)
-	return outcome{action: requeue, reason: fmt.Sprintf(reason, d.envelope.Kind), delay: delay}
-}
-
-// poisonKind poisons a job whose kind no worker has had for an hour, if its record
-// is this message's to claim and nobody has worked on it. One in progress waits for
-// a worker that has its kind, however long that takes.
-func (d *Delivery) poisonKind(ctx context.Context, reason string) outcome {
-	record, ruling, err := d.readRecord(ctx)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	if ruling == checkpoint.Acquire && record.InProgress() {
-		d.log.WarnContext(ctx, "job in progress waits for a worker with its kind: start one, or purge the job's message", "fraction", record.Fraction)
-		return outcome{action: putBack, reason: reason + "; the job is in progress", delay: d.runner.jitter.Vary(maxPutBack)}
-	}
-	if out, ok := d.applyRuling(ctx, record, ruling); !ok {
-		return out
-	}
-	return outcome{action: poison, reason: reason + ", for " + unknownKindFor.String()}
-}
-
-// unknownForLong reports whether a message that is put back since then because no
-// worker has its kind was given its time. now is the service's.
-func unknownForLong(since, now time.Time) bool {
-	return !since.IsZero() && now.Sub(since) >= unknownKindFor
-}
-
-// putBackDelay returns how long to hide a message whose kind no worker has.
-func putBackDelay(since, now time.Time) time.Duration {
-	if since.IsZero() {
-		since = now
-	}
-	return min(max(now.Sub(since)/4, minPutBack), maxPutBack)
-}
-
-// ref is what the record's rules need to know of this delivery.
+// ref is this delivery as the rules of the record see it.
 func (d *Delivery) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: d.envelope.ID, Kind: d.envelope.Kind,
@@ -260,15 +192,15 @@ func (d *Delivery) ref() checkpoint.Delivery {
 	}
 }
 
-// messageLost stops the job because its message went to another worker.
+// messageLost stops the job because another worker has its message.
 func (d *Delivery) messageLost(err error) {
 	d.log.Warn("message lost; stopping the job", "error", err)
 	d.stopJob(job.Lost, err)
 }
 
-// stoppable returns a context that ends with ctx, or when d.cancel stops this job
-// alone. A stop of its own is heard by the worker's drains, so that an eviction
-// leaves the job no more time than the others. Cancel frees all of it.
+// stoppable sets d.cancel, and returns a context that ends with ctx or when d.cancel
+// stops this job alone. The job's own drain is added to the worker's, so that an
+// eviction shortens it. The returned function frees all of it.
 func (d *Delivery) stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
 	work := ctx
 	ctx, stop := context.WithCancelCause(work)
@@ -286,12 +218,14 @@ func (d *Delivery) stoppable(ctx context.Context) (context.Context, context.Canc
 	}
 }
 
-// stopRenewing ends the renewals. It comes before the last call for the message.
+// stopRenewing stops the renewals and waits for the one under way. It comes before
+// the last call for the message.
 func (d *Delivery) stopRenewing() {
 	d.runner.active.removeLease(d.lease)
 	d.renewer.stopAndWait()
 }
 
+// stopJob stops this job alone.
 func (d *Delivery) stopJob(reason job.Reason, err error) {
 	d.cancel(drain.ForJob(reason, err, time.Now()))
 }

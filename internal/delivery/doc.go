@@ -6,17 +6,17 @@
 // [Runner.Open] makes a [Delivery] of a message, and [Delivery.Run] reads like this
 // line:
 //
-//	claim → recover → run ⇄ save → commit → delete message
-//	                   │
-//	                   └─ stop → save → release → message visible again
+//		claim → recover → run ⇄ save → commit → delete message
+//		                   │
+//		                   └─ stop → save → release → message visible again
 //
-//   - delivery.go decodes the message and holds the line together; fleet.go says
-//     which workers have a handler for its kind.
-//   - recover.go acquires the job's record, and loads its payload and last state.
-//   - run.go calls the handler, and enforces the limits of the job.
-//   - save.go writes the record while the handler runs and when it ends.
-//   - outcome.go decides what the end of the handler means. Its functions are pure.
-//   - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
+//	  - delivery.go decodes the message and holds the line together; fleet.go says
+//	    which workers have a handler for its kind.
+//	  - recover.go acquires the job's record, and loads its payload and last state.
+//	  - run.go calls the handler, and enforces the limits of the job.
+//	  - save.go writes the record while the handler runs and when it ends.
+//	  - outcome.go decides what the end of the handler means. Its functions are pure.
+//	  - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
 //
 // Around the line:
 //

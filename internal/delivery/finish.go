@@ -13,9 +13,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// finish does what an outcome says, and repeats it while storage gives no
-// answer and there is time. A conflict over the record changes what is to be
-// done. A message that cannot be finished is left: it comes back by itself.
+// finish carries an outcome out, and retries while storage fails and there is time. A
+// conflict over the record changes the outcome. A message that cannot be dealt with is
+// left: it becomes visible when its visibility timeout expires.
 func (d *Delivery) finish(ctx context.Context, out outcome) {
 	leave := d.enterGate(ctx)
 	defer leave()
@@ -49,19 +49,19 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 	}
 }
 
-// enterGate takes its turn with the other last writes of a drain.
+// enterGate waits for this delivery's turn among the last writes of a drain.
 func (d *Delivery) enterGate(ctx context.Context) (leave func()) {
 	if stop := drain.Of(ctx); stop == nil || stop.OneJob {
 		return func() {}
 	}
 	leave, err := d.runner.gate.Enter(d.cleanup, d.unsavedSize())
 	if err != nil {
-		return func() {} // no time left: perform finds that out, and says so
+		return func() {} // no time left: finish finds that out and logs it
 	}
 	return leave
 }
 
-// apply does what an outcome says, once. Every step of it may be repeated.
+// apply carries an outcome out, once. Every step of it may be repeated.
 func (d *Delivery) apply(ctx context.Context, out outcome) error {
 	switch out.action {
 	case commit:
@@ -88,7 +88,7 @@ func (d *Delivery) apply(ctx context.Context, out outcome) error {
 	}
 }
 
-// commit ends the job with its result: record, payload, message, in that order.
+// commit ends the job with its result: record, payload, message, in this order.
 func (d *Delivery) commit(out outcome) error {
 	if err := d.claim.Commit(d.cleanup, out.result); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (d *Delivery) commit(out outcome) error {
 	return nil
 }
 
-// deleteMessage removes what is left of a job that is over.
+// deleteMessage deletes the payload and the message of a job that is over.
 func (d *Delivery) deleteMessage() error {
 	if err := d.runner.payloads.Discard(d.cleanup, d.envelope); err != nil {
 		return err
@@ -110,9 +110,10 @@ func (d *Delivery) deleteMessage() error {
 	return d.lease.Complete(d.cleanup)
 }
 
-// release gives an interrupted job to another worker: last state, then the
-// message, visible at once unless the handler took a break, or a new one on the
-// on-demand queue in its place. A state that cannot be sent in time is left out.
+// release hands an interrupted job to another worker: first the record with the last
+// state, then the message. That becomes visible at once unless the handler took a
+// break, or is replaced by one on the on-demand queue. A state that cannot be sent in
+// time is left out.
 func (d *Delivery) release(ctx context.Context, out outcome) error {
 	if err := d.releaseRecord(ctx, out); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (d *Delivery) release(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// recordFailure counts a failure and lets the job come back later.
+// recordFailure counts a failure, and makes the message visible again later.
 func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 	if !d.endRecorded {
 		err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
@@ -145,7 +146,7 @@ func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// poison ends a job that cannot be done: record, poison message, message.
+// poison dead-letters a job: record, poison message, message, in this order.
 func (d *Delivery) poison(ctx context.Context, out outcome) error {
 	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
 	if err != nil {
@@ -171,7 +172,7 @@ func (d *Delivery) reject(out outcome) error {
 	return nil
 }
 
-// deleteFinished does what is left to do for a job that is over already.
+// deleteFinished removes the message of a job that was over before.
 func (d *Delivery) deleteFinished(out outcome) error {
 	if out.record.Status == checkpoint.Poison {
 		return d.reject(outcome{reason: out.record.Reason})
@@ -183,7 +184,7 @@ func (d *Delivery) deleteFinished(out outcome) error {
 	return nil
 }
 
-// putBack leaves the job to others, or to later.
+// putBack makes the message visible again later, and counts since when it is put back.
 func (d *Delivery) putBack(out outcome) error {
 	d.stopRenewing()
 	back := d.lease.PutBack
@@ -208,8 +209,8 @@ func (d *Delivery) putBack(out outcome) error {
 	return nil
 }
 
-// putBackRefused puts a job back of which storage refuses a blob for good. Its record is
-// opened if it is another blob that is refused; otherwise it stays as it is.
+// putBackRefused puts back a job of which storage permanently refuses a blob. Its record
+// is released unless that is the blob.
 func (d *Delivery) putBackRefused(ctx context.Context, out outcome) error {
 	if d.claim != nil && d.claim.Exists() && d.claim.Record().Status == checkpoint.Running {
 		if err := d.releaseRecord(ctx, out); err != nil && checkpoint.PermanentRefusal(err) == "" {
@@ -223,8 +224,8 @@ func (d *Delivery) putBackRefused(ctx context.Context, out outcome) error {
 	return nil
 }
 
-// requeue leaves the job to others, or to later, as if it had not been claimed: no
-// place of its kind was free here, or the kind rests here.
+// requeue makes the message visible again as if it had not been claimed: no slot of its
+// kind was free here, or the kind's circuit breaker is open.
 func (d *Delivery) requeue(ctx context.Context, out outcome) error {
 	d.stopRenewing()
 	if err := d.lease.Release(d.cleanup, out.delay); err != nil {
@@ -235,19 +236,19 @@ func (d *Delivery) requeue(ctx context.Context, out outcome) error {
 }
 
 const (
-	// moveTimeout bounds the put of a moved job, so that a drain that cannot move
-	// still has the time to release.
+	// moveTimeout bounds the put of a moved job, so that a drain that cannot move it
+	// still has the time to release it.
 	moveTimeout = time.Second
 
 	// movePause is how long jobs are only released after a move that failed: in a
-	// drain of many, a queue that gives no answer costs the first ones moveTimeout
+	// drain of many, a queue that does not answer costs the first ones moveTimeout
 	// and the others nothing.
 	movePause = 30 * time.Second
 )
 
-// moves says whether a job that is released goes on on VMs of regular priority
-// (Priority Swap): it was interrupted often enough, this time included, and is
-// not there already. A job whose message is another worker's is not moved, since
+// moves reports whether a job that is released is moved to VMs of regular priority
+// (Priority Swap): it was interrupted often enough, this time included, and is not
+// there already. A job whose message is another worker's is not moved, since
 // that worker has it, nor one that was not stopped but took a break. after is
 // [Config.MoveAfter], stop what stopped the job, or nil.
 func moves(after, interruptions int, stop *job.Stop, isOnDemand bool) bool {
@@ -284,7 +285,7 @@ func (d *Delivery) move(ctx context.Context) bool {
 // releaseMessage makes the job's message visible to all after delay. One that another
 // message replaced is deleted, and one that would expire, or that the service
 // does not find any more, is replaced now: the record is open by then, so that
-// this delivery was the owner, and without a message nobody would find the job.
+// this delivery was the owner, and without a message no worker would find the job.
 func (d *Delivery) releaseMessage(ctx context.Context, moved bool, delay time.Duration) error {
 	if moved || d.replaced {
 		return d.lease.Complete(d.cleanup)
@@ -321,9 +322,9 @@ func (d *Delivery) shouldMove(ctx context.Context) bool {
 	return moves(d.runner.moveAfter, d.claim.Record().Interruptions, job.StopOf(ctx), isOnDemand)
 }
 
-// mover remembers whether the on-demand queue can be reached.
+// mover pauses moves after one that failed.
 type mover struct {
-	pausedUntil atomic.Pointer[time.Time] // until then nothing is moved; nil before the first failure
+	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
 }
 
 // mayTry compares by the monotonic clock, as long as now has its reading.

@@ -10,23 +10,24 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Bounds of what a job over the concurrency of its kind has to wait.
+// Bounds of how long a job over the concurrency of its kind waits.
 const (
-	// slotPatience is how long it may wait in its slot.
+	// slotPatience is how long it may wait in its slot of the worker.
 	slotPatience = 10 * time.Second
 
-	// Then it is hidden on the queue for the time in which a place should get
-	// free, within these.
+	// minRequeue and maxRequeue bound how long its message is hidden otherwise: until
+	// a slot of the kind should be free.
 	minRequeue = 5 * time.Second
 	maxRequeue = time.Minute
 )
 
 // kindLimits bounds how many jobs of a kind run at once, where the kind has such a
-// limit. A job over it waits in its slot if that promises to be short, and gives
-// way otherwise: its message goes back, uncounted, with its record untouched. So
-// a kind never holds more slots than twice its limit, half of them for 10 s.
+// limit. A job over it waits in its slot of the worker if that promises to be short,
+// and is requeued otherwise, uncounted, with its record untouched. So a kind never
+// holds more slots of the worker than twice its limit, half of them for 10 s.
 type kindLimits map[string]*kindSlots
 
+// kindSlots are the slots of one kind.
 type kindSlots struct {
 	jitter retry.Jitter
 	taken  chan struct{} // holds one for each job that runs
@@ -46,8 +47,8 @@ func newKindLimits(kinds job.Kinds, jitter retry.Jitter) kindLimits {
 	return p
 }
 
-// enter takes a place for a job of that kind. Whoever has it leaves it in the end.
-// If ok is false, the job gives way, or ctx ended.
+// enter waits for a slot of the kind. The caller must call leave. ok is false if the job
+// is to be requeued, or ctx ended.
 func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out outcome, ok bool) {
 	k := p[kind]
 	if k == nil {
@@ -55,7 +56,7 @@ func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out o
 	}
 	if !k.wait(ctx) {
 		if err := context.Cause(ctx); err != nil {
-			return nil, stopped(ctx, fmt.Errorf("place for kind %q: %w", kind, err)), false
+			return nil, stopped(ctx, fmt.Errorf("slot for kind %q: %w", kind, err)), false
 		}
 		return nil, outcome{action: requeue, reason: fmt.Sprintf("%d of kind %q run on this worker already", cap(k.taken), kind), delay: k.delay()}, false
 	}
@@ -63,7 +64,7 @@ func (p kindLimits) enter(ctx context.Context, kind string) (leave func(), out o
 	return func() { k.leave(time.Since(begun)) }, outcome{}, true
 }
 
-// wait reports whether it got a place.
+// wait reports whether it got a slot.
 func (k *kindSlots) wait(ctx context.Context) bool {
 	select {
 	case k.taken <- struct{}{}:
@@ -109,15 +110,15 @@ func (k *kindSlots) delay() time.Duration {
 	return k.jitter.Vary(d) // so that many do not come back at once
 }
 
-// mayWait reports whether a job that finds limit jobs of its kind running, and
-// others waiting, should wait in its slot too. meanRun is how long jobs of the kind
-// take, 0 if that is not known.
+// mayWait reports whether a job that finds limit jobs of its kind running, and others
+// waiting, should wait in its slot of the worker too. meanRun is how long jobs of the
+// kind take, 0 if that is unknown.
 func mayWait(limit, waiting int, meanRun time.Duration) bool {
 	return waiting < limit && meanRun/time.Duration(limit) <= slotPatience
 }
 
-// requeueDelay returns how long a job that does not wait is left to others: until
-// a place should be free, within minGiveWay … maxGiveWay.
+// requeueDelay returns how long to hide a job that does not wait: until a slot should be
+// free, minRequeue … maxRequeue.
 func requeueDelay(limit int, meanRun time.Duration) time.Duration {
 	return min(max(meanRun/time.Duration(limit), minRequeue), maxRequeue)
 }

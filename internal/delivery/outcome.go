@@ -11,49 +11,49 @@ import (
 
 // Bounds of attempts.
 const (
-	// unknownKindFor is how long a message whose kind no worker has is put back
-	// before it is poison: a worker that has it may come, as during an update.
+	// unknownKindFor is how long a message whose kind no worker has is put back before
+	// it is dead-lettered: a worker that has it may start, as during an update.
 	unknownKindFor = time.Hour
 
-	// duplicatePatience is how long a duplicate waits for the delivery of the same id on
-	// this worker to end, before it is put back.
+	// duplicatePatience is how long a duplicate waits for the delivery of the same id
+	// on this worker to end, before it is put back.
 	duplicatePatience = 2 * time.Second
 
-	// abandonedFor is how long a handler that did not return in time keeps its id
-	// from being started once more on this worker.
+	// abandonedFor is how long a handler that did not return in time keeps its job
+	// from being started again on this worker.
 	abandonedFor = time.Minute
 
-	// breaksPerStep breaks in a row lengthen the wait after a break as one failure
-	// does that after a failure: a job that waits for something asks less often.
+	// breaksPerStep breaks in a row lengthen the back-off as one failure does: a job
+	// that waits for something checks less often.
 	breaksPerStep = 10
 
-	// circlesFrom failures in all, or breaks in a row, a job is reported as one
-	// that circles, and again each time that number doubles.
+	// After circlesFrom failures in all, or breaks in a row, a job is reported as one
+	// that may never end, and again each time that number doubles.
 	circlesFrom = 10
 
-	// repeatAfter is how long a job is left to others that would fail on the same
-	// machine again, with nothing to tell whose fault it is.
+	// repeatAfter is how long a job that failed on this machine last is left to
+	// others, while nothing shows whether the job or the machine is to blame.
 	repeatAfter = 10 * time.Minute
 )
 
-// action is what is to be done with a delivery.
+// action is what to do with the message of a delivery.
 type action int
 
 const (
 	commit         action = iota + 1 // write the result, delete the message
-	interrupted                      // save, give the job to another worker
-	retryLater                       // save, count a failure, come back later
-	poison                           // end the job, keep its message with the reason
-	reject                           // poison without a record: not a job of ours
-	alreadyOver                      // the job is over: do what is left, delete the message
-	putBack                          // not workable now: leave it to others or to later
-	storageRefused                   // storage refuses a blob of it for good: leave it to later
-	requeue                          // enough of its kind run here: leave it to others or to later, uncounted
-	skip                             // its kind rests here after failures: leave it to others at once, uncounted
-	drop                             // another delivery has the job: touch nothing
+	interrupted                      // save, release the job to another worker
+	retryLater                       // save, count a failure, make the message visible later
+	poison                           // end the job, move its message to the poison queue with the reason
+	reject                           // move the message to the poison queue without a record
+	alreadyOver                      // the job is over: delete the message
+	putBack                          // it cannot be run now: make the message visible later
+	storageRefused                   // storage permanently refuses a blob of it: make the message visible later
+	requeue                          // others should run it: release the message uncounted
+	skip                             // it would fail here: release the message at once, uncounted
+	drop                             // another delivery has the message: touch nothing
 )
 
-var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "requeue", "give way", "keep off", "drop"}
+var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "reject", "finish", "put back", "storage refused", "requeue", "skip", "drop"}
 
 func (a action) String() string { return actionNames[a] }
 
@@ -69,16 +69,16 @@ func (a action) result() Result {
 	}
 }
 
-// outcome is what is to be done with a delivery, and why.
+// outcome is what to do with the message of a delivery, and why.
 type outcome struct {
 	action    action
 	reason    string
 	result    []byte            // of commit
-	delay     time.Duration     // of retry, giveWay, an interruption that nobody asked for, and a putBack with a time of its own
-	record    checkpoint.Record // of finish
+	delay     time.Duration     // of retryLater, requeue, breaks, and a putBack with a time of its own
+	record    checkpoint.Record // of alreadyOver
 	tookBreak bool              // of interrupted: the handler took a break
 
-	refusal string // of requeue: the service's error code
+	refusal string // of storageRefused: the service's error code
 }
 
 // ended is how a handler's run ended, as far as the worker saw it.
@@ -86,10 +86,10 @@ type ended struct {
 	result    []byte
 	err       error
 	abandoned bool                      // it did not return in time; err is errAbandoned
-	proven    bool                      // it showed that it finished, see finished
+	proven    bool                      // it showed that it finished, see provesDone
 	stop      *job.Stop                 // why it was stopped; nil if it was not
-	fault     error                     // what the worker found wrong with its state
-	conflict  *checkpoint.ConflictError // a write that was not ours to make
+	fault     error                     // what is wrong with its state
+	conflict  *checkpoint.ConflictError // a write of the record was refused
 }
 
 // provesDone reports whether a handler that returned no error showed that the job
@@ -107,10 +107,10 @@ func (e ended) exceeded() bool {
 	return e.stop != nil && (e.stop.Reason == job.Overrun || e.stop.Reason == job.Silent)
 }
 
-// failed reports whether the end is a failure, or may be one.
+// failed reports whether the end is, or may be, a failure.
 func (e ended) failed() bool { return e.exceeded() || e.err != nil && e.stop == nil }
 
-// decide says what the end of a run means. n is what the counts would be if this
+// decide decides what to do after the end of a run. n is what the counts would be if this
 // was a failure or a break, and limits bound them.
 //
 // Once a stop was requested nothing but a proven result counts: an error, permanent
@@ -176,8 +176,8 @@ func broke(err error, n checkpoint.Attempts, limits job.Limits) outcome {
 	return outcome{action: interrupted, tookBreak: true, reason: err.Error(), delay: backoff(1+n.Breaks/breaksPerStep, limits)}
 }
 
-// backoff returns how long a job waits after that many failures in a row: as long
-// as its kind says, twice as long each time, up to the most that its kind allows.
+// backoff returns how long a job waits after that many failures in a row: exponentially
+// longer, from Backoff to MaxBackoff of its limits.
 func backoff(failures int, limits job.Limits) time.Duration {
 	wait := limits.Backoff
 	for i := 1; i < failures && wait < limits.MaxBackoff; i++ {
@@ -186,7 +186,7 @@ func backoff(failures int, limits job.Limits) time.Duration {
 	return min(wait, limits.MaxBackoff)
 }
 
-// circles reports whether a count is one at which a job is reported as circling.
+// circles reports whether a count is one at which a job is reported.
 func circles(count int) bool {
 	for at := circlesFrom; at <= count; at *= 2 {
 		if at == count {
@@ -196,18 +196,18 @@ func circles(count int) bool {
 	return false
 }
 
-// outcomeOf says what a conflict over the record means for the message.
+// outcomeOf returns what a conflict over the record means for the message.
 func outcomeOf(conflict *checkpoint.ConflictError) outcome {
 	return ruled(conflict.Ruling, conflict.Record)
 }
 
-// ruled says what a ruling means that leaves the record alone.
+// ruled returns what a ruling means that leaves the record alone.
 func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 	switch ruling {
 	case checkpoint.Finish:
 		return outcome{action: alreadyOver, record: record}
 	case checkpoint.PutBack:
-		return outcome{action: putBack, reason: "the job is in another message's hands: a duplicate"}
+		return outcome{action: putBack, reason: "another message has the job: a duplicate"}
 	case checkpoint.Unreadable:
 		return outcome{action: putBack, reason: "the job's record is not one that this version can read"}
 	case checkpoint.Mismatch:
@@ -218,9 +218,9 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 	}
 }
 
-// verdict says what the end of a run means for its kind's circuit breaker.
-// progressed is whether the run got anywhere, knownElsewhere whether the job
-// failed on another machine last: then it is more likely the job's fault.
+// verdict returns what the end of a run means for its kind's circuit breaker. progressed
+// is whether the run made progress, knownElsewhere whether the job failed on another
+// machine last: then the job is more likely to blame.
 func (e ended) verdict(progressed, knownElsewhere bool) runVerdict {
 	switch {
 	case e.conflict != nil || e.fault != nil:

@@ -14,10 +14,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// recover makes the job's record this delivery's to write. A first delivery
-// reads nothing: its first write finds out whether someone was before it. For an
-// id that was chosen, and so may have been used, that write comes before the
-// handler starts; a new id needs none.
+// recover acquires the job's record. A first delivery reads nothing: its first write
+// finds out whether the record exists. For an id that was chosen, and so may have
+// been used, that write comes before the handler starts; a generated id needs none.
 func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
 	switch {
 	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.first():
@@ -33,13 +32,13 @@ func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
 	}
 }
 
-// confirmLease makes sure that the message is still this delivery's. It renews one whose
-// visibility may have expired since the last answer: the delivery waited for too
-// long, or its process or VM was frozen. Another worker may run the job by now,
-// and only the service knows.
+// confirmLease makes sure that the message is still claimed by this delivery. It
+// renews a message whose visibility timeout may have expired since the last answer,
+// because the delivery waited for too long or its process or VM was frozen: another
+// worker may run the job by now, and only the service knows.
 //
-// It comes between the read of a record and the write that acquires it. A record
-// that was read while the message was hidden is not a later delivery's, and one
+// It comes between the read of a record and the write that acquires it. A record that
+// was read while the message was hidden does not belong to a later delivery, and one
 // that changed after that has another ETag.
 func (d *Delivery) confirmLease(ctx context.Context) (outcome, bool) {
 	var lost error
@@ -65,7 +64,7 @@ func (d *Delivery) confirmLease(ctx context.Context) (outcome, bool) {
 	return outcome{}, true
 }
 
-// lookup reads the record, and claims or creates it if the rules say so.
+// lookup reads the record, and acquires or creates it if the rules allow.
 func (d *Delivery) lookup(ctx context.Context) (outcome, bool) {
 	record, ruling, err := d.readRecord(ctx)
 	if err != nil {
@@ -74,7 +73,7 @@ func (d *Delivery) lookup(ctx context.Context) (outcome, bool) {
 	return d.applyRuling(ctx, record, ruling)
 }
 
-// readRecord reads the record and what the rules say of it.
+// readRecord reads the record, and how the rules rule on it.
 func (d *Delivery) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
 	err = d.retry(ctx, "read the job's record", func() (err error) {
 		record, ruling, err = d.runner.records.Lookup(ctx, d.ref())
@@ -84,9 +83,9 @@ func (d *Delivery) readRecord(ctx context.Context) (record checkpoint.Record, ru
 	return record, ruling, err
 }
 
-// duplicate is the outcome of a delivery whose id this worker is running for
-// another message: its handler is never started beside the other. If the job is
-// over by now, the message is finished.
+// duplicate is the outcome of a delivery whose job this worker is running for another
+// message: the handler is never started twice at once. If the job is over by now, its
+// message is removed.
 func (d *Delivery) duplicate(ctx context.Context) outcome {
 	record, ruling, err := d.readRecord(ctx)
 	switch {
@@ -99,7 +98,7 @@ func (d *Delivery) duplicate(ctx context.Context) outcome {
 	}
 }
 
-// applyRuling claims or creates the record that was found if the rules say so.
+// applyRuling acquires or creates the record that was found if the rules allow.
 func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ruling checkpoint.Ruling) (outcome, bool) {
 	if ruling == checkpoint.Create || ruling == checkpoint.Acquire {
 		if out, ok := d.confirmLease(ctx); !ok {
@@ -124,10 +123,10 @@ func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ru
 	}
 }
 
-// acquireRecord claims the record. The first try makes the claim; further ones repeat
-// its write, which settles what became of the one before.
+// acquireRecord acquires the record. The first try makes the claim; further ones
+// repeat its write, which settles whether the one before took effect.
 func (d *Delivery) acquireRecord(ctx context.Context, claim func() (*checkpoint.Claim, error)) (outcome, bool) {
-	err := d.retry(ctx, "claim the job's record", func() (err error) {
+	err := d.retry(ctx, "acquire the job's record", func() (err error) {
 		if d.claim == nil {
 			d.claim, err = claim()
 			return err
@@ -146,8 +145,8 @@ func (d *Delivery) acquireRecord(ctx context.Context, claim func() (*checkpoint.
 	return outcome{}, true
 }
 
-// stopped is the outcome of a delivery that was stopped before it came to its
-// handler, or that storage refuses for good; err is what it was waiting for.
+// stopped is the outcome of a delivery that was stopped before its handler was called,
+// or that storage permanently refuses. err says what it was waiting for.
 func stopped(ctx context.Context, err error) outcome {
 	if ctx.Err() == nil && checkpoint.PermanentRefusal(err) != "" {
 		return refusedOutcome(err)
@@ -155,9 +154,8 @@ func stopped(ctx context.Context, err error) outcome {
 	return outcome{action: interrupted, reason: fmt.Sprintf("%v, before it began: %v", drain.StopOf(ctx), err)}
 }
 
-// load makes the job as its handler sees it: its payload and its recorded state.
-// The memory of a payload from a blob counts until the handler has dropped it or
-// has returned.
+// load makes the job as its handler sees it: its payload and its recorded state. The
+// memory of a payload from a blob is reserved until the handler drops it or returns.
 func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	free, out, ok := d.reservePayload(ctx)
 	if !ok {
@@ -187,8 +185,8 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	return outcome{}, true
 }
 
-// reservePayload waits until there is memory for the payload, if it is in a blob.
-// The message is renewed meanwhile. free may be called more than once.
+// reservePayload waits for memory for the payload, if that is in a blob. The message
+// is renewed while it waits. free may be called more than once.
 func (d *Delivery) reservePayload(ctx context.Context) (free func(), out outcome, ok bool) {
 	ref := d.envelope.Payload.Ref()
 	if ref == nil || ref.Size > queue.MaxPayload {
@@ -204,8 +202,8 @@ func (d *Delivery) reservePayload(ctx context.Context) (free func(), out outcome
 	return sync.OnceFunc(func() { d.runner.payloadMemory.Release(size) }), outcome{}, true
 }
 
-// fetchPayload fetches what the job is to work on. A first delivery whose payload
-// blob is gone may be a duplicate of a job that is done: the record tells.
+// fetchPayload fetches the payload. A first delivery whose payload blob is gone may be
+// a duplicate of a job that is done: the record shows that.
 func (d *Delivery) fetchPayload(ctx context.Context) ([]byte, outcome, bool) {
 	var payload []byte
 	err := d.retry(ctx, "load the job's payload", func() (err error) {

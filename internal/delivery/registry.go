@@ -140,30 +140,29 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// runningJobs is the set of jobs whose handlers run. Through it all of them are
-// reached at once: to save now, or to look again at how much time is left. Each
-// job does what is asked in its own loop, so that its writes stay one after
-// another.
+// runningJobs holds the jobs whose handlers run. It broadcasts to all of them: save
+// now, or check again how much time is left. Each job does that in its own loop, so
+// that its writes stay sequential. The zero value is empty.
 type runningJobs struct {
 	mu   sync.Mutex
 	jobs map[*runningJob]struct{}
 }
 
-// runningJob is the place of one job at work.
+// runningJob is one of them.
 type runningJob struct {
 	set      *runningJobs
-	woken    chan struct{}  // holds one: there is something to look at
-	requests []*saveRequest // not answered yet; guarded by room.mu
+	woken    chan struct{}  // holds one: there is something to check
+	requests []*saveRequest // not answered yet; guarded by set.mu
 }
 
-// saveRequest is one request to all jobs at work to save what is not recorded.
+// saveRequest is a request to all running jobs to save what is not recorded yet.
 type saveRequest struct {
 	answers sync.WaitGroup
-	jobs    int          // how many were at work
+	jobs    int          // how many were running
 	unsaved atomic.Int64 // how many of them could not save
 }
 
-// add takes a seat for a job. Whoever has one calls leave in the end.
+// add adds a job. The caller must call remove.
 func (a *runningJobs) add() *runningJob {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,8 +174,8 @@ func (a *runningJobs) add() *runningJob {
 	return s
 }
 
-// remove gives the seat back. A save that was asked for is then part of how the
-// job ends.
+// remove removes the job. A save that was requested is then part of how the job ends,
+// so it counts as answered.
 func (s *runningJob) remove() {
 	s.set.mu.Lock()
 	delete(s.set.jobs, s)
@@ -184,7 +183,7 @@ func (s *runningJob) remove() {
 	answer(s.takeRequests(), true)
 }
 
-// saveAll asks every job at work to save. It does not wait: the round does.
+// saveAll asks every running job to save. It does not wait: see wait.
 func (a *runningJobs) saveAll() *saveRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,7 +196,7 @@ func (a *runningJobs) saveAll() *saveRequest {
 	return r
 }
 
-// wakeAll makes every job at work look at what is asked of it.
+// wakeAll makes every running job check what is asked of it.
 func (a *runningJobs) wakeAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +212,8 @@ func (s *runningJob) wake() {
 	}
 }
 
-// takeRequests returns the rounds to answer; whoever takes them answers them.
+// takeRequests returns the requests that are not answered. The caller must answer
+// them.
 func (s *runningJob) takeRequests() []*saveRequest {
 	s.set.mu.Lock()
 	defer s.set.mu.Unlock()
@@ -222,9 +222,9 @@ func (s *runningJob) takeRequests() []*saveRequest {
 	return asked
 }
 
-// answer tells the rounds how one job's save went.
-func answer(rounds []*saveRequest, saved bool) {
-	for _, r := range rounds {
+// answer answers the requests for one job.
+func answer(requests []*saveRequest, saved bool) {
+	for _, r := range requests {
 		if !saved {
 			r.unsaved.Add(1)
 		}

@@ -16,17 +16,17 @@ const (
 	// renewTimeout bounds one renewal; the next is tried soon after.
 	renewTimeout = 8 * time.Second
 
-	// renewRetry is the wait after a renewal that got no answer.
+	// renewRetry is the wait after a renewal that failed.
 	renewRetry = 2 * time.Second
 
-	// renewGrace is how long a renewal under way may finish once it is not
-	// needed any more, within the drain's time. One that is cut off leaves the
-	// receipt in doubt.
+	// renewGrace is how long a renewal under way may finish once it is not needed
+	// any more, within the drain's time. One that is cut off leaves it in doubt
+	// whether the pop receipt is valid.
 	renewGrace = time.Second
 
-	// lostShare is the part of the visibility before whose end a job stops whose
-	// receipt is void, strayGrace at most, so that its record is open when the
-	// message becomes visible.
+	// lostShare is the share of the visibility timeout, drain.OneJobGrace at most,
+	// that a job whose pop receipt is void stops before its message may become
+	// visible, so that its record is open by then.
 	lostShare = 6
 )
 
@@ -40,12 +40,12 @@ type renewer struct {
 	ended   chan struct{}
 }
 
-// startRenewing starts renewing the lease until stopped, or until last ends. When the
-// message is no longer ours it calls lost, once, and ends. A renewal without an
-// answer is retried: the record decides who may write, not the message.
-func startRenewing(last context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
-	ctx, cancel := context.WithCancel(last)
-	r := &renewer{lease: lease, pace: p, log: log, cleanup: last, stop: cancel, ended: make(chan struct{})}
+// startRenewing renews the lease until it is stopped or cleanup ends. When another
+// worker has the message it calls lost, once, and ends. A renewal that fails is
+// retried: the record decides who may write, not the message.
+func startRenewing(cleanup context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
+	ctx, cancel := context.WithCancel(cleanup)
+	r := &renewer{lease: lease, pace: p, log: log, cleanup: cleanup, stop: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		r.loop(ctx, lost)
@@ -87,9 +87,9 @@ func (r *renewer) loop(ctx context.Context, lost func(error)) {
 	}
 }
 
-// keepUntil returns the time up to which a job runs whose receipt was refused.
-// doubtful is the end of the hiding that a renewal without an answer may have
-// bought, zero if there was none: the receipt is then another worker's.
+// keepUntil returns up to when a job may run whose pop receipt was refused. doubtful is
+// when the visibility timeout expires that a renewal without an answer may have set. It
+// is zero if there was none: then another worker has the message.
 func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
 	if doubtful.IsZero() {
 		return doubtful
@@ -106,23 +106,23 @@ func (r *renewer) renew(ctx context.Context, visibility time.Duration) error {
 	return r.lease.Renew(ctx, visibility)
 }
 
-// Visibility of a message in hand. Short, so that a dead worker's jobs return
-// quickly; longer under throttling, because renewals share the queue's calls.
+// The visibility timeout is short, so that the jobs of a dead worker are resumed soon,
+// and longer under throttling, because renewals share the queue's rate limit.
 const (
-	// DefaultVisibility is the shortest where the configuration says nothing, and
-	// leastVisibility the shortest that it may say: renewals come every third of
-	// it, and need time to be tried again.
+	// DefaultVisibility is the shortest timeout by default. MinVisibility is the
+	// shortest that can be configured: renewals come every third of it, and need time
+	// for retries. MaxVisibility is the longest.
 	DefaultVisibility = 30 * time.Second
 	MinVisibility     = 3 * time.Second
 
 	MaxVisibility = 5 * time.Minute
 )
 
-// renewShare is the part of the visibility after which a lease is renewed.
+// renewShare is the share of the timeout after which a lease is renewed.
 const renewShare = 3
 
-// nextVisibility returns the visibility for the next renewals, after one that
-// was throttled or not: twice as long, or a little shorter again, down to least.
+// nextVisibility returns the timeout after a call that was throttled or not: twice as
+// long, or a little shorter again, down to least.
 func nextVisibility(current, least time.Duration, throttled bool) time.Duration {
 	if throttled {
 		return min(current*2, MaxVisibility)
@@ -130,7 +130,7 @@ func nextVisibility(current, least time.Duration, throttled bool) time.Duration 
 	return max(current-current/8, least)
 }
 
-// pace is the visibility that all deliveries of a worker use.
+// pace is the visibility timeout that all deliveries of a worker use.
 type pace struct {
 	least time.Duration
 
@@ -140,14 +140,14 @@ type pace struct {
 
 func newPace(least time.Duration) *pace { return &pace{least: least, visibility: least} }
 
-// current returns the visibility to ask for, and how long after asking to renew.
+// current returns the timeout to ask for, and how long after asking to renew.
 func (p *pace) current() (visibility, renewAfter time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.visibility, p.visibility / renewShare
 }
 
-// observe takes note of a renewal.
+// observe learns from a call.
 func (p *pace) observe(throttled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

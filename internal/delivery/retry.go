@@ -26,19 +26,19 @@ func isRetryable(err error) bool {
 }
 
 const (
-	// refusedTries is how often a call is tried that storage refuses for good
+	// refusedTries is how often a call is tried that storage permanently refuses
 	// ([checkpoint.PermanentRefusal]), where giving up loses nothing.
 	refusedTries = 3
 
 	// resultPatience is how long a commit is tried then, since giving up loses what
-	// was done since the last save: longer than a lease lasts that is not renewed,
-	// a minute at most.
+	// was done since the last save. It is longer than a blob lease of a minute, the
+	// longest that ends without being released.
 	resultPatience = 75 * time.Second
 )
 
-// retry repeats what storage trouble kept from working: that is no failure of
-// the job. It gives up when ctx ends, on answers that a repeat cannot change, and
-// after refusedTries that storage refused for good.
+// retry repeats a call until it succeeds; storage errors do not count against the job.
+// It gives up when ctx ends, on errors that a further try cannot change, and after
+// refusedTries that storage permanently refused.
 func (d *Delivery) retry(ctx context.Context, what string, try func() error) error {
 	refused := 0
 	for failures := 1; ; failures++ {
@@ -63,8 +63,8 @@ func (d *Delivery) retry(ctx context.Context, what string, try func() error) err
 	}
 }
 
-// logRetry says that a call failed and will be tried again. A service that
-// answered is told from one that did not.
+// logRetry logs that a call failed and will be tried again, and whether the service
+// answered.
 func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time.Duration) {
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
@@ -74,16 +74,16 @@ func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time
 	d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", what, "error", err, "in", in)
 }
 
-// refusedOutcome is the outcome of a delivery that storage refuses a call for good:
-// the slot is freed, and the message comes round later and later.
+// refusedOutcome is the outcome of a delivery of which storage permanently refuses a
+// call: it frees the slot, and its message becomes visible again later and later.
 func refusedOutcome(err error) outcome {
 	code := checkpoint.PermanentRefusal(err)
 	return outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
 }
 
-// hasTriedEnough reports whether an outcome that storage refused for good, for that
-// long and so often, is given up: at once in a drain, which has no time to lose,
-// and later where that loses a result.
+// hasTriedEnough reports whether to give up an outcome that storage permanently refused,
+// after so many tries in that time: at once in a drain, which has no time to lose, and
+// later where giving up loses a result.
 func hasTriedEnough(draining, losesResult bool, tries int, tried time.Duration) bool {
 	switch {
 	case draining:

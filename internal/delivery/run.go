@@ -19,11 +19,11 @@ import (
 // ended.
 const recheckEvery = 5 * time.Second
 
-// errAbandoned stands for a handler that did not return in time.
+// errAbandoned is the error of a handler that did not return in time.
 var errAbandoned = errors.New("handler did not return in time")
 
-// runHandler runs the handler and records its progress until it ends, or until it
-// was stopped and its time is over.
+// runHandler calls the handler and records its progress until it returns, or until it
+// was stopped and its deadline has passed.
 func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
 	d.closed = make(chan struct{})
@@ -42,8 +42,8 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		d.closeJob(ctx)
 	}()
 
-	seat := d.runner.running.add()
-	defer seat.remove()
+	running := d.runner.running.add()
+	defer running.remove()
 	since, tried := time.Now(), time.Time{}
 	for {
 		if late := d.departureDrain(since, time.Now()); late != nil {
@@ -51,15 +51,15 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 			return d.waitHandler(ctx, done, ended{})
 		}
 		due, wait := d.runner.policy.Next(d.situation(since, tried), time.Now())
-		rounds := seat.takeRequests()
-		if due != checkpoint.Nothing || len(rounds) > 0 && d.changed() {
-			if end, over := d.writeAndAnswer(ctx, rounds, due); over {
+		requests := running.takeRequests()
+		if due != checkpoint.Nothing || len(requests) > 0 && d.changed() {
+			if end, over := d.writeAndAnswer(ctx, requests, due); over {
 				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
 			continue
 		}
-		answer(rounds, true)
+		answer(requests, true)
 		timer := time.NewTimer(min(wait, recheckEvery))
 		select {
 		case end := <-done:
@@ -69,23 +69,23 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		case <-ctx.Done():
 			timer.Stop()
 			return d.waitHandler(ctx, done, ended{})
-		case <-seat.woken:
+		case <-running.woken:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-// writeAndAnswer makes the write that is due. If rounds ask for it, it is a save of
-// what is not recorded, which waits for its turn among those of the other jobs,
-// and the rounds get their answer.
-func (d *Delivery) writeAndAnswer(ctx context.Context, rounds []*saveRequest, due checkpoint.Due) (end ended, over bool) {
-	if len(rounds) == 0 || !d.changed() {
-		defer answer(rounds, true)
+// writeAndAnswer makes the write that is due, and answers the save requests. If there
+// are some and the state is not recorded yet, the write is a save, which waits at the
+// gate for its turn among the other jobs.
+func (d *Delivery) writeAndAnswer(ctx context.Context, requests []*saveRequest, due checkpoint.Due) (end ended, over bool) {
+	if len(requests) == 0 || !d.changed() {
+		defer answer(requests, true)
 		return d.writeDue(ctx, due)
 	}
 	before := d.saved
-	defer func() { answer(rounds, d.saved != before) }()
+	defer func() { answer(requests, d.saved != before) }()
 	leave, err := d.runner.gate.Enter(ctx, d.unsavedSize())
 	if err != nil {
 		return ended{}, false // stopped: the release saves
@@ -94,7 +94,7 @@ func (d *Delivery) writeAndAnswer(ctx context.Context, rounds []*saveRequest, du
 	return d.writeDue(ctx, checkpoint.DueSave)
 }
 
-// callHandler runs the handler. A panic is an error like any other.
+// callHandler calls the handler. A panic is an error like any other.
 func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end ended) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -106,8 +106,8 @@ func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end en
 	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
 }
 
-// closeJob runs the cleanups of a handler that has returned. They are user code
-// like the handler.
+// closeJob runs the cleanups of a handler that has returned. They are user code too, so
+// a panic is caught.
 func (d *Delivery) closeJob(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -117,8 +117,8 @@ func (d *Delivery) closeJob(ctx context.Context) {
 	d.job.Close()
 }
 
-// waitHandler waits for a handler that was stopped, up to its deadline. What end
-// already holds goes before what the handler returns.
+// waitHandler waits for a handler that was stopped, up to its deadline. What end already
+// holds takes precedence over what the handler returns.
 func (d *Delivery) waitHandler(ctx context.Context, done <-chan ended, end ended) ended {
 	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()
@@ -172,7 +172,7 @@ func (s *stopwatch) elapsed() time.Duration {
 	return time.Since(s.begun)
 }
 
-// reported takes note of a report.
+// reported records that a report came.
 func (s *stopwatch) reported() { s.lastReport.Store(int64(time.Since(s.begun))) }
 
 // silence is how long the handler has gone without a report.
@@ -183,14 +183,14 @@ func (s *stopwatch) silence() time.Duration {
 
 func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
 
-// limitsFor are those of the job: of its kind and of its message, the stricter of
-// each.
+// limitsFor returns the limits of the job: of its kind and of its message, the stricter
+// of each.
 func (d *Delivery) limitsFor(handler job.Handler) job.Limits {
 	return job.LimitsOf(handler).Stricter(job.Limits{MaxRun: d.envelope.MaxRun, MaxSilence: d.envelope.MaxSilence})
 }
 
-// enforceLimits stops the job as soon as it exceeds one of its limits, also while a
-// save is under way. The returned function ends that, and waits for it.
+// enforceLimits stops the job as soon as it exceeds one of its limits, also while a save
+// is under way. The returned function stops that and waits for it.
 func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
 	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
 		return func() {}
@@ -203,13 +203,13 @@ func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *
 	go func() {
 		defer close(ended)
 		for {
-			paid, silent := d.claim.RunTime(), watch.silence()
-			if reason, err := exceeded(limits, paid, silent); err != nil {
+			ran, silent := d.claim.RunTime(), watch.silence()
+			if reason, err := exceeded(limits, ran, silent); err != nil {
 				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
 				d.stopJob(reason, err)
 				return
 			}
-			if retry.Sleep(ctx, untilExceeded(limits, paid, silent)) != nil {
+			if retry.Sleep(ctx, untilExceeded(limits, ran, silent)) != nil {
 				return
 			}
 		}
@@ -217,24 +217,24 @@ func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *
 	return func() { cancel(); <-ended }
 }
 
-// exceeded says which limit a job exceeds that was paid and silent for so long,
-// and by how much. The error is nil if it exceeds none.
-func exceeded(limits job.Limits, paid, silent time.Duration) (job.Reason, error) {
+// exceeded returns which limit a job exceeds, given its run time and how long it has been
+// silent. The error is nil if it exceeds none.
+func exceeded(limits job.Limits, ran, silent time.Duration) (job.Reason, error) {
 	switch {
-	case limits.MaxRun > 0 && paid >= limits.MaxRun:
-		return job.Overrun, fmt.Errorf("%s over all deliveries; %s are allowed (max_run)", paid.Round(time.Millisecond), limits.MaxRun)
+	case limits.MaxRun > 0 && ran >= limits.MaxRun:
+		return job.Overrun, fmt.Errorf("%s over all deliveries; %s are allowed (max_run)", ran.Round(time.Millisecond), limits.MaxRun)
 	case limits.MaxSilence > 0 && silent >= limits.MaxSilence:
 		return job.Silent, fmt.Errorf("silent for %s; %s are allowed (max_silence)", silent.Round(time.Millisecond), limits.MaxSilence)
 	}
 	return "", nil
 }
 
-// untilExceeded returns how long it takes such a job, which exceeds no limit
-// yet, to exceed one if it makes no report.
-func untilExceeded(limits job.Limits, paid, silent time.Duration) time.Duration {
+// untilExceeded returns how long such a job, which exceeds no limit yet, may continue
+// without a report.
+func untilExceeded(limits job.Limits, ran, silent time.Duration) time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	if limits.MaxRun > 0 {
-		wait = limits.MaxRun - paid
+		wait = limits.MaxRun - ran
 	}
 	if limits.MaxSilence > 0 {
 		wait = min(wait, limits.MaxSilence-silent)

@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// writeDue makes the write that is due. Over is true when the job must end: its
-// record went to another, or its state cannot be kept.
+// writeDue makes the write that is due. over is true when the job must end: another
+// delivery owns its record, or its state cannot be recorded.
 func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
 	latest := d.job.Latest()
 	if fault := tooLarge(latest); fault != nil {
@@ -35,7 +35,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		return ended{fault: err}, true
 	case errors.Is(err, checkpoint.ErrReading):
 		d.log.DebugContext(ctx, "checkpoint put off: the handler is still reading the one before")
-		end, over = d.writeDue(ctx, checkpoint.DueTouch) // so that a long reading does not look like a death
+		end, over = d.writeDue(ctx, checkpoint.DueTouch) // so that a long read does not look like an unclean exit
 		d.writeFailed = true
 		return end, over
 	case err != nil:
@@ -50,6 +50,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 	return ended{}, false
 }
 
+// writeRecord makes a write of the kind that is due.
 func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
 	if due == checkpoint.DueTouch {
 		return d.claim.Touch(ctx, snapshotOf(latest))
@@ -62,9 +63,9 @@ func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *
 	return d.measureSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
 }
 
-// saveStream saves a streamed state of a job that failed before its failure is
-// counted: only then it is known whether the job made progress. What it learns
-// of state and record goes into end.
+// saveStream saves the streamed state of a job that failed, before its failure is
+// counted: only then it is known whether the job made progress. It returns end with
+// the conflict or fault that the save met.
 func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	latest, s := d.job.Latest(), d.unsaved()
 	if s.Stream == nil {
@@ -86,7 +87,7 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	return end
 }
 
-// situation is what the policy needs to know.
+// situation is this job as the checkpoint policy sees it.
 func (d *Delivery) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.writeFailed, Changed: d.changed(),
@@ -95,13 +96,13 @@ func (d *Delivery) situation(since, tried time.Time) checkpoint.Situation {
 	}
 }
 
-// changed reports whether a state was reported that is not recorded.
+// changed reports whether the last reported state is not recorded yet.
 func (d *Delivery) changed() bool {
 	latest := d.job.Latest()
 	return latest.HasState() && !latest.SameState(d.saved)
 }
 
-// tooLarge reports a state that cannot be kept.
+// tooLarge returns an error for a state that is too large to record.
 func tooLarge(p *job.Progress) error {
 	if p != nil && len(p.State) > job.MaxState {
 		return fmt.Errorf("state has %d bytes; at most %d are allowed in one piece: report it as a stream", len(p.State), job.MaxState)
@@ -109,7 +110,7 @@ func tooLarge(p *job.Progress) error {
 	return nil
 }
 
-// snapshot is the last report as it goes into the record.
+// snapshot is the last report as the record takes it.
 func (d *Delivery) snapshot() checkpoint.Snapshot {
 	if d.job == nil {
 		return checkpoint.Snapshot{}
@@ -124,11 +125,11 @@ func snapshotOf(p *job.Progress) checkpoint.Snapshot {
 	return checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
 }
 
-// releaseRecord writes the last state, or if that does not get through in its time, only
-// that the job is open.
+// releaseRecord writes that the job is open, with its last state if that can be sent in
+// time.
 func (d *Delivery) releaseRecord(ctx context.Context, out outcome) error {
 	if d.claim == nil || d.endRecorded {
-		return nil // not even claimed, or a repeat
+		return nil // no record was acquired, or this is a repeat
 	}
 	write := d.claim.Release
 	if out.tookBreak {
@@ -142,9 +143,9 @@ func (d *Delivery) releaseRecord(ctx context.Context, out outcome) error {
 	return err
 }
 
-// writeWithState writes the last report. If its state is one that cannot be recorded,
-// or cannot be sent in time, it writes the report without it: that must not keep
-// the job from ending.
+// writeWithState makes a last write with the last report. If the state cannot be
+// recorded, or cannot be sent in time, it writes the report without it: a state must
+// not keep the job from ending.
 func (d *Delivery) writeWithState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
 	s, fault := d.unsaved(), tooLarge(d.latest())
 	before := d.recordedState()
@@ -166,7 +167,7 @@ func (d *Delivery) writeWithState(ctx context.Context, write func(context.Contex
 	return err
 }
 
-// recordedState is the hash of the state that the record holds, as far as is known.
+// recordedState is the hash of the state in the record, as far as this delivery knows.
 func (d *Delivery) recordedState() string {
 	if d.claim == nil {
 		return ""
@@ -174,7 +175,7 @@ func (d *Delivery) recordedState() string {
 	return d.claim.Record().StateHash
 }
 
-// writeSnapshot writes the last report, and takes note of it if it holds a state.
+// writeSnapshot makes a write, and measures it if it holds a state.
 func (d *Delivery) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, write func(context.Context, checkpoint.Snapshot) error) error {
 	if !s.HasState() {
 		return write(ctx, s)
@@ -191,8 +192,8 @@ func (d *Delivery) unsaved() checkpoint.Snapshot {
 	return s
 }
 
-// unsavedSize is how much a release has to send, in bytes. How much of a stream
-// must be sent is not known before: those come last.
+// unsavedSize is how much a release has to send, in bytes. For a stream that is not
+// known in advance: streams come last.
 func (d *Delivery) unsavedSize() int {
 	s := d.unsaved()
 	if s.Stream != nil {
@@ -201,7 +202,7 @@ func (d *Delivery) unsavedSize() int {
 	return len(s.State)
 }
 
-// recordedSize is how much state the record holds, in bytes.
+// recordedSize is the size of the state in the record, in bytes.
 func (d *Delivery) recordedSize() int64 {
 	if d.claim == nil {
 		return 0
@@ -209,6 +210,7 @@ func (d *Delivery) recordedSize() int64 {
 	return d.claim.Record().StateSize
 }
 
+// latest is the last report, or nil.
 func (d *Delivery) latest() *job.Progress {
 	if d.job == nil {
 		return nil

@@ -15,14 +15,14 @@ import (
 // listTimeout bounds the listing of heartbeats that a failed job waits for.
 const listTimeout = 2 * time.Second
 
-// enterBreaker asks the circuit breaker of the job's kind for a pass. Without one
-// the job is left to others.
+// enterBreaker asks the circuit breaker of the job's kind for a pass. If ok is false, the
+// job is left to others.
 func (d *Delivery) enterBreaker(ctx context.Context) (pass, outcome, bool) {
 	kind := d.envelope.Kind
 	p, closed, ok := d.runner.breakers.enter(kind, time.Now())
 	switch {
 	case !ok:
-		return pass{}, outcome{action: skip, reason: fmt.Sprintf("kind %q rests on this worker: its circuit breaker is open", kind)}, false
+		return pass{}, outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}, false
 	case closed:
 		d.breakerClosed(ctx, "a job runs for longer than those that failed")
 	case p.probe:
@@ -31,7 +31,7 @@ func (d *Delivery) enterBreaker(ctx context.Context) (pass, outcome, bool) {
 	return p, outcome{}, true
 }
 
-// leaveBreaker tells the breaker how the run ended; end is nil if there was none.
+// leaveBreaker reports the end of the run to the breaker; end is nil if there was none.
 func (d *Delivery) leaveBreaker(ctx context.Context, p pass, end *ended) {
 	kind, r := d.envelope.Kind, finishedRun{job: d.envelope.ID}
 	if end != nil {
@@ -65,45 +65,45 @@ func (d *Delivery) breakerClosed(ctx context.Context, why string) {
 	d.log.InfoContext(ctx, "circuit breaker closed", "why", why)
 }
 
-// progressed reports whether the run got anywhere: it reported another state than
-// it began with, or a larger fraction.
+// progressed reports whether the run made progress: it reported another state than it
+// began with, or a larger fraction.
 func (d *Delivery) progressed() bool {
 	latest := d.latest()
 	return latest != nil && (latest.HasState() && !latest.SameState(d.restored) || latest.Fraction > d.startFraction)
 }
 
-// failedElsewhere reports whether it was another machine on which the job failed
-// last, with nothing done since.
+// failedElsewhere reports whether the job failed on another machine last, and has made no
+// progress since.
 func (d *Delivery) failedElsewhere() bool {
 	r := d.claim.Record()
 	return r.Failures > 0 && r.FailedBy != "" && r.FailedBy != d.runner.machine
 }
 
-// recordMachine says in the record on which machine a failure happened, and whether it
-// counts as one with the last.
+// recordMachine records on which machine a failure happened, and whether it counts as one
+// with the last.
 func (d *Delivery) recordMachine(end ended) {
 	if end.failed() && !job.IsInterrupted(end.err) {
 		d.claim.FailsOn(d.runner.machine, d.wouldRepeat(d.claim.Record()))
 	}
 }
 
-// wouldRepeat reports whether a failure of the job with that record would be a repeat:
-// one of which a sick machine may be all that is wrong. The job failed here last,
-// no other job of its kind succeeded here since, and other machines could do it.
+// wouldRepeat reports whether a failure of the job with that record would be a repeat, for
+// which a sick machine may be the only reason: the job failed here last, no other job of
+// its kind succeeded here since, and other machines could run it.
 func (d *Delivery) wouldRepeat(r checkpoint.Record) bool {
 	const precision = time.Second // of the service's times
 	return r.Failures > 0 && r.FailedBy == d.runner.machine &&
 		!d.runner.breakers.hasWorkedSince(d.envelope.Kind, d.recordWritten.Add(precision)) && !d.onlyMachine()
 }
 
-// onlyMachine reports whether no other machine does jobs of this kind from this queue, as
+// onlyMachine reports whether no other machine runs jobs of this kind from this queue, as
 // far as the heartbeats show. If they cannot be listed, others may.
 func (d *Delivery) onlyMachine() bool {
 	ctx, cancel := context.WithTimeout(d.cleanup, listTimeout) // the job itself may have been stopped
 	defer cancel()
 	seen, err := d.runner.fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		d.log.DebugContext(ctx, "heartbeats not listed; other machines may be at work", "error", err)
+		d.log.DebugContext(ctx, "heartbeats not listed; other machines may have the kind", "error", err)
 		return false
 	}
 	since := time.Since(seen.at)
@@ -113,8 +113,8 @@ func (d *Delivery) onlyMachine() bool {
 	})
 }
 
-// leaveToOthers reports whether a job whose record was found is for other machines
-// to try first.
+// leaveToOthers reports whether other machines should try first a job whose record was
+// found.
 func (d *Delivery) leaveToOthers(found checkpoint.Record) (outcome, bool) {
 	if time.Since(d.recordWritten) >= repeatAfter || !d.wouldRepeat(found) {
 		return outcome{}, false

@@ -8,33 +8,33 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// An unclean exit is a claim that ended with neither release nor failure nor
-// progress: its VM or its worker died. The next claim finds only the record, and
-// cannot tell a job that kills its worker from a VM that dies anyway. So the worker
-// that has the job decides with each write of the record whether an exit after it
-// would be charged to the job (chargeable).
+// An unclean exit is a claim of a record that ended with neither release nor failure nor
+// progress: its VM or its worker died. The next claim finds only the record, and cannot
+// tell a job that kills its worker from a VM that dies anyway. So with each write of the
+// record its owner decides whether an exit after it would be charged to the job
+// (chargeable).
 //
 //	                      exit charged?
 //	claim ── 10 s ───────────────────────────▶
 //	  │ worker steady: yes     yes, unless a new state was reported
 //	  │ else: no               and could not be saved yet
 //
-// Exits that are not charged are early. Where VMs die within seconds all are early,
-// and a job is saved as soon as it reports after the first of them. A job that
-// kills its worker at once also causes early exits; so after some of them only
-// steady workers start the job, and those charge it.
+// Exits that are not charged are early. Where VMs die within seconds all exits are early,
+// and after the first a job is saved as soon as it reports. A job that kills its worker
+// at once also causes early exits; so after some of them only steady workers start the
+// job, and those charge it.
 const (
 	// quarantineAfter unclean exits in a row put a job in quarantine: it may have
 	// killed its worker. A worker runs one such job at a time.
 	quarantineAfter = 3
 
-	// steadyAfter early exits in a row a job is started only by a worker that is
-	// steady, which has run for steadyFor.
+	// After steadyAfter early exits in a row a job is started only by a steady worker,
+	// one that has run for steadyFor.
 	steadyAfter = 5
 	steadyFor   = time.Minute
 
-	// chargeAfter is how long a handler may run without a new state until an exit
-	// is charged. It is when a claim's first touch is due, so that this is recorded.
+	// chargeAfter is how long a handler may run without a new state until an exit is
+	// charged. The first touch of a claim is due then, so that this is recorded.
 	chargeAfter = 10 * time.Second
 
 	// maxChargedExits charged exits in a row end a job in the poison queue, and so do
@@ -51,8 +51,8 @@ func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
 	return !unsaved && (steady || ran >= chargeAfter)
 }
 
-// exhausted says why a job with that many unclean exits in a row is not started
-// any more; it is empty if it may be.
+// exhausted returns why a job with that many unclean exits in a row is not started any
+// more; it is empty if the job may be started.
 func exhausted(charged, early int) string {
 	switch {
 	case charged >= maxChargedExits:
@@ -73,15 +73,15 @@ func untilSteady(early int, uptime time.Duration) time.Duration {
 	return max(steadyFor-uptime, 0)
 }
 
-// chargeExits makes every write of the record say whether an unclean exit after
-// it is the job's own.
+// chargeExits makes every write of the record say whether an unclean exit after it is
+// charged to the job.
 func (d *Delivery) chargeExits(watch *stopwatch) {
 	steady := d.claim.Record().Charge
 	d.claim.ChargeExits(func() bool { return chargeable(steady, watch.elapsed(), d.changed()) })
 }
 
-// needsUncharge reports whether the record has to say, before a save that may take
-// long, that a new state was reported: an exit during the save would be charged.
+// needsUncharge reports whether the record must say, before a save that may take long,
+// that a new state was reported: otherwise an exit during the save would be charged.
 func (d *Delivery) needsUncharge(latest *job.Progress) bool {
 	r := d.claim.Record()
 	return r.Charge && r.UncleanExits() > 0 && (latest.Stream != nil || len(latest.State) > smallState)
@@ -91,8 +91,8 @@ func (d *Delivery) needsUncharge(latest *job.Progress) bool {
 // write without one.
 const smallState = 64 << 10
 
-// admit lets one quarantined job at a time through, so that a job that kills its
-// process does not take its neighbours along for ever.
+// admit lets one quarantined job at a time run, so that a job that kills its process does
+// not kill its neighbours' runs again and again.
 func (d *Delivery) admit(found checkpoint.Record) (outcome, bool) {
 	charged, early := checkpoint.UncleanExits(found, d.ref())
 	if charged+early < quarantineAfter || exhausted(charged, early) != "" {
