@@ -166,7 +166,7 @@ var mutations = []mutation{
 	{
 		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
-		file: "internal/delivery/delivery.go",
+		file: "internal/delivery/fleet.go",
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
 	},
