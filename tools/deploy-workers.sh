@@ -45,8 +45,8 @@ awaitWorkers() {
   fail "${ready:-0} of $want workers run version $version $minutes minutes after the deployment. No VMs in the list: no Spot capacity, or the price; add sizes or wait. VMs without workers: see what the installation said with 'az vm run-command invoke --resource-group $group --name VM --command-id RunShellScript --scripts \"tail -n 50 /var/lib/waagent/Microsoft.CPlat.Core.VMApplicationManagerLinux/*/*/std* /var/log/spotworker/*.log\"'. Workers of another version: a version that failed once is not tried again; correct it and set APPLICATION_VERSION to a higher one. Workers in state start: their log says what they wait for. A large set that is updated a fifth at a time may just need more time: WORKERS_WITHIN=60"
 }
 
-# settle: from now on a VM that cannot install the package is made all the same,
-# found ill and replaced; Azure repairs none whose provisioning failed.
+# settle: from now on Azure still creates a VM that cannot install the package, and
+# replaces it as unhealthy. It repairs no VM whose provisioning failed.
 settle() {
   local what
   echo "from now on a VM that fails to install this version is replaced, and fails no deployment"

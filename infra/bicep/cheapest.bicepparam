@@ -24,5 +24,5 @@ param minInstances = 1
 param maxInstances = 2
 param capacity = int(readEnvironmentVariable('CAPACITY', '1'))
 
-// An eviction is told of all the same, in the portal.
+// The portal still shows evictions.
 param monitoring = true

@@ -150,8 +150,10 @@ func TestRemovalIsBounded(t *testing.T) {
 				t.Fatalf("removal with %d descriptors: %v: %s", maxDescriptors, err, said.String())
 			}
 			t.Logf("%s: %d descriptors, heap %d KiB, peak RSS %s, %s", row.name, maxDescriptors, r.Live>>10, r.RSS, r.Took.Round(time.Millisecond))
-			if r.Live > 1<<20 {
-				t.Errorf("removal holds %d bytes of heap, want at most 1 MiB", r.Live)
+			// A list of the folders of the largest trees would take more. What a busy
+			// machine allocates during a collection counts as well.
+			if r.Live > 4<<20 {
+				t.Errorf("removal holds %d bytes of heap, want at most 4 MiB", r.Live)
 			}
 			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 				t.Errorf("Lstat afterwards = %v, want that there is nothing", err)

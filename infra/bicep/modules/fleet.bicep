@@ -74,7 +74,7 @@ resource fleet 'Microsoft.AzureFleet/fleets@2024-11-01' = {
   properties: {
     spotPriorityProfile: {
       capacity: spotCapacity
-      // What is missing after an eviction is made anew, of any of the sizes.
+      // Azure replaces evicted VMs with any of the sizes.
       maintain: true
       evictionPolicy: 'Delete'
       allocationStrategy: allocationStrategy

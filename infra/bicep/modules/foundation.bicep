@@ -1,4 +1,4 @@
-// Everything that VMs stand on, whoever makes them: storage, identities with
+// Everything that VMs of a scale set or a fleet need: storage, identities with
 // their roles, the network, the package, the log.
 
 import {

@@ -1,6 +1,6 @@
 // What a person or group may do: put jobs, read results, handle poison
 // messages, upload data and packages. Without keys even the owner of the
-// account may not touch its data until a role says so.
+// account needs a role to access its data.
 
 import { dataContainerType, namesType, principalKindType, roles } from 'types.bicep'
 

@@ -1,4 +1,4 @@
-// What all VMs have in common, whoever makes them: a scale set or a fleet. The
+// Properties that all VMs of a scale set or a fleet share. The
 // types are of the version that fleet.bicep names as its computeApiVersion;
 // newer ones have properties that a fleet does not know.
 
