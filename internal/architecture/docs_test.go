@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// namedTest is a test, fuzz target or benchmark as a document names it, and
-// declaredTest as a file declares it.
+// namedTest is a test, fuzz target or benchmark as a document names it, with the
+// package before it or none, and declaredTest as a file declares it.
 var (
-	namedTest    = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`)
+	namedTest    = regexp.MustCompile(`(?:([\w/]+): )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)`)
 	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 )
 
 // TestDocsNameRealTests: a promise that names the test which holds it names one
-// that is there.
+// that is there, and the package that it is in.
 func TestDocsNameRealTests(t *testing.T) {
 	root := os.DirFS("../..")
-	declared := map[string]bool{}
+	declared := map[string][]string{} // directories by test
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -33,7 +33,7 @@ func TestDocsNameRealTests(t *testing.T) {
 		}
 		text, err := fs.ReadFile(root, name)
 		for _, match := range declaredTest.FindAllSubmatch(text, -1) {
-			declared[string(match[1])] = true
+			declared[string(match[1])] = append(declared[string(match[1])], path.Dir(name))
 		}
 		return err
 	})
@@ -58,9 +58,12 @@ func TestDocsNameRealTests(t *testing.T) {
 			if code {
 				continue
 			}
-			for _, name := range namedTest.FindAllString(line, -1) {
-				if named++; !declared[name] {
-					t.Errorf("%s:%d names %s, and there is no such test", path.Base(document), n+1, name)
+			for _, match := range namedTest.FindAllStringSubmatch(line, -1) {
+				within := func(dir string) bool { return strings.HasSuffix("/"+dir, "/"+match[1]) }
+				if named++; declared[match[2]] == nil {
+					t.Errorf("%s:%d names %s, and there is no such test", path.Base(document), n+1, match[2])
+				} else if match[1] != "" && !slices.ContainsFunc(declared[match[2]], within) {
+					t.Errorf("%s:%d names %s: %s, which is in %s", path.Base(document), n+1, match[1], match[2], declared[match[2]])
 				}
 			}
 		}
