@@ -17,10 +17,12 @@ var (
 	heading  = regexp.MustCompile(`^#{1,6} +(.*?) *$`)
 	noSlug   = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 	document = regexp.MustCompile(`\bdocs/[\w-]+\.md\b`)
+	pathname = regexp.MustCompile("`((?:cmd|examples|infra|internal|job|tools|vmapp)/[\\w./-]+)`")
 )
 
 // TestLinksResolve: every relative link of a document leads to a file, and to a
-// heading of it if it names one; and a document that code names is there.
+// heading of it if it names one; and what documents and code name is there: files
+// and folders of the module, and documents.
 func TestLinksResolve(t *testing.T) {
 	root := os.DirFS("../..")
 	anchors := map[string]map[string]bool{} // by document
@@ -62,6 +64,11 @@ func TestLinksResolve(t *testing.T) {
 			}
 			if path.Ext(name) != ".md" {
 				continue
+			}
+			for _, match := range pathname.FindAllStringSubmatch(line, -1) {
+				if _, err := fs.Stat(root, strings.TrimSuffix(match[1], "/")); err != nil {
+					t.Errorf("%s:%d names %s, which is not there", name, n+1, match[1])
+				}
 			}
 			for _, match := range link.FindAllStringSubmatch(line, -1) {
 				target, anchor, hasAnchor := strings.Cut(match[1], "#")
