@@ -82,7 +82,7 @@ func TestScreenShowsNoBar(t *testing.T) {
 	}
 }
 
-// Lines go above the bar, which is drawn anew below them; what goes to a file is
+// Lines go above the bar, which is redrawn below them; what goes to a file is
 // not touched.
 func TestScreenPrintsAboveTheBar(t *testing.T) {
 	for _, shared := range []bool{false, true} {

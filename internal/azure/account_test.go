@@ -74,7 +74,7 @@ func TestEndpoint(t *testing.T) {
 
 // Connect sends nothing, whichever way to the account it prepares.
 func TestConnectSendsNothing(t *testing.T) {
-	nobody := answer(func(r *http.Request) (*http.Response, error) {
+	refuse := answer(func(r *http.Request) (*http.Response, error) {
 		t.Errorf("Connect sent a request to %s", r.URL)
 		return nil, http.ErrAbortHandler
 	})
@@ -87,7 +87,7 @@ func TestConnectSendsNothing(t *testing.T) {
 		"own sign-in":       {Config{Account: "acct"}, "acct.blob.core.windows.net"},
 		"other cloud":       {Config{Account: "acct", BlobEndpoint: "https://acct.blob.example"}, "acct.blob.example"},
 	} {
-		row.config.Transport = nobody
+		row.config.Transport = refuse
 		account, err := Connect(row.config)
 		if err != nil || account.Host() != row.host {
 			t.Errorf("%s: Connect = %v, want an account at %s", name, err, row.host)

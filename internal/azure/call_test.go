@@ -99,8 +99,8 @@ func TestCallsAreNamed(t *testing.T) {
 	}
 }
 
-// TestRepeatsCount: a call that is repeated counts each time, with its class.
-func TestRepeatsCount(t *testing.T) {
+// TestRetriesCount: each retry of a call is reported, with its class.
+func TestRetriesCount(t *testing.T) {
 	server := storage.New(storage.Options{})
 	faults := []storage.Fault{{Refuse: &storage.Error{Status: 503, Code: "ServerBusy", Message: "slower"}}, {DropRequest: true}, {Refuse: &storage.Error{Status: 500, Code: "InternalError", Message: "no"}}, {}}
 	n := 0

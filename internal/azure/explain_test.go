@@ -101,9 +101,9 @@ func TestMeaningsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestServicesSentence: what the service says about an API version is shown, and
-// no sentence of other errors, which may repeat what is secret.
-func TestServicesSentence(t *testing.T) {
+// TestServiceMessage: the service's message about an API version is shown, and that
+// of no other error, which may contain a secret.
+func TestServiceMessage(t *testing.T) {
 	old := "The API version 2026-02-06 is not supported by this emulator. Please upgrade."
 	for code, want := range map[string]string{
 		"InvalidHeaderValue":     "400 InvalidHeaderValue: " + old,

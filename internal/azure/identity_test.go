@@ -313,7 +313,7 @@ func TestManagedIdentityOfAVMOverDays(t *testing.T) {
 }
 
 // Warm-up lives with a metadata service that throttles, and a call gives up
-// with its context however long the credential would go on.
+// with its context however long the credential would take.
 func TestTokenRequestsThatAreThrottled(t *testing.T) {
 	clearEnvironment(t)
 	synctest.Test(t, func(t *testing.T) {

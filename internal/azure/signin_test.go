@@ -15,15 +15,15 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 )
 
-// silent is a token endpoint that gives no answer until it is mended.
+// silent is a token endpoint that does not answer until answers is set.
 type silent struct {
-	asked  int
-	mended bool
+	asked   int
+	answers bool
 }
 
 func (s *silent) GetToken(ctx context.Context, _ policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	s.asked++
-	if s.mended {
+	if s.answers {
 		return azcore.AccessToken{Token: "t", ExpiresOn: time.Now().Add(time.Hour)}, nil
 	}
 	<-ctx.Done()
@@ -69,7 +69,7 @@ func TestSignInFailsForAll(t *testing.T) {
 		if took := time.Since(begun); took != signInTimeout || endpoint.asked != 1 {
 			t.Errorf("1,000 calls learned of it after %s and %d questions, want %s and 1", took, endpoint.asked, signInTimeout)
 		}
-		endpoint.mended = true
+		endpoint.answers = true
 		time.Sleep(signInRest)
 		if err := call(t.Context()); err != nil {
 			t.Errorf("call afterwards = %v, want none", err)

@@ -8,9 +8,9 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// A short job costs its record one call: nothing before its commit, and that once.
+// A short job makes one call for its record: the commit.
 func TestFirstDeliveryCosts(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.store.Fresh(ours, "worker-1")
 		if snapshot, err := c.Restore(t.Context()); snapshot != nil || err != nil {
 			t.Errorf("Restore of a fresh claim = %v, %v, want nothing", snapshot, err)
@@ -32,7 +32,7 @@ func TestFirstDeliveryCosts(t *testing.T) {
 
 // An interrupted job that left no record and has no state needs none.
 func TestReleaseOfNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.store.Fresh(ours, "worker-1")
 		if err := c.Release(t.Context(), Snapshot{Fraction: 0.1}); err != nil || len(b.Counts()) != 0 {
 			t.Errorf("Release = %v with calls %v, want none", err, b.Counts())
@@ -40,7 +40,7 @@ func TestReleaseOfNothing(t *testing.T) {
 	})
 }
 
-// The first write finds out whether somebody was before it.
+// The first write detects a record that another delivery has created.
 func TestCreateMeetsARecord(t *testing.T) {
 	kind, hash := ours.Kind, ours.PayloadHash
 	for _, row := range []struct {
@@ -61,7 +61,7 @@ func TestCreateMeetsARecord(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for what, write := range ownersWrites() {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *rig) {
 					before := b.seed(t, row.found, "theirs")
 					c := b.store.Fresh(ours, "worker-1")
 					conflict := conflictIn(write(t.Context(), c))
@@ -77,10 +77,10 @@ func TestCreateMeetsARecord(t *testing.T) {
 	}
 }
 
-// A create can fail on a blob that does not read: a staged block, or a write
-// under way. It is repeated.
+// A create can fail because of a staged block, or of a write in flight, although
+// there is no record. It is repeated.
 func TestCreateMeetsAStagedBlock(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		refusals := 3
 		b.OnCall(func(c storage.Call) storage.Fault {
 			if (c.Operation == storage.OpPutBlob || c.Operation == storage.OpPutBlockList) && refusals > 0 {
@@ -103,14 +103,14 @@ func TestCreateMeetsAStagedBlock(t *testing.T) {
 	})
 }
 
-// What the service refuses for a reason that no read can mend is an error at once.
+// A refusal that no read can resolve is an error at once.
 func TestWriteRefused(t *testing.T) {
 	for _, refusal := range []*storage.Error{
 		{Status: 403, Code: "AuthorizationPermissionMismatch"},
 		{Status: 404, Code: "ContainerNotFound"},
 		{Status: 400, Code: "InvalidMetadata"},
 	} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *rig) {
 			c := b.claimed(t)
 			b.ResetCounts()
 			b.cause(trouble{writes: 1, fault: storage.Fault{Refuse: refusal}})
@@ -121,16 +121,16 @@ func TestWriteRefused(t *testing.T) {
 				t.Errorf("calls = %v, want %v", got, want)
 			}
 			if err := c.Save(t.Context(), Snapshot{State: []byte("state 2")}); err != nil {
-				t.Errorf("Save once more = %v, want no error", err)
+				t.Errorf("a second Save = %v, want no error", err)
 			}
 		})
 	}
 }
 
-// A record that was removed under its owner is created again, with the state
-// that the write brings.
+// A record that was removed while it had an owner is created again, with the state
+// of the next write.
 func TestWriteAfterRemoval(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimed(t)
 		b.remove(t)
 		if err := c.Touch(t.Context(), Snapshot{Fraction: 0.3}); err != nil {
@@ -149,18 +149,18 @@ func TestWriteAfterRemoval(t *testing.T) {
 	})
 }
 
-func (b *bench) remove(t *testing.T) {
+func (b *rig) remove(t *testing.T) {
 	t.Helper()
 	if _, err := b.store.blob(ours.ID).Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Keys of a newer version survive every write of this one.
+// Keys of a newer version are kept by every write of this one.
 func TestUnknownKeysSurvive(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open, MessageID: ours.MessageID, unknown: map[string]string{"priority": "7"}}, "")
-		c := b.take(t, ours, "worker-1")
+		c := b.acquire(t, ours, "worker-1")
 		for _, err := range []error{
 			c.Touch(t.Context(), Snapshot{}), c.Save(t.Context(), Snapshot{State: []byte("s")}), c.Commit(t.Context(), nil),
 		} {
@@ -174,9 +174,9 @@ func TestUnknownKeysSurvive(t *testing.T) {
 	})
 }
 
-// A save of the state that is recorded already sends no body.
+// A save of a state that is already recorded sends no body.
 func TestSaveSendsAStateOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimed(t)
 		b.ResetCounts()
 		same := Snapshot{State: []byte("state 1"), Version: 2, Fraction: 0.5}
@@ -192,9 +192,9 @@ func TestSaveSendsAStateOnce(t *testing.T) {
 	})
 }
 
-// A claim that ended with neither release nor failure nor progress is an unclean
-// exit. It is counted by the message that owns it, at its next claim, as charged to
-// the job or early: what the claim's last write said.
+// A claim that ended without release, failure or progress is an unclean exit. The
+// next claim by the same message counts it, as charged to the job or early, by the
+// claim's last write.
 func TestUncleanExits(t *testing.T) {
 	type exits struct{ charged, early int }
 	steady := ours
@@ -222,12 +222,12 @@ func TestUncleanExits(t *testing.T) {
 		"progressed, then released": {steady, func(t *testing.T, c *Claim) error { return c.Release(t.Context(), Snapshot{State: []byte("next")}) }, exits{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.seed(t, Record{
 					Status: Running, MessageID: ours.MessageID, Generation: 1, ChargedExits: 1, EarlyExits: 1, Charge: true,
 					StateHash: hashOf([]byte("begun")), StateSize: 5,
 				}, "begun")
-				c := b.take(t, row.d, "worker-1")
+				c := b.acquire(t, row.d, "worker-1")
 				if r := c.Record(); r.ChargedExits != 2 || r.EarlyExits != 1 || r.UncleanExits() != 3 {
 					t.Fatalf("at the claim %d silent and %d early ends, want 2 and 1", r.ChargedExits, r.EarlyExits)
 				}
@@ -242,7 +242,7 @@ func TestUncleanExits(t *testing.T) {
 				if got := (exits{charged, early}); got != row.want {
 					t.Errorf("unclean exits that the next claim counts = %v, want %v", got, row.want)
 				}
-				if got := b.take(t, ours, "worker-2").Record(); got.ChargedExits != row.want.charged || got.EarlyExits != row.want.early || got.Generation != 3 {
+				if got := b.acquire(t, ours, "worker-2").Record(); got.ChargedExits != row.want.charged || got.EarlyExits != row.want.early || got.Generation != 3 {
 					t.Errorf("the next claim = %d silent and %d early ends, generation %d, want %v and 3", got.ChargedExits, got.EarlyExits, got.Generation, row.want)
 				}
 			})
@@ -250,20 +250,20 @@ func TestUncleanExits(t *testing.T) {
 	}
 }
 
-// Another message's claim is not this one's to count, however it ended.
-func TestSilentEndsOfAnotherMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// A claim does not count the unclean exits of another message's claims.
+func TestUncleanExitsOfAnotherMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Running, MessageID: other.MessageID, ChargedExits: 2}, "")
 		time.Sleep(time.Hour)
-		if got := b.take(t, ours, "worker-1").Record(); got.ChargedExits != 2 || got.MessageID != ours.MessageID {
-			t.Errorf("taken over with %d silent ends for message %s, want 2 for %s", got.ChargedExits, got.MessageID, ours.MessageID)
+		if got := b.acquire(t, ours, "worker-1").Record(); got.ChargedExits != 2 || got.MessageID != ours.MessageID {
+			t.Errorf("taken over with %d charged exits for message %s, want 2 for %s", got.ChargedExits, got.MessageID, ours.MessageID)
 		}
 	})
 }
 
-// Failures count in a row without progress, and FailuresAfter knows before.
+// Failures in a row without progress are counted, and FailuresAfter predicts them.
 func TestFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		nothing := Snapshot{}
 		for attempt, step := range []struct {
 			saved  string // by a save before the failure
@@ -280,7 +280,7 @@ func TestFailures(t *testing.T) {
 		} {
 			c := b.store.Fresh(ours, "w")
 			if attempt > 0 {
-				c = b.take(t, ours, "w")
+				c = b.acquire(t, ours, "w")
 			}
 			if step.saved != "" {
 				if err := c.Save(t.Context(), Snapshot{State: []byte(step.saved)}); err != nil {
@@ -300,9 +300,9 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// A claim that ended writes nothing else: least of all does it open a job again.
-func TestNothingAfterTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// A claim that has ended writes nothing else, and never opens a job again.
+func TestNoWriteAfterTheEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimed(t)
 		if err := c.Release(t.Context(), Snapshot{}); err != nil {
 			t.Fatal(err)
@@ -310,7 +310,7 @@ func TestNothingAfterTheEnd(t *testing.T) {
 		if conflict := conflictIn(c.Save(t.Context(), Snapshot{State: []byte("late")})); conflict == nil || conflict.Ruling != PutBack {
 			t.Errorf("Save after a release = %v, want to put back", conflict)
 		}
-		c = b.take(t, ours, "w")
+		c = b.acquire(t, ours, "w")
 		if err := c.Commit(t.Context(), []byte("result")); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func TestNothingAfterTheEnd(t *testing.T) {
 // TestBreaks: breaks count until the fraction at a break rises above all earlier
 // ones, to the four digits that a record keeps.
 func TestBreaks(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for i, row := range []struct {
 			fraction float64
 			breaks   int
@@ -336,7 +336,7 @@ func TestBreaks(t *testing.T) {
 		} {
 			c := b.store.Fresh(ours, "worker-1")
 			if i > 0 {
-				c = b.take(t, ours, "worker-1")
+				c = b.acquire(t, ours, "worker-1")
 			}
 			s := Snapshot{State: []byte{byte(i)}, Fraction: row.fraction}
 			if got := c.After(s).Breaks; got != row.breaks {
@@ -355,12 +355,12 @@ func TestBreaks(t *testing.T) {
 // TestRepeatedFailures: a failure that counts as one with the last leaves the count,
 // and any other raises it, whatever machine the record names.
 func TestRepeatedFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		claim := func(i int) *Claim {
 			if i == 0 {
 				return b.store.Fresh(ours, "w")
 			}
-			return b.take(t, ours, "w")
+			return b.acquire(t, ours, "w")
 		}
 		for i, step := range []struct {
 			machine string
@@ -379,7 +379,7 @@ func TestRepeatedFailures(t *testing.T) {
 				t.Errorf("step %d: record has %d failures, by %q, want %d by %q", i, r.Failures, r.FailedBy, step.want, step.machine)
 			}
 		}
-		c := b.take(t, ours, "w")
+		c := b.acquire(t, ours, "w")
 		c.FailsOn("vm_1", true)
 		if got := c.FailuresAfter(Snapshot{State: []byte("further")}); got != 1 {
 			t.Errorf("FailuresAfter progress = %d, want 1", got)

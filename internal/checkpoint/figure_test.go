@@ -15,7 +15,7 @@ import (
 
 // TestGigabyte is promise 7 for large states, in figures: of a state of 1 GiB of
 // which 1 % has changed, about 1 % is sent; and neither saving nor restoring it
-// takes more memory than the blocks under way.
+// takes more memory than the blocks in flight.
 func TestGigabyte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it hashes 3 GiB")
@@ -71,7 +71,7 @@ func readGenerated(ctx context.Context, c *Claim) error {
 	return err
 }
 
-// generated is a state that is nowhere in memory. Its chunks all differ. A run
+// generated is a state that is not kept in memory. Its chunks all differ. A run
 // of it may be changed.
 type generated struct{ size, from, to int64 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzRecord gives a record whatever metadata the service can hold: it is either
-// left alone, or read, ruled on by the rules of docs/FORMATS.md, claimed and
+// left unchanged, or read, ruled on by the rules of docs/FORMATS.md, claimed and
 // written in a form that can be read again, with its unknown keys. The input has
 // a key and a value on each line, with a colon between them.
 func FuzzRecord(f *testing.F) {
@@ -34,7 +34,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		r, err := parse(ours.ID, pointers(metadata))
 		if err != nil {
-			checkLeftAlone(t, r, err)
+			checkUnreadable(t, r, err)
 			return
 		}
 		checkRuling(t, &r)
@@ -42,8 +42,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// checkLeftAlone demands that a record which cannot be read is nobody's.
-func checkLeftAlone(t *testing.T, r Record, err error) {
+// checkUnreadable demands that no claim changes a record which cannot be read.
+func checkUnreadable(t *testing.T, r Record, err error) {
 	t.Helper()
 	r.ModifiedAt = noon.Add(-100 * time.Hour)
 	if !errors.Is(err, errUnreadable) || r.Version != 0 {
@@ -57,8 +57,8 @@ func checkLeftAlone(t *testing.T, r Record, err error) {
 	}
 }
 
-// checkRuling demands that a job counts as over only if the record says so of the
-// same work, and is taken only if it is open, the message's own or long silent.
+// checkRuling demands that a job counts as ended only if its record is of the same
+// work and final, and is acquired only if it is open, the message's own or stale.
 func checkRuling(t *testing.T, r *Record) {
 	t.Helper()
 	same := (r.Kind == "" || r.Kind == ours.Kind) && (r.PayloadHash == "" || r.PayloadHash == ours.PayloadHash)

@@ -37,7 +37,7 @@ func streamed(state []byte) Snapshot {
 
 // claimedLarge returns the claim of a delivery whose record exists, with a large
 // state saved, and forgets the calls that took.
-func (b *bench) claimedLarge(t *testing.T, letters string) *Claim {
+func (b *rig) claimedLarge(t *testing.T, letters string) *Claim {
 	t.Helper()
 	c := b.store.Fresh(ours, "worker-1")
 	b.save(t, c, letters)
@@ -46,7 +46,7 @@ func (b *bench) claimedLarge(t *testing.T, letters string) *Claim {
 }
 
 // save saves a large state, which must succeed and read back.
-func (b *bench) save(t *testing.T, c *Claim, letters string) {
+func (b *rig) save(t *testing.T, c *Claim, letters string) {
 	t.Helper()
 	if err := c.Save(t.Context(), streamed(large(letters))); err != nil {
 		t.Fatalf("Save of %s = %v, want no error", letters, err)
@@ -55,7 +55,7 @@ func (b *bench) save(t *testing.T, c *Claim, letters string) {
 }
 
 // holds demands that the record's body is that large state.
-func (b *bench) holds(t *testing.T, letters string) {
+func (b *rig) holds(t *testing.T, letters string) {
 	t.Helper()
 	if got := summary(b.body(t)); got != letters {
 		t.Fatalf("the record's body = %s, want %s", got, letters)
@@ -83,7 +83,7 @@ func summary(body string) string {
 // calls is how often each operation was called since the last reset.
 type calls map[string]int64
 
-func (b *bench) expectCalls(t *testing.T, what string, want calls) {
+func (b *rig) expectCalls(t *testing.T, what string, want calls) {
 	t.Helper()
 	if got := b.Counts(); !maps.Equal(got, want) {
 		t.Errorf("calls of %s = %v, want %v", what, got, want)
@@ -91,7 +91,7 @@ func (b *bench) expectCalls(t *testing.T, what string, want calls) {
 	b.ResetCounts()
 }
 
-// A stream of any length reads back as it was. Only one of a chunk or more is
+// A stream of any length is restored unchanged. Only one of a chunk or more is
 // kept in blocks.
 func TestStreamRoundTrip(t *testing.T) {
 	inOne := calls{storage.OpPutBlob: 1}
@@ -107,7 +107,7 @@ func TestStreamRoundTrip(t *testing.T) {
 		{chunkSize, 1, inBlocks(1)}, {chunkSize + 1, 2, inBlocks(2)}, {9*chunkSize + 17, 10, inBlocks(10)},
 	} {
 		t.Run(fmt.Sprint(row.size), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.store.chunk = chunkSize
 				state := make([]byte, row.size)
 				for i := range state {
@@ -122,7 +122,7 @@ func TestStreamRoundTrip(t *testing.T) {
 				if r := b.read(t); r.StateSize != int64(row.size) || r.StateBlocks != row.blocks || r.StateVersion != 7 {
 					t.Errorf("record = %d bytes in %d blocks, version %d, want %d in %d, 7", r.StateSize, r.StateBlocks, r.StateVersion, row.size, row.blocks)
 				}
-				got, err := b.take(t, ours, "worker-2").Restore(t.Context())
+				got, err := b.acquire(t, ours, "worker-2").Restore(t.Context())
 				if err != nil || got.Version != 7 || got.Fraction != 0.5 || got.Text != "half" {
 					t.Fatalf("Restore = %+v, %v, want what was released", got, err)
 				}
@@ -147,7 +147,7 @@ func TestStreamInAnyPieces(t *testing.T) {
 		"half of what is asked": iotest.HalfReader, "the end with the data": iotest.DataErrReader,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				state := large("ab")
 				s := Snapshot{Stream: func() (io.ReadCloser, error) { return io.NopCloser(in(bytes.NewReader(state))), nil }}
 				if err := b.store.Fresh(ours, "worker-1").Save(t.Context(), s); err != nil {
@@ -161,7 +161,7 @@ func TestStreamInAnyPieces(t *testing.T) {
 
 // Only what changed is sent, and nothing twice.
 func TestSaveIsIncremental(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcdef")
 		for _, step := range []struct {
 			to   string
@@ -183,82 +183,82 @@ func TestSaveIsIncremental(t *testing.T) {
 	})
 }
 
-// What a claim knows of the blocks behind its record is right after every kind
-// of write: the save after it sends what is not there, all of it, and no more.
+// A claim tracks the blocks of its record correctly across every kind of write: the
+// next save sends exactly the missing ones.
 func TestBlocksAreKnown(t *testing.T) {
 	one := calls{storage.OpPutBlock: 1, storage.OpPutBlockList: 1}
 	all := calls{storage.OpPutBlock: 4, storage.OpPutBlockList: 1}
 	small := Snapshot{State: []byte("small")}
 	for _, row := range []struct {
 		after string
-		do    func(t *testing.T, b *bench, c *Claim) *Claim
+		do    func(t *testing.T, b *rig, c *Claim) *Claim
 		want  calls
 	}{
-		{"nothing", func(_ *testing.T, _ *bench, c *Claim) *Claim { return c }, one},
-		{"a touch", func(t *testing.T, _ *bench, c *Claim) *Claim {
+		{"nothing", func(_ *testing.T, _ *rig, c *Claim) *Claim { return c }, one},
+		{"a touch", func(t *testing.T, _ *rig, c *Claim) *Claim {
 			must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.5}))
 			return c
 		}, one},
-		{"a small state", func(t *testing.T, _ *bench, c *Claim) *Claim { must(t, c.Save(t.Context(), small)); return c }, all},
-		{"a small stream", func(t *testing.T, _ *bench, c *Claim) *Claim {
+		{"a small state", func(t *testing.T, _ *rig, c *Claim) *Claim { must(t, c.Save(t.Context(), small)); return c }, all},
+		{"a small stream", func(t *testing.T, _ *rig, c *Claim) *Claim {
 			must(t, c.Save(t.Context(), streamed([]byte("small"))))
 			return c
 		}, all},
-		{"a small and the large state", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a small and the large state", func(t *testing.T, b *rig, c *Claim) *Claim {
 			must(t, c.Save(t.Context(), small))
 			b.save(t, c, "abcd")
 			return c
 		}, one},
-		{"a take", func(t *testing.T, b *bench, _ *Claim) *Claim { return b.take(t, ours, "worker-2") },
+		{"a take", func(t *testing.T, b *rig, _ *Claim) *Claim { return b.acquire(t, ours, "worker-2") },
 			calls{storage.OpGetBlockList: 1, storage.OpPutBlock: 1, storage.OpPutBlockList: 1}},
-		{"a take and a save", func(t *testing.T, b *bench, _ *Claim) *Claim {
-			c := b.take(t, ours, "worker-2")
+		{"a take and a save", func(t *testing.T, b *rig, _ *Claim) *Claim {
+			c := b.acquire(t, ours, "worker-2")
 			b.save(t, c, "abYd")
 			return c
 		}, one},
-		{"a take of a small state", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a take of a small state", func(t *testing.T, b *rig, c *Claim) *Claim {
 			must(t, c.Release(t.Context(), small))
-			return b.take(t, ours, "worker-2")
+			return b.acquire(t, ours, "worker-2")
 		}, all},
-		{"a release and a take", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a release and a take", func(t *testing.T, b *rig, c *Claim) *Claim {
 			must(t, c.Release(t.Context(), Snapshot{}))
-			return b.take(t, ours, "worker-2")
+			return b.acquire(t, ours, "worker-2")
 		}, calls{storage.OpGetBlockList: 1, storage.OpPutBlock: 1, storage.OpPutBlockList: 1}},
-		{"a save whose replies were lost", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a save whose replies were lost", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.failCommits(tries, storage.Fault{DropReply: true})
 			must(t, c.Save(t.Context(), streamed(large("abYd"))))
 			return c
 		}, one},
-		{"a save whose requests were lost", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a save whose requests were lost", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.failCommits(tries, storage.Fault{DropRequest: true})
 			must(t, c.Save(t.Context(), streamed(large("abYd"))))
 			return c
 		}, one},
-		{"a small state whose replies were lost", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a small state whose replies were lost", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.cause(trouble{writes: tries, fault: storage.Fault{DropReply: true}})
 			must(t, c.Save(t.Context(), small))
 			return c
 		}, all},
-		{"a save that arrived late", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a save that arrived late", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.link.lateCommit()
 			must(t, c.Save(t.Context(), streamed(large("WXYZ"))))
 			b.link.step = nil
 			b.holds(t, "WXYZ")
 			return c
 		}, calls{storage.OpGetBlockList: 1, storage.OpPutBlock: 3, storage.OpPutBlockList: 1}},
-		{"a removal and a touch", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a removal and a touch", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.remove(t)
 			must(t, c.Touch(t.Context(), Snapshot{}))
 			return c
 		}, all},
-		{"a removal and a save", func(t *testing.T, b *bench, c *Claim) *Claim {
+		{"a removal and a save", func(t *testing.T, b *rig, c *Claim) *Claim {
 			b.remove(t)
 			b.save(t, c, "abYd")
 			return c
 		}, one},
 	} {
 		t.Run(row.after, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := row.do(t, b, b.claimedLarge(t, "abcd"))
 				b.OnCall(nil)
 				b.ResetCounts()
@@ -280,7 +280,7 @@ func must(t *testing.T, err error) {
 }
 
 // failCommits lets so many tries of Put Block List go wrong.
-func (b *bench) failCommits(n int, fault storage.Fault) {
+func (b *rig) failCommits(n int, fault storage.Fault) {
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation != storage.OpPutBlockList || n == 0 {
 			return storage.Fault{}
@@ -316,9 +316,9 @@ func (l *link) lateCommit() {
 	}
 }
 
-// A save that did not come to its end is gone on with by the next one.
+// The next save continues an incomplete one.
 func TestFailedSaveIsResumed(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcd")
 		before := b.read(t)
 		b.refuseBlock("Z")
@@ -340,7 +340,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 }
 
 // refuseBlock refuses the block of one letter, when all others have arrived.
-func (b *bench) refuseBlock(letter string) {
+func (b *rig) refuseBlock(letter string) {
 	id := newChunkHash().add(large(letter))
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.BlockID == id {
@@ -350,10 +350,10 @@ func (b *bench) refuseBlock(letter string) {
 	})
 }
 
-// The service forgets staged blocks after a week. A save that counted on them
-// finds out, and sends them again.
+// The service discards staged blocks after a week. A save that relied on them
+// detects this, and sends them again.
 func TestForgottenBlocksAreSentAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcd")
 		b.refuseBlock("Z")
 		if err := c.Save(t.Context(), streamed(large("abYZ"))); err == nil {
@@ -370,16 +370,15 @@ func TestForgottenBlocksAreSentAgain(t *testing.T) {
 	})
 }
 
-// Blocks that were staged where there is no record any more are in the way of a
-// Put Blob that creates it. The claim finds its way around them, whatever it
-// writes next.
+// Blocks staged without a record make a Put Blob that creates it fail. The claim
+// recovers, whatever it writes next.
 func TestStagedOnARemovedRecord(t *testing.T) {
 	writes := ownersWrites()
 	writes["Save of a stream"] = func(ctx context.Context, c *Claim) error { return c.Save(ctx, streamed(large("WXYZ"))) }
 	writes["Save of part of the state"] = func(ctx context.Context, c *Claim) error { return c.Save(ctx, streamed(large("abcZ"))) }
 	for what, write := range writes {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.claimedLarge(t, "abcd")
 				b.remove(t)
 				b.refuseBlock("X")
@@ -412,24 +411,23 @@ func readSeekCloser(text string) io.ReadSeekCloser {
 	}{strings.NewReader(text), io.NopCloser(nil)}
 }
 
-// A claim whose record was changed by somebody else keeps its hands off it, and
-// sends not even a block once it knows.
+// A claim that lost its record changes nothing, and sends no block once it knows.
 func TestLargeSaveAfterTheEnd(t *testing.T) {
 	for name, row := range map[string]struct {
-		end  func(t *testing.T, b *bench, c *Claim)
+		end  func(t *testing.T, b *rig, c *Claim)
 		want Ruling
 	}{
-		"cancelled": {func(t *testing.T, b *bench, c *Claim) {
-			b.outside(t, func(r *Record) { r.Status = Cancelled })
+		"cancelled": {func(t *testing.T, b *rig, c *Claim) {
+			b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled })
 			if conflictIn(c.Touch(t.Context(), Snapshot{})) == nil {
 				t.Fatal("Touch of a cancelled record = <nil>, want a conflict")
 			}
 		}, Finish},
-		"committed": {func(t *testing.T, _ *bench, c *Claim) { must(t, c.Commit(t.Context(), nil)) }, Finish},
-		"released":  {func(t *testing.T, _ *bench, c *Claim) { must(t, c.Release(t.Context(), Snapshot{})) }, PutBack},
+		"committed": {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Commit(t.Context(), nil)) }, Finish},
+		"released":  {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Release(t.Context(), Snapshot{})) }, PutBack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.claimedLarge(t, "abcd")
 				row.end(t, b, c)
 				before, body := b.read(t), b.body(t)
@@ -450,7 +448,7 @@ func TestLargeSaveAfterTheEnd(t *testing.T) {
 // The same ending again, by a caller that did not learn of it, reads the stream
 // no second time.
 func TestLargeReleaseTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c, opened := b.claimedLarge(t, "abcd"), 0
 		s := Snapshot{Stream: func() (io.ReadCloser, error) {
 			opened++
@@ -466,8 +464,8 @@ func TestLargeReleaseTwice(t *testing.T) {
 	})
 }
 
-// A state that cannot be had whole is not recorded at all: least of all may a
-// stream that broke off pass for one that ended.
+// A state that cannot be read completely is not recorded: a stream that broke off
+// must not count as one that ended.
 func TestUnreadableStream(t *testing.T) {
 	broken := errors.New("disk on fire")
 	for name, row := range map[string]struct {
@@ -488,7 +486,7 @@ func TestUnreadableStream(t *testing.T) {
 		"is cut off later, said with a wrapped end": {broke("WX", fmt.Errorf("read: %w", io.EOF)), ErrUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.claimedLarge(t, "abcd")
 				before := b.read(t)
 				err := c.Save(t.Context(), Snapshot{Stream: row.stream})
@@ -519,9 +517,9 @@ func broke(letters string, err error) func() (io.ReadCloser, error) {
 // errPanic stands for a panic.
 var errPanic = errors.New("panic")
 
-// A panic in closing a stream harms nobody: it was read whole.
+// A panic in closing a stream is harmless: the stream was read completely.
 func TestStreamPanicsInClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, "abcd")
 		must(t, c.Save(t.Context(), Snapshot{Stream: func() (io.ReadCloser, error) {
 			return struct {
@@ -539,7 +537,7 @@ func TestSaveClosesItsStream(t *testing.T) {
 		"saved": {}, "refused": {Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c, open := b.claimedLarge(t, "abcd"), 0
 				b.OnCall(func(call storage.Call) storage.Fault {
 					if call.Operation == storage.OpPutBlock {
@@ -569,7 +567,7 @@ func (c closer) Close() error { c(); return nil }
 // A state over the limit is refused before more than the limit was sent, and
 // leaves the record and the claim as they were.
 func TestTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if b.store.maxStream != 32<<30 || MaxStream/chunkSize > 50_000 {
 			t.Errorf("limit = %d bytes, want 32 GiB, and no more than 50,000 chunks", b.store.maxStream)
 		}

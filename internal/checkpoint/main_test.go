@@ -31,15 +31,15 @@ var (
 	other = Delivery{ID: "job-1", Kind: "k", PayloadHash: hashOf([]byte("payload")), MessageID: "m-2"}
 )
 
-// bench is a storage account in virtual time with a container of records.
-type bench struct {
+// rig is a storage account in virtual time with a container of records.
+type rig struct {
 	*storage.Server
 	store *Store
 	link  *link
 }
 
 // inBubble runs a test in virtual time.
-func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
@@ -55,13 +55,13 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 		server.ResetCounts()
 		store := NewStore(records)
 		store.chunk = chunk
-		test(t, &bench{Server: server, store: store, link: way})
+		test(t, &rig{Server: server, store: store, link: way})
 		way.check(t)
 	})
 }
 
-// seed makes the job's record as somebody else left it.
-func (b *bench) seed(t *testing.T, r Record, body string) Record {
+// seed writes the job's record as another worker left it.
+func (b *rig) seed(t *testing.T, r Record, body string) Record {
 	t.Helper()
 	r.ID = ours.ID
 	if r.Token == "" {
@@ -75,7 +75,7 @@ func (b *bench) seed(t *testing.T, r Record, body string) Record {
 
 // findForEdit changes the record as somebody does who does not own it: with a
 // fresh token.
-func (b *bench) outside(t *testing.T, change func(*Record)) Record {
+func (b *rig) writeAsOperator(t *testing.T, change func(*Record)) Record {
 	t.Helper()
 	r := b.read(t)
 	r.Token, r.Write = uuid.NewString(), 0
@@ -87,7 +87,7 @@ func (b *bench) outside(t *testing.T, change func(*Record)) Record {
 }
 
 // read returns the job's record.
-func (b *bench) read(t *testing.T) Record {
+func (b *rig) read(t *testing.T) Record {
 	t.Helper()
 	r, err := b.store.Read(t.Context(), ours.ID)
 	if err != nil {
@@ -97,7 +97,7 @@ func (b *bench) read(t *testing.T) Record {
 }
 
 // body returns what the record's blob holds.
-func (b *bench) body(t *testing.T) string {
+func (b *rig) body(t *testing.T) string {
 	t.Helper()
 	for _, blob := range b.Blobs(recordsName) {
 		_, body, _ := b.ReadBlob(recordsName, blob.Name)
@@ -109,7 +109,7 @@ func (b *bench) body(t *testing.T) string {
 
 // claimed returns the claim of a delivery whose record exists, with one state
 // saved.
-func (b *bench) claimed(t *testing.T) *Claim {
+func (b *rig) claimed(t *testing.T) *Claim {
 	t.Helper()
 	c := b.store.Fresh(ours, "worker-1")
 	if err := c.Save(t.Context(), Snapshot{State: []byte("state 1"), Version: 1, Fraction: 0.25, Text: "one"}); err != nil {
@@ -118,8 +118,8 @@ func (b *bench) claimed(t *testing.T) *Claim {
 	return c
 }
 
-// take claims the record as it stands for a delivery.
-func (b *bench) take(t *testing.T, d Delivery, owner string) *Claim {
+// acquire makes a delivery the owner of the record.
+func (b *rig) acquire(t *testing.T, d Delivery, owner string) *Claim {
 	t.Helper()
 	found, ruling, err := b.store.Lookup(t.Context(), d)
 	if err != nil || ruling != Acquire {
@@ -132,15 +132,15 @@ func (b *bench) take(t *testing.T, d Delivery, owner string) *Claim {
 	return c
 }
 
-// trouble is what happens to the next calls: so many tries of writes, then so
-// many tries of reads.
+// trouble is a fault of the next calls: that many tries of writes, then that many
+// tries of reads.
 type trouble struct {
 	writes, reads int
 	fault         storage.Fault
 }
 
 // cause makes the trouble happen.
-func (b *bench) cause(tr trouble) {
+func (b *rig) cause(tr trouble) {
 	b.OnCall(func(c storage.Call) storage.Fault {
 		switch {
 		case isWrite(c.Operation) && tr.writes > 0:
@@ -281,5 +281,5 @@ func (l *link) late(when lateness) {
 	}
 }
 
-// noon is a moment of nobody's clock.
+// noon is a fixed time, of no real clock.
 var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)

@@ -229,7 +229,7 @@ func TestFractionIsBounded(t *testing.T) {
 	}
 }
 
-// A record that this version cannot read is nobody's to write.
+// No claim writes a record that this version cannot read.
 func TestUnreadable(t *testing.T) {
 	full := fullRecord()
 	good := plain(full.metadata())

@@ -18,7 +18,7 @@ const tool = "producer@desk"
 // asked is what a tool knows of the job: no message.
 var asked = Delivery{ID: ours.ID, Kind: ours.Kind, PayloadHash: ours.PayloadHash}
 
-func TestOpen(t *testing.T) {
+func TestReopen(t *testing.T) {
 	kind, hash, state := ours.Kind, ours.PayloadHash, hashOf([]byte("theirs"))
 	for name, row := range map[string]struct {
 		found  Record
@@ -38,7 +38,7 @@ func TestOpen(t *testing.T) {
 		"running, keys of a newer one": {Record{Status: Running, Kind: kind, PayloadHash: hash, unknown: map[string]string{"priority": "7"}}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				row.found.MessageID = other.MessageID
 				before := b.seed(t, row.found, "theirs")
 				b.ResetCounts()
@@ -72,7 +72,7 @@ func TestOpen(t *testing.T) {
 
 // expectOpened demands that the record is as before, but open and written by
 // somebody with a token of his own.
-func (b *bench) expectOpened(t *testing.T, before Record) {
+func (b *rig) expectOpened(t *testing.T, before Record) {
 	t.Helper()
 	after := b.read(t)
 	if after.Token == before.Token || after.Token == "" || after.Write == 0 {
@@ -93,8 +93,8 @@ func sameRecord(a, b Record) bool {
 	return a.ETag == b.ETag && a.Size == b.Size && maps.EqualFunc(a.metadata(), b.metadata(), equal)
 }
 
-func TestOpenOfNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestReopenOfNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if _, err := b.store.Reopen(t.Context(), asked, tool); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Open without a record = %v, want ErrNotFound", err)
 		}
@@ -104,10 +104,10 @@ func TestOpenOfNothing(t *testing.T) {
 	})
 }
 
-// An open job is any message's at once, with its state; the owner that was
-// thought to be dead writes nothing more.
-func TestOpenHandsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// Any message may acquire an open job at once, with its state; the owner that was
+// believed dead writes nothing more.
+func TestReopenHandsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		owner := b.claimed(t)
 		if _, ruling, err := b.store.Lookup(t.Context(), other); err != nil || ruling != PutBack {
 			t.Fatalf("Look of a duplicate = %s, %v, want to put it back", ruling, err)
@@ -115,7 +115,7 @@ func TestOpenHandsOver(t *testing.T) {
 		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Running || was.Owner != "worker-1" {
 			t.Fatalf("Open = %+v, %v, want the record of worker-1", was, err)
 		}
-		successor := b.take(t, other, "worker-2")
+		successor := b.acquire(t, other, "worker-2")
 		if state, err := successor.Restore(t.Context()); err != nil || state == nil || string(state.State) != "state 1" {
 			t.Errorf("the successor restores %+v, %v, want state 1", state, err)
 		}
@@ -135,7 +135,7 @@ func TestOpenHandsOver(t *testing.T) {
 
 // before runs do before each of the next n writes. Those that do makes do not
 // count.
-func (b *bench) before(n int, do func()) {
+func (b *rig) before(n int, do func()) {
 	doing := false
 	b.link.mu.Lock()
 	defer b.link.mu.Unlock()
@@ -150,33 +150,33 @@ func (b *bench) before(n int, do func()) {
 	}
 }
 
-// An owner that lives and writes between the read and the write is met by
-// another read and another write, a bounded number of times.
-func TestOpenMeetsALivingOwner(t *testing.T) {
+// If an owner that is alive writes between read and write, both are repeated, a
+// bounded number of times.
+func TestReopenMeetsALivingOwner(t *testing.T) {
 	for name, row := range map[string]struct {
 		times int
-		act   func(t *testing.T, b *bench, owner *Claim) error
+		act   func(t *testing.T, b *rig, owner *Claim) error
 		was   Status
 		err   error
 	}{
-		"it saves": {3, func(t *testing.T, _ *bench, c *Claim) error {
+		"it saves": {3, func(t *testing.T, _ *rig, c *Claim) error {
 			return c.Save(t.Context(), Snapshot{State: []byte(uuid.NewString())})
 		}, Running, nil},
-		"it touches": {maxRepeats - 1, func(t *testing.T, _ *bench, c *Claim) error {
+		"it touches": {maxRepeats - 1, func(t *testing.T, _ *rig, c *Claim) error {
 			return c.Touch(t.Context(), Snapshot{Fraction: 0.5})
 		}, Running, nil},
-		"it commits": {1, func(t *testing.T, _ *bench, c *Claim) error { return c.Commit(t.Context(), []byte("result")) }, Done, nil},
-		"it gives the job back": {1, func(t *testing.T, _ *bench, c *Claim) error {
+		"it commits": {1, func(t *testing.T, _ *rig, c *Claim) error { return c.Commit(t.Context(), []byte("result")) }, Done, nil},
+		"it gives the job back": {1, func(t *testing.T, _ *rig, c *Claim) error {
 			return c.Release(t.Context(), Snapshot{})
 		}, Open, nil},
-		"its message is claimed anew": {1, func(t *testing.T, b *bench, _ *Claim) error {
-			b.take(t, ours, "worker-2")
+		"its message is claimed again": {1, func(t *testing.T, b *rig, _ *Claim) error {
+			b.acquire(t, ours, "worker-2")
 			return nil
 		}, "", ErrReclaimed},
-		"its record is removed": {1, func(t *testing.T, b *bench, _ *Claim) error { b.remove(t); return nil }, "", ErrNotFound},
+		"its record is removed": {1, func(t *testing.T, b *rig, _ *Claim) error { b.remove(t); return nil }, "", ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				owner := b.claimed(t)
 				b.before(row.times, func() {
 					if err := row.act(t, b, owner); err != nil {
@@ -195,8 +195,8 @@ func TestOpenMeetsALivingOwner(t *testing.T) {
 	}
 }
 
-func TestOpenGivesUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestReopenGivesUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		owner := b.claimed(t)
 		b.before(maxRepeats, func() {
 			if err := owner.Touch(t.Context(), Snapshot{}); err != nil {
@@ -215,10 +215,10 @@ func TestOpenGivesUp(t *testing.T) {
 
 // However a commit and an opening meet, one of them has its effect, and both
 // sides know which.
-func TestOpenRacesACommit(t *testing.T) {
+func TestReopenRacesACommit(t *testing.T) {
 	seen := map[Status]int{}
 	for offset := range 60 {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *rig) {
 			owner := b.claimed(t)
 			b.OnCall(func(storage.Call) storage.Fault {
 				return storage.Fault{Before: 7 * time.Millisecond, After: 5 * time.Millisecond}
@@ -251,7 +251,7 @@ func TestOpenRacesACommit(t *testing.T) {
 
 // What is lost on the way changes nothing: an opening has its effect once, and
 // says what it found.
-func TestOpenInTrouble(t *testing.T) {
+func TestReopenInTrouble(t *testing.T) {
 	for name, tr := range map[string]trouble{
 		"request lost":      {1, 0, storage.Fault{DropRequest: true}},
 		"all requests lost": {tries, 0, storage.Fault{DropRequest: true}},
@@ -260,7 +260,7 @@ func TestOpenInTrouble(t *testing.T) {
 		"busy":              {tries, 0, storage.Fault{Refuse: storage.ServerBusy(0)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimed(t)
 				before := b.read(t)
 				b.cause(tr)
@@ -272,7 +272,7 @@ func TestOpenInTrouble(t *testing.T) {
 		})
 	}
 	for _, when := range []lateness{afterRepeat, beforeRead, afterRead} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *rig) {
 			b.claimed(t)
 			before := b.read(t)
 			b.link.late(when)
@@ -286,8 +286,8 @@ func TestOpenInTrouble(t *testing.T) {
 
 // An error says that nothing is known, or that nothing can be done; either way
 // it can be tried again.
-func TestOpenFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestReopenFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimed(t)
 		before := b.read(t)
 		b.cause(trouble{writes: 1, fault: storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}})
@@ -300,13 +300,13 @@ func TestOpenFails(t *testing.T) {
 		}
 		b.cause(trouble{})
 		if was, err := b.store.Reopen(t.Context(), asked, tool); err != nil || was.Status != Open {
-			t.Errorf("Open once more = %s, %v, want it open already", was.Status, err)
+			t.Errorf("a second Reopen = %s, %v, want it open already", was.Status, err)
 		}
 	})
 }
 
 func TestResultOf(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimed(t)
 		if data, err := b.store.ResultOf(t.Context(), b.read(t)); err == nil {
 			t.Errorf("ResultOf a job that runs = %q, want an error", data)

@@ -8,8 +8,8 @@ import (
 // Every write records the time that the job's handlers took, that of earlier
 // deliveries included. What a claim did after its last write is not known to its
 // successor.
-func TestPaidTimeAddsUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestRunTimeAddsUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		first := b.store.Fresh(ours, "worker-1")
 		if err := first.Touch(t.Context(), Snapshot{}); err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestPaidTimeAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, want := b.read(t).RunTime, 100*time.Second; got != want {
-			t.Errorf("paid in the end = %s, want %s: recorded by the first, and the second's", got, want)
+			t.Errorf("run time at the end = %s, want %s: recorded by the first, and the second's", got, want)
 		}
 	})
 }

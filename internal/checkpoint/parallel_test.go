@@ -12,7 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// gauge counts how many calls are under way.
+// gauge counts how many calls are in flight.
 type gauge struct {
 	mu       sync.Mutex
 	now, max int
@@ -25,7 +25,7 @@ func (g *gauge) add(n int) {
 	g.max = max(g.max, g.now)
 }
 
-// watch counts the blocks that are on their way.
+// watch counts the blocks in flight.
 func (g *gauge) watch(l *link) {
 	l.step = func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 		if r.URL.Query().Get("comp") != "block" {
@@ -38,7 +38,7 @@ func (g *gauge) watch(l *link) {
 }
 
 // slowBlocks makes every block take that long.
-func (b *bench) slowBlocks(d time.Duration) {
+func (b *rig) slowBlocks(d time.Duration) {
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation == storage.OpPutBlock {
 			return storage.Fault{Before: d}
@@ -49,7 +49,7 @@ func (b *bench) slowBlocks(d time.Duration) {
 
 // Blocks are sent side by side, but only so many: that bounds a save's memory.
 func TestStagingIsParallel(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c, sending := b.claimedLarge(t, "a"), gauge{}
 		sending.watch(b.link)
 		b.slowBlocks(time.Second)
@@ -66,7 +66,7 @@ func TestStagingIsParallel(t *testing.T) {
 
 // A block that cannot be sent ends the save, and all that was under way for it.
 func TestFailedBlockEndsTheSave(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c, sending := b.claimedLarge(t, "abcd"), gauge{}
 		sending.watch(b.link)
 		refused := newChunkHash().add(large("K"))
@@ -91,12 +91,12 @@ func TestFailedBlockEndsTheSave(t *testing.T) {
 }
 
 // A save that is cut short returns at once, leaves nothing running (the bubble
-// would not end) and the checkpoint before in place. The next one goes on.
+// would not end) and the checkpoint before in place. The next one continues it.
 func TestCancelledSave(t *testing.T) {
 	stop := errors.New("evicted")
 	for name, slow := range map[string]string{"while blocks are sent": storage.OpPutBlock, "during the commit": storage.OpPutBlockList} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.claimedLarge(t, "abcd")
 				var begunCalls, endedCalls atomic.Int64
 				b.OnCall(func(call storage.Call) storage.Fault {
@@ -144,14 +144,14 @@ func TestCancelledSave(t *testing.T) {
 	}
 }
 
-// Who was presumed dead and comes back in the middle of its successor's save
-// changes nothing of it: the same id means the same content, and its commit fails.
+// A worker that was believed dead and returns during its successor's save does not
+// change it: the same id means the same content, and its commit fails.
 func TestStaleOwnerStages(t *testing.T) {
 	for _, moment := range []string{storage.OpGetBlockList, storage.OpPutBlock, storage.OpPutBlockList, "after"} {
 		t.Run(moment, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				stale := b.claimedLarge(t, "abcd")
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				var struck atomic.Bool
 				strike := func() {
 					if struck.Swap(true) {
@@ -182,7 +182,7 @@ func TestStaleOwnerStages(t *testing.T) {
 				b.holds(t, "Xbcy")
 				b.ResetCounts()
 				b.save(t, c, "XbQy")
-				r := restore(t, b.take(t, ours, "worker-3"))
+				r := restore(t, b.acquire(t, ours, "worker-3"))
 				readRest(t, r, "XbQy", 0)
 			})
 		})

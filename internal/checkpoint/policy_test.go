@@ -51,7 +51,7 @@ func TestPolicyNext(t *testing.T) {
 	}
 }
 
-// A worker that does what the policy says, when it says so, writes never sooner
+// A worker that follows the policy writes never sooner
 // than an interval after the write before and never later than TouchEvery, and
 // records every state within an interval and what the write before takes.
 func TestPolicyKeepsItsBounds(t *testing.T) {
@@ -163,7 +163,7 @@ func anyDuration(t *rapid.T, name string) time.Duration {
 	return time.Duration(math.Pow(10, rapid.Float64Range(3, 16).Draw(t, name)))
 }
 
-// More dear saves never make saving more frequent, nor do rarer losses; and what
+// Longer saves never make saving more frequent, nor do rarer losses; and what
 // is chosen is within its bounds, and leaves at least half of the time to work.
 func TestIntervalProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -236,7 +236,7 @@ func TestYoungDalyIsNearTheBest(t *testing.T) {
 }
 
 // Where a save takes longer than half the time between two losses, the formula
-// would fall, to less than nothing in the end.
+// would fall, and even become negative.
 func TestYoungDalyBeyondItsRange(t *testing.T) {
 	for _, cost := range []time.Duration{time.Hour, 2 * time.Hour, 100 * time.Hour} {
 		if got := youngDaly(cost, 2*time.Hour); got != time.Hour {

@@ -12,7 +12,7 @@ import (
 var givenUpAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // A row is a record that a tool finds; acts says whether it may be replayed or
-// called off.
+// cancelled.
 var operated = map[string]struct {
 	found Record
 	acts  bool
@@ -29,10 +29,10 @@ var operated = map[string]struct {
 }
 
 // eachOperated runs a test on each record, with a state in it.
-func eachOperated(t *testing.T, test func(t *testing.T, b *bench, before Record, acts bool, err error)) {
+func eachOperated(t *testing.T, test func(t *testing.T, b *rig, before Record, acts bool, err error)) {
 	for name, row := range operated {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				r := row.found
 				r.PayloadHash, r.MessageID, r.StateHash, r.StateSize = ours.PayloadHash, ours.MessageID, hashOf([]byte("theirs")), 6
 				if r.Kind == "" {
@@ -47,7 +47,7 @@ func eachOperated(t *testing.T, test func(t *testing.T, b *bench, before Record,
 // TestReplay: a replay opens what was given up, with its state and its history,
 // and touches nothing else.
 func TestReplay(t *testing.T) {
-	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+	eachOperated(t, func(t *testing.T, b *rig, before Record, acts bool, wantErr error) {
 		was, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
 		if !errors.Is(err, wantErr) || err == nil && (was.ETag != before.ETag || was.GivenUp() != acts) {
 			t.Fatalf("Replay = %+v, %v, want the record as it was, or %v", was, err, wantErr)
@@ -69,8 +69,8 @@ func TestReplay(t *testing.T) {
 		if !sameRecord(after, want) || after.Token == before.Token || !after.GivenUp() {
 			t.Errorf("record = %+v\nwant     %+v", after, want)
 		}
-		if c := b.take(t, other, "worker-2"); c.Record().GivenUp() || c.Record().Generation != before.Generation+1 {
-			t.Errorf("record once claimed = %+v, want it at work", c.Record())
+		if c := b.acquire(t, other, "worker-2"); c.Record().GivenUp() || c.Record().Generation != before.Generation+1 {
+			t.Errorf("record once claimed = %+v, want it running", c.Record())
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestReplay(t *testing.T) {
 // TestReplayFromScratch: the state goes, also where a replay was cut short
 // before its message was put.
 func TestReplayFromScratch(t *testing.T) {
-	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+	eachOperated(t, func(t *testing.T, b *rig, before Record, acts bool, wantErr error) {
 		if _, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, true); !errors.Is(err, wantErr) {
 			t.Fatalf("Replay = %v, want %v", err, wantErr)
 		}
@@ -92,9 +92,9 @@ func TestReplayFromScratch(t *testing.T) {
 	})
 }
 
-// TestCallOff: what was given up is cancelled, and nothing else is touched.
-func TestCallOff(t *testing.T) {
-	eachOperated(t, func(t *testing.T, b *bench, before Record, acts bool, wantErr error) {
+// TestCancel: a job that was given up is cancelled, and no other record changes.
+func TestCancel(t *testing.T) {
+	eachOperated(t, func(t *testing.T, b *rig, before Record, acts bool, wantErr error) {
 		was, err := b.store.Cancel(t.Context(), asked, tool, "purged")
 		if !errors.Is(err, wantErr) || err == nil && (was.ETag != before.ETag || was.GivenUp() != acts) {
 			t.Fatalf("CallOff = %+v, %v, want the record as it was, or %v", was, err, wantErr)
@@ -112,16 +112,16 @@ func TestCallOff(t *testing.T) {
 // A record that is gone is made again; blocks that were staged for it are no
 // hindrance.
 func TestReplayCreates(t *testing.T) {
-	for name, act := range map[string]func(t *testing.T, b *bench) (Record, error){
-		"replay": func(t *testing.T, b *bench) (Record, error) {
+	for name, act := range map[string]func(t *testing.T, b *rig) (Record, error){
+		"replay": func(t *testing.T, b *rig) (Record, error) {
 			return b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
 		},
-		"call off": func(t *testing.T, b *bench) (Record, error) {
+		"call off": func(t *testing.T, b *rig) (Record, error) {
 			return b.store.Cancel(t.Context(), asked, tool, "purged")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				blocks := blockSet{}
 				if _, err := b.store.stage(t.Context(), ours.ID, strings.NewReader("a piece of a state"), &blocks); err != nil {
 					t.Fatal(err)
@@ -148,7 +148,7 @@ func TestReplayInTrouble(t *testing.T) {
 		"all replies lost":  {tries, 0, storage.Fault{DropReply: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				before := b.seed(t, Record{Status: Poison, Kind: ours.Kind, PayloadHash: ours.PayloadHash, EndedAt: givenUpAt, Failures: 5}, "")
 				b.cause(tr)
 				was, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
@@ -163,11 +163,11 @@ func TestReplayInTrouble(t *testing.T) {
 	}
 }
 
-// A worker that claims the job while it is being called off keeps it.
-func TestCallOffMeetsAClaim(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// A worker that claims the job while it is being cancelled keeps it.
+func TestCancelMeetsAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open, Kind: ours.Kind, PayloadHash: ours.PayloadHash, EndedAt: givenUpAt}, "")
-		b.before(1, func() { b.take(t, other, "worker-2") })
+		b.before(1, func() { b.acquire(t, other, "worker-2") })
 		was, err := b.store.Cancel(t.Context(), asked, tool, "purged")
 		if err != nil || was.Status != Running || was.GivenUp() || b.read(t).Status != Running {
 			t.Errorf("CallOff = %+v, %v, want the job left running", was, err)
@@ -175,15 +175,15 @@ func TestCallOffMeetsAClaim(t *testing.T) {
 	})
 }
 
-// A job that was replayed, claimed and released again is a job at work: a poison
+// A job that was replayed, claimed and released again is active: a poison
 // message of before, purged or replayed late, must not end it or change it.
-func TestCallOffAfterAClaim(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestCancelAfterAClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Poison, Kind: ours.Kind, PayloadHash: ours.PayloadHash, MessageID: ours.MessageID, EndedAt: givenUpAt}, "")
 		if _, err := b.store.Replay(t.Context(), asked, tool, givenUpAt, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.take(t, ours, "worker-1").Release(t.Context(), Snapshot{State: []byte("half"), Fraction: 0.5}); err != nil {
+		if err := b.acquire(t, ours, "worker-1").Release(t.Context(), Snapshot{State: []byte("half"), Fraction: 0.5}); err != nil {
 			t.Fatal(err)
 		}
 		released := b.read(t)

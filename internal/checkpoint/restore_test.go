@@ -11,13 +11,13 @@ import (
 func TestRestore(t *testing.T) {
 	for name, state := range map[string]string{"small": "state", "empty": "", "large": string(make([]byte, 3<<20))} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				sent := Snapshot{State: []byte(state), Version: 3, Fraction: 0.5, Text: "half\nway"}
 				c := b.store.Fresh(ours, "worker-1")
 				if err := c.Release(t.Context(), sent); err != nil {
 					t.Fatal(err)
 				}
-				got, err := b.take(t, ours, "worker-2").Restore(t.Context())
+				got, err := b.acquire(t, ours, "worker-2").Restore(t.Context())
 				if got == nil || err != nil {
 					t.Fatalf("Restore = %v, %v, want what was released", got, err)
 				}
@@ -31,9 +31,9 @@ func TestRestore(t *testing.T) {
 
 // A body that does not match its hash is reported, whatever made it so.
 func TestRestoreDamaged(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open, MessageID: ours.MessageID, StateHash: hashOf([]byte("state")), StateSize: 5}, "stale")
-		c := b.take(t, ours, "worker-1")
+		c := b.acquire(t, ours, "worker-1")
 		if got, err := c.Restore(t.Context()); !errors.Is(err, ErrDamaged) {
 			t.Errorf("Restore of another body = %v, %v, want ErrDamaged", got, err)
 		}
@@ -44,11 +44,11 @@ func TestRestoreDamaged(t *testing.T) {
 }
 
 // A record that was removed takes its state along: the job starts afresh, on a
-// record that fences whoever had the old one.
+// record that fences the owner of the old one.
 func TestRestoreRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		stale := b.claimed(t)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		b.remove(t)
 		if got, err := c.Restore(t.Context()); got != nil || err != nil {
 			t.Errorf("Restore of a removed record = %v, %v, want a fresh start", got, err)
@@ -63,28 +63,28 @@ func TestRestoreRemoved(t *testing.T) {
 }
 
 // A refused read of the state is decided by one read of the record, and never
-// called damage.
+// reported as damage.
 func TestRestoreDisplaced(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		happ func(t *testing.T, b *bench, c *Claim)
-		want Ruling // 0: go on
+		happ func(t *testing.T, b *rig, c *Claim)
+		want Ruling // 0: continue
 	}{
-		{"our own late write", func(t *testing.T, b *bench, c *Claim) {
+		{"our own late write", func(t *testing.T, b *rig, c *Claim) {
 			r := b.read(t)
 			r.Write++
 			if _, err := b.store.put(t.Context(), &r, r.ETag, content{}); err != nil {
 				t.Fatal(err)
 			}
 		}, 0},
-		{"claimed anew", func(t *testing.T, b *bench, _ *Claim) { b.take(t, ours, "worker-3") }, Fenced},
-		{"cancelled", func(t *testing.T, b *bench, _ *Claim) { b.outside(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
-		{"opened", func(t *testing.T, b *bench, _ *Claim) { b.outside(t, func(r *Record) { r.Status = Open }) }, PutBack},
+		{"acquired by another", func(t *testing.T, b *rig, _ *Claim) { b.acquire(t, ours, "worker-3") }, Fenced},
+		{"cancelled", func(t *testing.T, b *rig, _ *Claim) { b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
+		{"opened", func(t *testing.T, b *rig, _ *Claim) { b.writeAsOperator(t, func(r *Record) { r.Status = Open }) }, PutBack},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimed(t)
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				row.happ(t, b, c)
 				got, err := c.Restore(t.Context())
 				if row.want == 0 {
@@ -106,9 +106,9 @@ func TestRestoreDisplaced(t *testing.T) {
 
 // A read that gets no answer says nothing about the state.
 func TestRestoreInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimed(t)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		drops := tries
 		b.OnCall(func(call storage.Call) storage.Fault {
 			if call.Operation != storage.OpGetBlob || drops == 0 {
@@ -121,7 +121,7 @@ func TestRestoreInTrouble(t *testing.T) {
 			t.Errorf("Restore without a network = %v, want an error that decides nothing", err)
 		}
 		if got, err := c.Restore(t.Context()); err != nil || string(got.State) != "state 1" {
-			t.Errorf("Restore once more = %v, %v, want state 1", got, err)
+			t.Errorf("a second Restore = %v, %v, want state 1", got, err)
 		}
 	})
 }

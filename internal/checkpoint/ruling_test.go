@@ -99,8 +99,8 @@ func TestOnConflict(t *testing.T) {
 		{"our token, an older number, but poison", by(token, 4, Poison), "old", Finish},
 		{"our token and a newer number: not ours to repeat", by(token, 6, Running), "old", Fenced},
 		{"another's token and this number prove nothing", by("theirs", 5, Running), "old", Fenced},
-		{"nothing was written since the read: claim once more", by("theirs", 9, Open), "now", Repeat},
-		{"nothing was written to a silent end's record", by("theirs", 9, Running), "now", Repeat},
+		{"nothing was written since the read: acquire again", by("theirs", 9, Open), "now", Repeat},
+		{"nothing was written to the record of an unclean exit", by("theirs", 9, Running), "now", Repeat},
 		{"a create has no ETag to compare", found(func(r *Record) { r.ETag = "" }), "", Fenced},
 
 		{"no record: repeat the create", nil, "", Create},
@@ -112,7 +112,7 @@ func TestOnConflict(t *testing.T) {
 		{"open: put ours back", by("theirs", 5, Open), "old", PutBack},
 		{"another message's: put ours back", anothers(Running), "old", PutBack},
 		{"another message's, left open: put ours back", anothers(Open), "", PutBack},
-		{"our message's, claimed anew: touch nothing", by("theirs", 5, Running), "old", Fenced},
+		{"our message's, acquired again: touch nothing", by("theirs", 5, Running), "old", Fenced},
 
 		{"other kind, before the status", found(func(r *Record) { r.Kind, r.Status = "other", Done }), "old", Mismatch},
 		{"other kind, before our token", found(func(r *Record) { r.Kind, r.Token, r.Write = "other", token, 5 }), "old", Mismatch},

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-func TestLook(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestLookup(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if r, ruling, err := b.store.Lookup(t.Context(), ours); ruling != Create || err != nil || r.ID != "" {
 			t.Errorf("Look at nothing = %+v, %s, %v, want create", r, ruling, err)
 		}
@@ -32,7 +32,7 @@ func TestLook(t *testing.T) {
 }
 
 func TestReadAndResult(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if _, err := b.store.Read(t.Context(), ours.ID); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Read of nothing = %v, want ErrNotFound", err)
 		}
@@ -62,7 +62,7 @@ func TestReadAndResult(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel() // it takes seconds with the race detector
 	const records = 5003
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range records {
 			r := Record{ID: fmt.Sprintf("a-%04d", i), Status: Done, Kind: "k", Fraction: 1}
 			if i == 7 {
@@ -103,7 +103,7 @@ func TestList(t *testing.T) {
 }
 
 func TestListByPrefix(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 12 {
 			r := Record{ID: fmt.Sprintf("a-%d", i), Status: Open}
 			if _, err := b.store.put(t.Context(), &r, "", content{}); err != nil {
@@ -126,7 +126,7 @@ func TestListByPrefix(t *testing.T) {
 }
 
 func TestListAndCheckInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if err := b.store.Check(t.Context()); err != nil {
 			t.Errorf("Check = %v, want no error", err)
 		}

@@ -66,16 +66,16 @@ func readSome(t *testing.T, r io.Reader, n int) {
 
 // The recorded state is read in few large calls, and nothing but them.
 func TestRestoreCosts(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		b.ResetCounts()
 		readRest(t, restore(t, c), severalReads, 0)
 		b.expectCalls(t, "restoring 10 chunks", calls{storage.OpGetBlob: 3})
 	})
 }
 
-// While the recorded state is read, nothing replaces it. Touches go on.
+// While the recorded state is read, nothing replaces it. Touches continue.
 func TestSaveWaitsForTheReader(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, c *Claim, r io.ReadCloser){
 		"read to its end": func(t *testing.T, _ *Claim, r io.ReadCloser) { readRest(t, r, severalReads, 1) },
@@ -87,9 +87,9 @@ func TestSaveWaitsForTheReader(t *testing.T) {
 		"given up": func(_ *testing.T, c *Claim, _ io.ReadCloser) { c.CloseReaders() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimedLarge(t, severalReads)
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				r := restore(t, c)
 				readSome(t, r, 1)
 				b.ResetCounts()
@@ -114,9 +114,9 @@ func TestSaveWaitsForTheReader(t *testing.T) {
 
 // Two readers at once are possible; the last of them ends the wait.
 func TestTwoReaders(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		first, second := restore(t, c), restore(t, c)
 		readRest(t, first, severalReads, 0)
 		if err := c.Save(t.Context(), streamed(large("X"))); !errors.Is(err, ErrReading) {
@@ -130,9 +130,9 @@ func TestTwoReaders(t *testing.T) {
 // A decoder stops at the end of what it decodes and never asks for more. All of
 // the state is here by then.
 func TestReaderThatNeverSeesTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		r := restore(t, c)
 		readSome(t, r, len(severalReads)*chunk)
 		b.save(t, c, "X")
@@ -142,17 +142,17 @@ func TestReaderThatNeverSeesTheEnd(t *testing.T) {
 	})
 }
 
-// A stream that was never opened holds nothing up, and one that ended says so
-// every time it is asked.
+// A stream that was never opened blocks nothing, and every read after the end
+// returns io.EOF.
 func TestReaderStaysAtItsEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		if _, err := c.Restore(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		b.save(t, c, severalReads+"x") // it was not opened
-		r := restore(t, b.take(t, ours, "worker-3"))
+		r := restore(t, b.acquire(t, ours, "worker-3"))
 		readRest(t, r, severalReads+"x", 0)
 		for range 2 {
 			if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
@@ -162,9 +162,9 @@ func TestReaderStaysAtItsEnd(t *testing.T) {
 	})
 }
 
-// Nobody takes a stream that was closed for one that ended.
+// A stream that was closed does not look like one that ended.
 func TestReadAfterClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		r := restore(t, b.claimedLarge(t, severalReads))
 		readSome(t, r, oneRead) // so that the next read is a call
 		must(t, r.Close())
@@ -176,12 +176,12 @@ func TestReadAfterClose(t *testing.T) {
 	})
 }
 
-// A reader whose job was stopped reads no more, and keeps nobody waiting: its
-// handler may never come back.
+// A reader whose job was stopped reads no more and blocks no save: its handler may
+// never return.
 func TestAbandonedReader(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		ctx, stop := context.WithCancel(t.Context())
 		s, err := c.Restore(ctx)
 		if err != nil {
@@ -207,11 +207,11 @@ func TestAbandonedReader(t *testing.T) {
 	})
 }
 
-// Touches change the ETag under a reader. It goes on under the new one.
+// Touches change the ETag under a reader. It continues under the new one.
 func TestReadDuringTouches(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		r := restore(t, c)
 		b.ResetCounts()
 		readSome(t, r, oneRead)
@@ -223,11 +223,11 @@ func TestReadDuringTouches(t *testing.T) {
 	})
 }
 
-// A touch whose reply was lost has changed the ETag, and nobody knows it yet.
+// A touch whose reply was lost has changed the ETag, which the claim does not know yet.
 func TestReadAfterALostTouch(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		r := restore(t, c)
 		readSome(t, r, oneRead)
 		b.cause(trouble{writes: tries, reads: tries, fault: storage.Fault{DropReply: true}})
@@ -241,9 +241,9 @@ func TestReadAfterALostTouch(t *testing.T) {
 
 // A touch that was under way when the read was refused explains the refusal.
 func TestReadRefusedDuringATouch(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		r := restore(t, c)
 		readSome(t, r, oneRead)
 		b.OnCall(func(call storage.Call) storage.Fault {
@@ -260,27 +260,27 @@ func TestReadRefusedDuringATouch(t *testing.T) {
 	})
 }
 
-// A reader whose record went to another says so. It never takes that for damage,
+// A reader whose record was acquired by another reports that. It is not damage,
 // and its claim writes nothing more.
 func TestReadFenced(t *testing.T) {
 	for name, row := range map[string]struct {
-		happen func(t *testing.T, b *bench)
+		happen func(t *testing.T, b *rig)
 		want   Ruling
 	}{
-		"claimed anew": {func(t *testing.T, b *bench) { b.take(t, ours, "worker-3") }, Fenced},
-		"claimed anew and saved": {func(t *testing.T, b *bench) {
-			b.save(t, b.take(t, ours, "worker-3"), "XYZ")
+		"acquired by another": {func(t *testing.T, b *rig) { b.acquire(t, ours, "worker-3") }, Fenced},
+		"acquired and saved by another": {func(t *testing.T, b *rig) {
+			b.save(t, b.acquire(t, ours, "worker-3"), "XYZ")
 		}, Fenced},
-		"claimed anew and done": {func(t *testing.T, b *bench) {
-			must(t, b.take(t, ours, "worker-3").Commit(t.Context(), nil))
+		"acquired and done by another": {func(t *testing.T, b *rig) {
+			must(t, b.acquire(t, ours, "worker-3").Commit(t.Context(), nil))
 		}, Finish},
-		"cancelled": {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
-		"opened":    {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Status = Open }) }, PutBack},
+		"cancelled": {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
+		"opened":    {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Status = Open }) }, PutBack},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimedLarge(t, severalReads)
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				r := restore(t, c)
 				readSome(t, r, oneRead)
 				row.happen(t, b)
@@ -289,7 +289,7 @@ func TestReadFenced(t *testing.T) {
 					t.Errorf("Read = %v, want a conflict: %s", err, row.want)
 				}
 				if _, again := r.Read(make([]byte, 1)); conflictIn(again) == nil {
-					t.Errorf("Read once more = %v, want the conflict again", again)
+					t.Errorf("a second Read = %v, want the conflict again", again)
 				}
 				if conflict := conflictIn(c.Save(t.Context(), streamed(large("W")))); conflict == nil || conflict.Ruling != row.want {
 					t.Errorf("Save after it = %v, want a conflict: %s", conflict, row.want)
@@ -310,13 +310,13 @@ func TestReadDamaged(t *testing.T) {
 		"all gone": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimedLarge(t, severalReads)
 				damaged := b.read(t)
 				if _, err := b.store.put(t.Context(), &damaged, damaged.ETag, content{data: append([]byte{}, body...)}); err != nil {
 					t.Fatal(err)
 				}
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				begun := time.Now()
 				r := restore(t, c)
 				got, err := io.ReadAll(r)
@@ -324,7 +324,7 @@ func TestReadDamaged(t *testing.T) {
 					t.Errorf("read %d bytes, %v, want less than the state and ErrDamaged", len(got), err)
 				}
 				if _, again := r.Read(make([]byte, 1)); !errors.Is(again, ErrDamaged) {
-					t.Errorf("Read once more = %v, want ErrDamaged again", again)
+					t.Errorf("a second Read = %v, want ErrDamaged again", again)
 				}
 				if took := time.Since(begun); took > time.Minute {
 					t.Errorf("it took %s to find out, want no long search", took)
@@ -335,12 +335,12 @@ func TestReadDamaged(t *testing.T) {
 	}
 }
 
-// A record that was removed takes the state along. The job can go on from
-// whatever its handler saves next.
+// A record that is removed takes its state along. The job can continue from the
+// state that its handler saves next.
 func TestReadRemoved(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		r := restore(t, c)
 		readSome(t, r, oneRead)
 		b.remove(t)
@@ -354,9 +354,9 @@ func TestReadRemoved(t *testing.T) {
 // Storage trouble is no fault of the state. The reader tries again until its job
 // is stopped.
 func TestReadInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)
-		c := b.take(t, ours, "worker-2")
+		c := b.acquire(t, ours, "worker-2")
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		s, err := c.Restore(ctx)
@@ -383,9 +383,9 @@ func TestReadInTrouble(t *testing.T) {
 	})
 }
 
-// What a repeat cannot mend is an error at once.
+// An error that a retry cannot resolve is returned at once.
 func TestReadRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		r := restore(t, b.claimedLarge(t, severalReads))
 		b.OnCall(func(storage.Call) storage.Fault {
 			return storage.Fault{Refuse: &storage.Error{Status: 400, Code: "InvalidHeaderValue"}}
@@ -401,7 +401,7 @@ func TestReadRefused(t *testing.T) {
 // A worker that is let in no more, for want of a role or a token, waits.
 func TestReadForbidden(t *testing.T) {
 	for _, refusal := range []storage.Error{{Status: 403, Code: "AuthorizationPermissionMismatch"}, {Status: 401, Code: "InvalidAuthenticationInfo"}} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *rig) {
 			r := restore(t, b.claimedLarge(t, severalReads))
 			b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &refusal} })
 			begun := time.Now()
@@ -415,13 +415,13 @@ func TestReadForbidden(t *testing.T) {
 }
 
 // The state that a run began with can be opened again, until the run has saved
-// another in its place. That is said, and not called damage.
-func TestReopen(t *testing.T) {
+// another in its place. That is ErrReplaced, not damage.
+func TestRestoredStreamReopens(t *testing.T) {
 	for name, next := range map[string]Snapshot{"large": streamed(large("XYZ")), "small": {State: []byte("small")}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				b.claimedLarge(t, severalReads)
-				c := b.take(t, ours, "worker-2")
+				c := b.acquire(t, ours, "worker-2")
 				s, err := c.Restore(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -443,7 +443,7 @@ func TestReopen(t *testing.T) {
 // A save that arrives late replaces the state under a reader that was opened
 // since. That is no damage either.
 func TestReadReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		c := b.claimedLarge(t, severalReads)
 		r := restore(t, c)
 		readSome(t, r, oneRead)
@@ -459,16 +459,16 @@ func TestReadReplaced(t *testing.T) {
 	})
 }
 
-// Reopen serves states of every size, as what they are.
+// OpenState returns states of every size.
 func TestOpenState(t *testing.T) {
 	for name, s := range map[string]Snapshot{"none": {}, "small": {State: []byte("small")}, "empty": {State: []byte{}}, "large": streamed(large("ab"))} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				c := b.store.Fresh(ours, "worker-1")
 				must(t, c.Save(t.Context(), s))
 				r, err := c.OpenState(t.Context())
 				if err != nil || (r == nil) != !s.HasState() {
-					t.Fatalf("Open = %v, %v, want the state, or nil for none", r, err)
+					t.Fatalf("OpenState = %v, %v, want the state, or nil for none", r, err)
 				}
 				if r == nil {
 					return

@@ -13,7 +13,7 @@ type writeKind struct {
 
 	// prepare sets the stage and returns the write. It may be called again
 	// when it returned an error, as the worker does.
-	prepare func(t *testing.T, b *bench) func() error
+	prepare func(t *testing.T, b *rig) func() error
 
 	// want is what is recorded once it took effect, exactly once.
 	want func(r Record) bool
@@ -23,8 +23,8 @@ type writeKind struct {
 }
 
 func writeKinds() []writeKind {
-	onClaim := func(do func(t *testing.T, c *Claim) error) func(*testing.T, *bench) func() error {
-		return func(t *testing.T, b *bench) func() error {
+	onClaim := func(do func(t *testing.T, c *Claim) error) func(*testing.T, *rig) func() error {
+		return func(t *testing.T, b *rig) func() error {
 			c := b.claimed(t)
 			return func() error { return do(t, c) }
 		}
@@ -34,30 +34,30 @@ func writeKinds() []writeKind {
 		return r.StateHash == hashOf([]byte("state 2")) && r.StateSize == 7 && r.StateVersion == 2 && r.Fraction == 0.5 && r.Text == "two"
 	}
 	return []writeKind{
-		{"create", func(t *testing.T, b *bench) func() error {
+		{"create", func(t *testing.T, b *rig) func() error {
 			return repeatable(t, func() (*Claim, error) { return b.store.Create(t.Context(), ours, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 1 && r.MessageID == ours.MessageID && r.Kind == ours.Kind && r.PayloadHash == ours.PayloadHash
 		}, false},
-		{"take", func(t *testing.T, b *bench) func() error {
+		{"take", func(t *testing.T, b *rig) func() error {
 			found := b.seed(t, Record{Status: Running, MessageID: ours.MessageID, Generation: 3, ChargedExits: 1, Charge: true}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.ChargedExits == 2 && r.Kind == ours.Kind && !r.ClaimedAt.IsZero()
 		}, false},
-		{"take of another message's", func(t *testing.T, b *bench) func() error {
+		{"take of another message's", func(t *testing.T, b *rig) func() error {
 			found := b.seed(t, Record{Status: Open, MessageID: "m-0", Generation: 3, ChargedExits: 1, Progressed: true}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool {
 			return r.Status == Running && r.Generation == 4 && r.ChargedExits == 1 && r.MessageID == ours.MessageID && !r.Progressed
 		}, false},
-		{"take of a job that was replayed", func(t *testing.T, b *bench) func() error {
+		{"take of a job that was replayed", func(t *testing.T, b *rig) func() error {
 			found := b.seed(t, Record{Status: Open, Generation: 3, EndedAt: noon}, "")
 			return repeatable(t, func() (*Claim, error) { return b.store.Acquire(t.Context(), ours, found, "worker-1") })
 		}, func(r Record) bool { // a time of an end would let a purge cancel the job at its next release
 			return r.Status == Running && r.Generation == 4 && r.EndedAt.IsZero() && !r.GivenUp()
 		}, false},
-		{"first save", func(t *testing.T, b *bench) func() error {
+		{"first save", func(t *testing.T, b *rig) func() error {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Save(t.Context(), next) }
 		}, func(r Record) bool { return r.Status == Running && r.Generation == 1 && saved(r) }, false},
@@ -69,7 +69,7 @@ func writeKinds() []writeKind {
 			func(r Record) bool {
 				return r.Status == Done && r.Size == 6 && r.Fraction == 1 && r.StateHash == "" && !r.EndedAt.IsZero()
 			}, true},
-		{"first commit", func(t *testing.T, b *bench) func() error {
+		{"first commit", func(t *testing.T, b *rig) func() error {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Commit(t.Context(), nil) }
 		}, func(r Record) bool { return r.Status == Done && r.Size == 0 && r.Generation == 1 }, true},
@@ -87,13 +87,13 @@ func writeKinds() []writeKind {
 			func(r Record) bool {
 				return r.Status == Open && r.Interruptions == 1 && r.Breaks == 1 && r.Failures == 0 && r.FailuresTotal == 0
 			}, true},
-		{"first break", func(t *testing.T, b *bench) func() error { // leaves a record, or nothing would be counted
+		{"first break", func(t *testing.T, b *rig) func() error { // leaves a record, or nothing would be counted
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Break(t.Context(), Snapshot{}) }
 		}, func(r Record) bool { return r.Status == Open && r.Breaks == 1 && r.Generation == 1 }, true},
 		{"break with progress", onClaim(func(t *testing.T, c *Claim) error { return c.Break(t.Context(), next) }),
 			func(r Record) bool { return r.Status == Open && r.Breaks == 0 && r.Peak == 0.5 && saved(r) }, true},
-		{"first fail", func(t *testing.T, b *bench) func() error {
+		{"first fail", func(t *testing.T, b *rig) func() error {
 			c := b.store.Fresh(ours, "worker-1")
 			return func() error { return c.Fail(t.Context(), Snapshot{}, "no luck") }
 		}, func(r Record) bool { return r.Status == Open && r.Failures == 1 && r.Generation == 1 }, true},
@@ -103,7 +103,7 @@ func writeKinds() []writeKind {
 }
 
 // repeatable repeats a claim as the worker does: the first try makes the claim,
-// further ones touch it, which settles what became of the first.
+// further ones touch it, which settles the outcome of the first.
 func repeatable(t *testing.T, claim func() (*Claim, error)) func() error {
 	var c *Claim
 	return func() (err error) {
@@ -137,7 +137,7 @@ func TestWriteInTrouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range writeKinds() {
 				t.Run(kind.name, func(t *testing.T) {
-					inBubble(t, func(t *testing.T, b *bench) {
+					inBubble(t, func(t *testing.T, b *rig) {
 						write := kind.prepare(t, b)
 						b.cause(tr)
 						insist(t, write, 1+tr.reads/tries)
@@ -171,7 +171,7 @@ func insist(t *testing.T, write func() error, calls int) {
 }
 
 // expect demands that the write took effect, once.
-func (b *bench) expect(t *testing.T, kind writeKind) {
+func (b *rig) expect(t *testing.T, kind writeKind) {
 	t.Helper()
 	if r := b.read(t); !kind.want(r) || r.Version != Version || r.Owner != "worker-1" {
 		t.Errorf("record after %s = %+v, want its effect, once", kind.name, r)
@@ -179,18 +179,18 @@ func (b *bench) expect(t *testing.T, kind writeKind) {
 }
 
 // expectOver demands that the same call again changes nothing.
-func (b *bench) expectOver(t *testing.T, kind writeKind, write func() error) {
+func (b *rig) expectOver(t *testing.T, kind writeKind, write func() error) {
 	t.Helper()
 	before := b.read(t)
 	if err := write(); err != nil {
-		t.Errorf("%s once more = %v, want no error: it has taken effect", kind.name, err)
+		t.Errorf("a second %s = %v, want no error: it has taken effect", kind.name, err)
 	}
 	if after := b.read(t); after.ETag != before.ETag {
-		t.Errorf("%s once more changed the record to %+v", kind.name, after)
+		t.Errorf("a second %s changed the record to %+v", kind.name, after)
 	}
 }
 
-// A first try that lands late, after whatever the claim did meanwhile, neither
+// A first try that lands late, after other writes of the claim, neither
 // undoes nor doubles the write.
 func TestWriteArrivesLate(t *testing.T) {
 	for when, name := range map[lateness]string{
@@ -199,7 +199,7 @@ func TestWriteArrivesLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range writeKinds() {
 				t.Run(kind.name, func(t *testing.T) {
-					inBubble(t, func(t *testing.T, b *bench) {
+					inBubble(t, func(t *testing.T, b *rig) {
 						write := kind.prepare(t, b)
 						b.link.late(when)
 						err := write()
@@ -225,28 +225,28 @@ func TestWriteArrivesLate(t *testing.T) {
 // Who is not the owner any more writes nothing, whatever happens on the way.
 func TestStaleOwnerWritesNothing(t *testing.T) {
 	takeovers := map[string]struct {
-		happen func(t *testing.T, b *bench)
+		happen func(t *testing.T, b *rig)
 		want   Ruling
 	}{
-		"claimed anew": {func(t *testing.T, b *bench) { b.take(t, ours, "worker-2") }, Fenced},
-		"claimed anew and released": {func(t *testing.T, b *bench) {
-			if err := b.take(t, ours, "worker-2").Release(t.Context(), Snapshot{}); err != nil {
+		"acquired by another": {func(t *testing.T, b *rig) { b.acquire(t, ours, "worker-2") }, Fenced},
+		"acquired and released by another": {func(t *testing.T, b *rig) {
+			if err := b.acquire(t, ours, "worker-2").Release(t.Context(), Snapshot{}); err != nil {
 				t.Fatal(err)
 			}
 		}, PutBack},
-		"claimed anew and done": {func(t *testing.T, b *bench) {
-			if err := b.take(t, ours, "worker-2").Commit(t.Context(), []byte("theirs")); err != nil {
+		"acquired and done by another": {func(t *testing.T, b *rig) {
+			if err := b.acquire(t, ours, "worker-2").Commit(t.Context(), []byte("theirs")); err != nil {
 				t.Fatal(err)
 			}
 		}, Finish},
-		"cancelled": {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
-		"opened for another": {func(t *testing.T, b *bench) {
-			b.outside(t, func(r *Record) { r.Status = Open })
-			b.take(t, other, "worker-2")
+		"cancelled": {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled }) }, Finish},
+		"opened for another": {func(t *testing.T, b *rig) {
+			b.writeAsOperator(t, func(r *Record) { r.Status = Open })
+			b.acquire(t, other, "worker-2")
 		}, PutBack},
-		"used for other work": {func(t *testing.T, b *bench) { b.outside(t, func(r *Record) { r.Kind = "other" }) }, Mismatch},
-		"made by a newer version": {func(t *testing.T, b *bench) {
-			b.outside(t, func(r *Record) { r.Status = "paused" })
+		"used for other work": {func(t *testing.T, b *rig) { b.writeAsOperator(t, func(r *Record) { r.Kind = "other" }) }, Mismatch},
+		"made by a newer version": {func(t *testing.T, b *rig) {
+			b.writeAsOperator(t, func(r *Record) { r.Status = "paused" })
 		}, Unreadable},
 	}
 	faults := map[string]trouble{
@@ -259,7 +259,7 @@ func TestStaleOwnerWritesNothing(t *testing.T) {
 		for suffix, tr := range faults {
 			t.Run(name+suffix, func(t *testing.T) {
 				for what, write := range ownersWrites() {
-					inBubble(t, func(t *testing.T, b *bench) {
+					inBubble(t, func(t *testing.T, b *rig) {
 						stale := b.claimed(t)
 						takeover.happen(t, b)
 						before, body := b.read(t), b.body(t)
@@ -273,7 +273,7 @@ func TestStaleOwnerWritesNothing(t *testing.T) {
 							t.Errorf("%s = %v, want a conflict: %s", what, err, takeover.want)
 						}
 						if again := conflictIn(write(t.Context(), stale)); again != conflict {
-							t.Errorf("%s once more = %v, want the same conflict", what, again)
+							t.Errorf("a second %s = %v, want the same conflict", what, again)
 						}
 						after := b.read(t)
 						if after.ETag != before.ETag || b.body(t) != body {
@@ -301,7 +301,7 @@ func ownersWrites() map[string]func(context.Context, *Claim) error {
 
 // The check that no write number is used for two calls sees the writes at all.
 func TestWriteNumbersAreSeen(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimed(t)
 		if len(b.link.writes) == 0 {
 			t.Error("a save was sent, and the link noted no write number")

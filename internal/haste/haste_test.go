@@ -149,8 +149,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestNoAnswerIsATimeout: a call whose tries were all cut off says so, as one that
-// ran out of time.
+// TestNoAnswerIsATimeout: the error of a call whose tries were all cut off is a
+// timeout.
 func TestNoAnswerIsATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short, begin := context.WithCancel(t.Context())

@@ -17,7 +17,7 @@ const (
 )
 
 // TestDocument holds docs/evictions.md to the table. To write the drawing and
-// the table anew after a change of the rules:
+// the table again after a change of the rules:
 //
 //	go test ./internal/lifecycle -update
 func TestDocument(t *testing.T) {
@@ -43,7 +43,7 @@ func TestDocument(t *testing.T) {
 		path, cmp.Diff(want, string(text)))
 }
 
-// regenerate returns text with what stands between the markers written anew.
+// regenerate returns text with a new part between the markers.
 func regenerate(text string) (string, error) {
 	before, rest, found := strings.Cut(text, generatedBegin)
 	if !found {

@@ -31,7 +31,7 @@ func TestAnySequence(t *testing.T) {
 	})
 }
 
-// add takes note of an accepted event.
+// add records an accepted event.
 func (w *past) add(from State, e Event) {
 	if from != Shutdown {
 		w.drained = false
@@ -74,20 +74,20 @@ func checkStep(t *rapid.T, from State, e Event, to State, was past) {
 		name  string
 		holds bool
 	}{
-		{"who is told to go shuts down", !told || from == Shutdown || to == Shutdown},
+		{"a worker that is told to go shuts down", !told || from == Shutdown || to == Shutdown},
 		{"stopped is final", from != Stopped},
 		{"work begins only after resume", to != Process || from == Resume},
 		{"resume comes only after recover", to != Resume || from == Recover},
 		{"recover comes after warm-up or a shutdown", to != Recover || from == Start || from == Shutdown},
-		{"nothing but start goes on cold", to == Start || to == Shutdown || to == Stopped || was.warm},
+		{"only start continues cold", to == Start || to == Shutdown || to == Stopped || was.warm},
 		{"who was warm does not warm up again", to != Start || !was.warm},
 		{"a worker stops only from shutdown", to != Stopped || from == Shutdown},
 		{"a worker stops only when asked to", to != Stopped || was.ending},
 		{"a worker stops only when drained", to != Stopped || was.drained},
 		{"drained and asked to end is stopped", to != Shutdown || !was.drained || !was.ending},
 		{"shutdown is left only when drained", to == Shutdown || from != Shutdown || was.drained},
-		{"nobody returns to work while an event stands", !back || !was.stands},
-		{"nobody returns to work who was asked to end", !back || !was.ending},
+		{"no worker returns to work while an event stands", !back || !was.stands},
+		{"no worker returns to work after it was asked to end", !back || !was.ending},
 		{"drained and withdrawn is back to work", to != Shutdown || !was.drained || was.stands},
 	} {
 		if !law.holds {

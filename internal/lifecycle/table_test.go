@@ -13,7 +13,7 @@ type step struct {
 	to   Position
 }
 
-// Every position a worker can be in, spelled out once more and apart from the
+// Every position a worker can be in, spelled out here apart from the
 // rules under test.
 var (
 	cold      = Position{Start, 0}
@@ -60,7 +60,7 @@ func shutdownSteps(warm Facts, back, ended, endedWithEvent Position) []step {
 		forEvent  = down(warm | EventStands)
 		forEnd    = down(warm | EndRequested)
 		forBoth   = down(warm | EventStands | EndRequested)
-		forNobody = down(warm) // the event was withdrawn, the drain goes on
+		forNobody = down(warm) // the event was withdrawn, the drain continues
 		waiting   = down(warm | EventStands | WorkReleased)
 	)
 	return []step{

@@ -10,35 +10,35 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// mishap is what happens at one of an operator's storage calls.
-type mishap struct {
+// fault is what happens to one of an operator's storage calls.
+type fault struct {
 	name   string
 	death  bool // nothing that is sent after that call arrives
 	effect bool // the call has its effect
 }
 
-var mishaps = []mishap{
+var faults = []fault{
 	{"request lost", false, false},
 	{"reply lost", false, true},
 	{"death before", true, false},
 	{"death after the effect", true, true},
 }
 
-// TestEveryCall lets each mishap happen at each storage call of a replay and of
-// a purge; then somebody does the same again. Whatever happens, a replayed job is
+// TestEveryCall makes each fault happen at each storage call of a replay and of
+// a purge; then the same action is repeated. Whatever happens, a replayed job is
 // committed once, a purged one never, and no message and no payload is left.
 func TestEveryCall(t *testing.T) {
-	for name, act := range map[string]func(context.Context, *bench) error{
-		"replay":              func(ctx context.Context, b *bench) error { return b.Replay(ctx, all, false, b.tell) },
-		"replay from scratch": func(ctx context.Context, b *bench) error { return b.Replay(ctx, all, true, b.tell) },
-		"purge":               func(ctx context.Context, b *bench) error { return b.Purge(ctx, all, b.tell) },
+	for name, act := range map[string]func(context.Context, *rig) error{
+		"replay":              func(ctx context.Context, b *rig) error { return b.Replay(ctx, all, false, b.report) },
+		"replay from scratch": func(ctx context.Context, b *rig) error { return b.Replay(ctx, all, true, b.report) },
+		"purge":               func(ctx context.Context, b *rig) error { return b.Purge(ctx, all, b.report) },
 	} {
-		for _, m := range mishaps {
+		for _, m := range faults {
 			t.Run(name+", "+m.name, func(t *testing.T) {
 				points := 0
 				for at := 1; ; at++ {
 					reached := false
-					inBubble(t, func(t *testing.T, b *bench) { reached = cutShort(t, b, act, m, at, name) })
+					inBubble(t, func(t *testing.T, b *rig) { reached = cutShort(t, b, act, m, at, name) })
 					if !reached || t.Failed() {
 						break
 					}
@@ -53,8 +53,8 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// cutShort runs act with a mishap, then to its end, and checks what came of it.
-func cutShort(t *testing.T, b *bench, act func(context.Context, *bench) error, m mishap, at int, name string) (reached bool) {
+// cutShort runs act with a fault, then to its end, and checks the outcome.
+func cutShort(t *testing.T, b *rig, act func(context.Context, *rig) error, m fault, at int, name string) (reached bool) {
 	b.put(t, given{id: "plain", state: "half", payload: small})
 	b.put(t, given{id: "wide", state: "half", payload: wide, twice: true})
 	b.put(t, given{id: "apart", state: "half", payload: wide, offload: true, onDemand: true})
@@ -66,14 +66,14 @@ func cutShort(t *testing.T, b *bench, act func(context.Context, *bench) error, m
 	}
 	_ = act(t.Context(), b) // however it ended: it is done again
 	reached = b.link.count() >= at
-	b.sitDown(t)
+	b.restart(t)
 	for range 3 {
 		if n, _ := b.poisoned(); n == 0 {
 			break
 		}
 		time.Sleep(hold) // until a dead operator's messages are visible
 		if err := act(t.Context(), b); err != nil {
-			t.Errorf("call %d: once more: %v", at, err)
+			t.Errorf("call %d: repeated: %v", at, err)
 		}
 	}
 	if n, _ := b.poisoned(); n != 0 {
@@ -83,7 +83,7 @@ func cutShort(t *testing.T, b *bench, act func(context.Context, *bench) error, m
 	return reached
 }
 
-func (b *bench) expectEnded(t *testing.T, name string, at int) {
+func (b *rig) expectEnded(t *testing.T, name string, at int) {
 	t.Helper()
 	done := b.work(t)
 	for _, id := range []string{"plain", "wide", "apart", "gone"} {
@@ -109,14 +109,14 @@ func (b *bench) expectEnded(t *testing.T, name string, at int) {
 
 // An operator who interrupts a run leaves everything as it was, or done.
 func TestInterrupted(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 40 {
 			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		err := b.Replay(ctx, all, false, func(o Outcome) error {
 			cancel()
-			return b.tell(o)
+			return b.report(o)
 		})
 		n, visible := b.poisoned()
 		if err == nil || len(b.told) == 0 || n != 40-len(b.told) || visible != n || len(b.onQueue(t, b.names.Queue)) != len(b.told) {
@@ -125,37 +125,36 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// Messages that are no jobs, or no poison messages, end nowhere but where they
-// should.
-func TestOddMessages(t *testing.T) {
+// Messages that are not jobs, or not poison messages, go where they should.
+func TestInvalidMessages(t *testing.T) {
 	newer := `{"v":2,"id":"b","kind":"k"}`
 	for name, row := range map[string]struct {
-		put    func(t *testing.T, b *bench)
+		put    func(t *testing.T, b *rig)
 		kind   string
 		replay Action
 		job    string // on the queue after a replay
 	}{
-		"an envelope of a newer version": {func(t *testing.T, b *bench) {
+		"an envelope of a newer version": {func(t *testing.T, b *rig) {
 			b.putPoison(t, queue.Poison{ID: "b", Reason: "version 2", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: newer})
 		}, "", Replayed, newer},
-		"a text": {func(t *testing.T, b *bench) {
+		"a text": {func(t *testing.T, b *rig) {
 			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
 		}, "", Refused, ""},
-		"a text, with a default kind": {func(t *testing.T, b *bench) {
+		"a text, with a default kind": {func(t *testing.T, b *rig) {
 			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
 		}, "k", Replayed, "m-1"},
-		"a text that was a job": {func(t *testing.T, b *bench) {
+		"a text that was a job": {func(t *testing.T, b *rig) {
 			b.putPoison(t, queue.Poison{ID: "m-1", Kind: "k", Reason: "failed", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})
 		}, "", Replayed, "m-1"},
-		"no poison message": {func(t *testing.T, b *bench) { b.putText(t, "hello") }, "", Refused, ""},
-		"a job on the wrong queue": {func(t *testing.T, b *bench) {
+		"no poison message": {func(t *testing.T, b *rig) { b.putText(t, "hello") }, "", Refused, ""},
+		"a job on the wrong queue": {func(t *testing.T, b *rig) {
 			text, err := queue.Envelope{ID: "b", Kind: "k"}.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}
 			b.putText(t, text)
 		}, "", Refused, ""},
-		"a poison message in a poison message": {func(t *testing.T, b *bench) {
+		"a poison message in a poison message": {func(t *testing.T, b *rig) {
 			b.put(t, given{id: "b", payload: wide})
 			inner := b.server.Messages(b.names.Poison)[0]
 			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
@@ -163,7 +162,7 @@ func TestOddMessages(t *testing.T) {
 			}
 			b.putPoison(t, queue.Poison{ID: "b", Reason: "a poison message", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-2", Body: inner.Text})
 		}, "", Replayed, "b"},
-		"a text in somebody's payload": {func(t *testing.T, b *bench) {
+		"a text in somebody's payload": {func(t *testing.T, b *rig) {
 			e := b.put(t, given{id: "b", payload: wide, offload: true, status: checkpoint.Running})
 			if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
 				t.Fatal(err)
@@ -172,10 +171,10 @@ func TestOddMessages(t *testing.T) {
 		}, "", Refused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				row.put(t, b)
 				b.DefaultKind = row.kind
-				if err := b.Replay(t.Context(), all, false, b.tell); err != nil || b.actions() != string(row.replay) {
+				if err := b.Replay(t.Context(), all, false, b.report); err != nil || b.actions() != string(row.replay) {
 					t.Fatalf("replay = %+v, %v, want %s", b.told, err, row.replay)
 				}
 				messages := b.server.Messages(b.names.Queue)
@@ -188,10 +187,10 @@ func TestOddMessages(t *testing.T) {
 					}
 				}
 			})
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				row.put(t, b)
 				before := b.record(t, "b")
-				if err := b.Purge(t.Context(), all, b.tell); err != nil || b.actions() != "purged" {
+				if err := b.Purge(t.Context(), all, b.report); err != nil || b.actions() != "purged" {
 					t.Errorf("purge = %+v, %v, want purged", b.told, err)
 				}
 				if n, _ := b.poisoned(); n != 0 {
@@ -205,25 +204,25 @@ func TestOddMessages(t *testing.T) {
 	}
 }
 
-// A message whose record is another work's is taken away alone, by its own id.
+// A message whose record is of other work is removed alone, by its own id.
 func TestPurgeByMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.giveUp(t, given{status: checkpoint.Running}, queue.Envelope{ID: "a", Kind: "other", Payload: wide}, b.lease(t))
 		b.put(t, given{id: "a", payload: wide, offload: true, gone: true})
 		before := b.record(t, "a")
 		id := newItem("", b.server.Messages(b.names.Poison)[0].Text, time.Time{}).Poison.MessageID
-		if err := b.Purge(t.Context(), Selection{Names: []string{id}}, b.tell); err != nil || b.actions() != "dropped" {
+		if err := b.Purge(t.Context(), Selection{Names: []string{id}}, b.report); err != nil || b.actions() != "dropped" {
 			t.Errorf("purge by a message's id = %+v, %v, want it dropped", b.told, err)
 		}
 		if after := b.record(t, "a"); after.ETag != before.ETag || b.payloads() != 1 {
-			t.Errorf("record = %+v, %d payloads: want both left alone", after, b.payloads())
+			t.Errorf("record = %+v, %d payloads: want both unchanged", after, b.payloads())
 		}
 	})
 }
 
-// TestLook: an operator sees the original text and what the record says.
-func TestLook(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// TestLookup: an operator sees the original text and what the record says.
+func TestLookup(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e := b.put(t, given{id: "a", payload: wide, state: "half"})
 		items, about, err := b.Peek(t.Context())
 		if err != nil || len(items) != 1 || about != 1 {
@@ -237,7 +236,7 @@ func TestLook(t *testing.T) {
 }
 
 // putText puts any text on the poison queue.
-func (b *bench) putText(t *testing.T, text string) {
+func (b *rig) putText(t *testing.T, text string) {
 	t.Helper()
 	if err := b.stores.Poison.PutUnchanged(t.Context(), text); err != nil {
 		t.Fatal(err)

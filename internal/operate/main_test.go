@@ -22,25 +22,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a deployment in virtual time and a desk that works on it.
-type bench struct {
+// rig is a deployment in virtual time and an operator's access to it.
+type rig struct {
 	*PoisonQueue
 	server *storage.Server
 	names  azure.Names
-	stores *cli.Stores // not the desk's: what a test does is no call of the desk
+	stores *cli.Stores // not the operator's: the test's own calls do not count
 	link   *link
 	told   []Outcome
 }
 
 // inBubble runs a test in virtual time.
-func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		names, err := azure.NamesFor("test", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &bench{server: storage.New(storage.Options{}), names: names}
+		b := &rig{server: storage.New(storage.Options{}), names: names}
 		b.stores = b.connect(t, b.server.Transport())
 		for _, q := range []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison} {
 			if err := q.Create(t.Context()); err != nil {
@@ -52,12 +52,12 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 				t.Fatal(err)
 			}
 		}
-		b.sitDown(t)
+		b.restart(t)
 		test(t, b)
 	})
 }
 
-func (b *bench) connect(t *testing.T, transport policy.Transporter) *cli.Stores {
+func (b *rig) connect(t *testing.T, transport policy.Transporter) *cli.Stores {
 	t.Helper()
 	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
 	if err != nil {
@@ -66,17 +66,17 @@ func (b *bench) connect(t *testing.T, transport policy.Transporter) *cli.Stores 
 	return cli.StoresOf(account, b.names)
 }
 
-// sitDown begins anew at a desk of its own, as after a crash.
-func (b *bench) sitDown(t *testing.T) {
+// restart connects again, as after a crash.
+func (b *rig) restart(t *testing.T) {
 	t.Helper()
 	b.link = &link{next: b.server.Transport()}
 	s := b.connect(t, b.link)
-	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@desk"}
+	b.PoisonQueue = &PoisonQueue{Poison: s.Poison, Queue: s.Queue, OnDemand: s.OnDemand, Payloads: s.Payloads, Records: s.Records, Name: "spotctl@test"}
 	b.told = nil
 }
 
-// report keeps what it is told.
-func (b *bench) tell(o Outcome) error {
+// report records an outcome.
+func (b *rig) report(o Outcome) error {
 	b.told = append(b.told, o)
 	return nil
 }
@@ -84,8 +84,8 @@ func (b *bench) tell(o Outcome) error {
 // all means every message.
 var all = Selection{All: true}
 
-// actions are what became of the messages, in a line.
-func (b *bench) actions() string {
+// actions returns the outcomes of the messages, in a line.
+func (b *rig) actions() string {
 	var words []string
 	for _, o := range b.told {
 		words = append(words, string(o.Action))
@@ -93,7 +93,7 @@ func (b *bench) actions() string {
 	return strings.Join(words, " ")
 }
 
-// link is a desk's way to storage, on which it can die.
+// link is the operator's connection to storage, which can fail.
 type link struct {
 	next policy.Transporter
 
@@ -143,7 +143,7 @@ type given struct {
 }
 
 // put makes the record and the poison message of a job that was given up.
-func (b *bench) put(t *testing.T, g given) queue.Envelope {
+func (b *rig) put(t *testing.T, g given) queue.Envelope {
 	t.Helper()
 	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, EnqueuedAt: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
 	if g.kind == "" {
@@ -182,7 +182,7 @@ func (b *bench) put(t *testing.T, g given) queue.Envelope {
 	return e
 }
 
-func (b *bench) putPoison(t *testing.T, p queue.Poison) {
+func (b *rig) putPoison(t *testing.T, p queue.Poison) {
 	t.Helper()
 	if err := b.stores.Poison.PutPoison(t.Context(), p, b.stores.Payloads); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func (b *bench) putPoison(t *testing.T, p queue.Poison) {
 }
 
 // giveUp leaves the record of a job as its last worker did.
-func (b *bench) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lease) {
+func (b *rig) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lease) {
 	t.Helper()
 	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: lease.ID}
 	claim, err := b.stores.Records.Create(t.Context(), d, "vm_0")
@@ -218,7 +218,7 @@ func (b *bench) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lea
 }
 
 // record returns a job's record; the zero value stands for none.
-func (b *bench) record(t *testing.T, id string) checkpoint.Record {
+func (b *rig) record(t *testing.T, id string) checkpoint.Record {
 	t.Helper()
 	r, err := b.stores.Records.Read(t.Context(), id)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {
@@ -228,10 +228,10 @@ func (b *bench) record(t *testing.T, id string) checkpoint.Record {
 }
 
 // payloads returns how many blobs there are of payloads and of messages' texts.
-func (b *bench) payloads() (n int) { return len(b.server.Blobs(b.names.Payloads)) }
+func (b *rig) payloads() (n int) { return len(b.server.Blobs(b.names.Payloads)) }
 
 // onQueue decodes what is on a queue of jobs.
-func (b *bench) onQueue(t *testing.T, name string) (all []queue.Envelope) {
+func (b *rig) onQueue(t *testing.T, name string) (all []queue.Envelope) {
 	t.Helper()
 	for _, m := range b.server.Messages(name) {
 		e, err := queue.Decode(m.Text)
@@ -247,8 +247,8 @@ func (b *bench) onQueue(t *testing.T, name string) (all []queue.Envelope) {
 }
 
 // poisoned returns how many messages are on the poison queue, and how many of
-// them anybody may claim.
-func (b *bench) poisoned() (n, visible int) {
+// them are visible.
+func (b *rig) poisoned() (n, visible int) {
 	messages := b.server.Messages(b.names.Poison)
 	for _, m := range messages {
 		if m.Visible {
@@ -261,7 +261,7 @@ func (b *bench) poisoned() (n, visible int) {
 // work does the jobs on the queues as workers do, by the rules of their records,
 // until no message is left. It returns the states that were resumed from, by job,
 // one for each time that a job was committed.
-func (b *bench) work(t *testing.T) map[string][]string {
+func (b *rig) work(t *testing.T) map[string][]string {
 	t.Helper()
 	done := map[string][]string{}
 	for range 100 {
@@ -286,7 +286,7 @@ func (b *bench) work(t *testing.T) map[string][]string {
 }
 
 // deliver makes one delivery.
-func (b *bench) deliver(t *testing.T, l *queue.Lease, done map[string][]string) {
+func (b *rig) deliver(t *testing.T, l *queue.Lease, done map[string][]string) {
 	t.Helper()
 	ctx := context.Background()
 	e, err := queue.Decode(l.Text())

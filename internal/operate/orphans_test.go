@@ -11,7 +11,7 @@ import (
 )
 
 // strand leaves a job as its last worker did, with no message of it anywhere.
-func (b *bench) strand(t *testing.T, g given) queue.Envelope {
+func (b *rig) strand(t *testing.T, g given) queue.Envelope {
 	t.Helper()
 	e := b.put(t, g)
 	if _, err := b.stores.Account.Queue(b.names.Poison).ClearMessages(t.Context(), nil); err != nil {
@@ -20,7 +20,7 @@ func (b *bench) strand(t *testing.T, g given) queue.Envelope {
 	return e
 }
 
-func (b *bench) survey(t *testing.T) *OrphanReport {
+func (b *rig) orphans(t *testing.T) *OrphanReport {
 	t.Helper()
 	s, err := b.Orphans(t.Context(), checkpoint.StaleAfter)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *OrphanReport) ids() string {
 // TestOrphans: jobs that have ended, that were written a moment ago or whose
 // messages are seen are none; the others are listed, the longest idle first.
 func TestOrphans(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.strand(t, given{id: "open", status: checkpoint.Open, state: "half"})
 		time.Sleep(time.Second)
 		b.strand(t, given{id: "running", status: checkpoint.Running})
@@ -53,7 +53,7 @@ func TestOrphans(t *testing.T) {
 		}
 		time.Sleep(checkpoint.StaleAfter)
 		b.strand(t, given{id: "fresh", status: checkpoint.Open})
-		s := b.survey(t)
+		s := b.orphans(t)
 		if got, want := s.ids(), "open running"; got != want || !s.Complete() {
 			t.Errorf("orphans = %q, complete %t, want %q with every message seen", got, s.Complete(), want)
 		}
@@ -64,13 +64,13 @@ func TestOrphans(t *testing.T) {
 		if err := b.stores.Queue.Put(t.Context(), hidden, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if s := b.survey(t); s.ids() != "open running" || s.Complete() || s.Queued != 2 || s.Seen != 1 {
+		if s := b.orphans(t); s.ids() != "open running" || s.Complete() || s.Queued != 2 || s.Seen != 1 {
 			t.Errorf("survey = %q, %d of %d seen, want the same orphans, and 1 of 2 seen", s.ids(), s.Seen, s.Queued)
 		}
 	})
 }
 
-// TestRequeue: an orphan continues from its state, whatever its payload was in and
+// TestRequeue: an orphan continues from its state, wherever its payload was and
 // whichever status its record has; and one that has a message all the same, and
 // gets a second one because a reply is lost, is done once.
 func TestRequeue(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRequeue(t *testing.T) {
 		"open, has a message":      {status: checkpoint.Open, payload: wide, offload: true, twice: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				g.id, g.state = "a", "half"
 				e := b.strand(t, g)
 				if g.twice {
@@ -90,7 +90,7 @@ func TestRequeue(t *testing.T) {
 					}
 				}
 				time.Sleep(checkpoint.StaleAfter)
-				o := b.survey(t).Orphans[0]
+				o := b.orphans(t).Orphans[0]
 				if inline, _ := g.payload.Inline(); len(inline) > 0 && !g.offload {
 					wantRefusal(t, b, o)
 					if err := o.Supply([]byte("something else")); err == nil || o.HasPayload {
@@ -123,21 +123,21 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-func wantRefusal(t *testing.T, b *bench, o Orphan) {
+func wantRefusal(t *testing.T, b *rig, o Orphan) {
 	t.Helper()
 	if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != Refused || err != nil {
 		t.Errorf("Requeue without the payload = %s %s, %v, want it refused", action, detail, err)
 	}
 }
 
-// TestRequeueLooksAgain: what happened to a job since the survey decides.
-func TestRequeueLooksAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// TestRequeueReadsAgain: the record at the time of the requeue decides.
+func TestRequeueReadsAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.strand(t, given{id: "a", status: checkpoint.Running})
 		e := b.strand(t, given{id: "b", status: checkpoint.Open})
 		b.strand(t, given{id: "c", status: checkpoint.Open})
 		time.Sleep(checkpoint.StaleAfter)
-		s := b.survey(t)
+		s := b.orphans(t)
 		if _, err := b.stores.Records.Reopen(t.Context(), checkpoint.Delivery{ID: "a", Kind: "k", PayloadHash: e.Payload.Hash()}, "somebody"); err != nil {
 			t.Fatal(err)
 		}

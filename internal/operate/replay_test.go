@@ -19,7 +19,7 @@ var (
 	wide  = queue.BytesPayload([]byte(strings.Repeat("w", 30<<10)))
 )
 
-// TestReplay: a job goes on from its state or without it, on the queue that it
+// TestReplay: a job continues from its state or without it, on the queue that it
 // came from, with its counts at 0.
 func TestReplay(t *testing.T) {
 	for _, fromScratch := range []bool{false, true} {
@@ -33,11 +33,11 @@ func TestReplay(t *testing.T) {
 			"record gone": {gone: true, payload: small},
 		} {
 			t.Run(fmt.Sprintf("%s, from scratch %t", name, fromScratch), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *rig) {
 					g.id = "a"
 					e := b.put(t, g)
 					before := b.record(t, "a")
-					if err := b.Replay(t.Context(), all, fromScratch, b.tell); err != nil {
+					if err := b.Replay(t.Context(), all, fromScratch, b.report); err != nil {
 						t.Fatal(err)
 					}
 					want := "replayed"
@@ -53,7 +53,7 @@ func TestReplay(t *testing.T) {
 						state = ""
 					}
 					if diff := cmp.Diff(map[string][]string{"a": {state}}, b.work(t)); diff != "" {
-						t.Errorf("commits, by the state they went on from (-want +got):\n%s", diff)
+						t.Errorf("commits, by the state they continued from (-want +got):\n%s", diff)
 					}
 					if n := b.payloads(); n != 0 {
 						t.Errorf("%d blobs of payloads and texts are left, want none", n)
@@ -64,7 +64,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func (b *bench) expectReplayed(t *testing.T, g given, e queue.Envelope, before checkpoint.Record, fromScratch bool) {
+func (b *rig) expectReplayed(t *testing.T, g given, e queue.Envelope, before checkpoint.Record, fromScratch bool) {
 	t.Helper()
 	if n, _ := b.poisoned(); n != 0 {
 		t.Errorf("%d poison messages are left, want none", n)
@@ -78,16 +78,16 @@ func (b *bench) expectReplayed(t *testing.T, g given, e queue.Envelope, before c
 		t.Errorf("messages on %s = %+v, want that of the job, which says resume", name, messages)
 	}
 	r := b.record(t, "a")
-	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token || r.Owner != "spotctl@desk" {
-		t.Errorf("record = %+v, want it open, with nothing counted, written by the desk", r)
+	if r.Status != checkpoint.Open || r.Failures != 0 || r.ChargedExits != 0 || r.RunTime != 0 || r.Token == before.Token || r.Owner != "spotctl@test" {
+		t.Errorf("record = %+v, want it open, with nothing counted, written by the operator", r)
 	}
 	if !fromScratch && r.StateHash != before.StateHash || fromScratch && r.HasState() {
 		t.Errorf("record has state %t, want the one that was there: %t", r.HasState(), !fromScratch)
 	}
 }
 
-// What a job has come to decides, not its poison message. Nothing is written
-// over an outcome or over somebody's work.
+// The job's record decides, not its poison message. Neither an outcome nor a running
+// job is overwritten.
 func TestOnlyGivenUpJobs(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -98,14 +98,14 @@ func TestOnlyGivenUpJobs(t *testing.T) {
 		message int // messages on the poison queue afterwards
 	}{
 		{"done", given{status: checkpoint.Done}, nil, Dropped, Dropped, 0},
-		{"at work", given{status: checkpoint.Running, state: "half"}, nil, Dropped, Dropped, 0},
+		{"running", given{status: checkpoint.Running, state: "half"}, nil, Dropped, Dropped, 0},
 		{"released", given{status: checkpoint.Open, state: "half"}, nil, Dropped, Dropped, 0},
 		{"other kind", given{}, func(g *given) { g.kind = "other" }, Refused, Refused, 1},
 		{"other payload", given{}, func(g *given) { g.payload = small }, Refused, Refused, 1},
 	} {
 		for _, purge := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, purge %t", row.name, purge), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *rig) {
 					g := row.given
 					g.id, g.payload, g.offload = "a", wide, true
 					if row.change != nil {
@@ -116,9 +116,9 @@ func TestOnlyGivenUpJobs(t *testing.T) {
 					}
 					b.put(t, g)
 					before := b.record(t, "a")
-					do, want := func() error { return b.Replay(t.Context(), all, true, b.tell) }, row.replay
+					do, want := func() error { return b.Replay(t.Context(), all, true, b.report) }, row.replay
 					if purge {
-						do, want = func() error { return b.Purge(t.Context(), all, b.tell) }, row.purge
+						do, want = func() error { return b.Purge(t.Context(), all, b.report) }, row.purge
 					}
 					if err := do(); err != nil || b.actions() != string(want) {
 						t.Fatalf("actions = %s (%+v), %v, want %s", b.actions(), b.told, err, want)
@@ -149,7 +149,7 @@ func orKind(kind string) string {
 }
 
 // lease is any message's.
-func (b *bench) lease(t *testing.T) *queue.Lease {
+func (b *rig) lease(t *testing.T) *queue.Lease {
 	t.Helper()
 	if err := b.stores.OnDemand.PutUnchanged(t.Context(), "x"); err != nil {
 		t.Fatal(err)
@@ -165,17 +165,17 @@ func (b *bench) lease(t *testing.T) *queue.Lease {
 // A poison message whose twin was replayed before, and whose job is done or at
 // work by now, is an old duplicate.
 func TestOldDuplicate(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.put(t, given{id: "a", state: "half", payload: wide})
 		twin := b.server.Messages(b.names.Poison)[0].Text
-		if err := b.Replay(t.Context(), all, false, b.tell); err != nil {
+		if err := b.Replay(t.Context(), all, false, b.report); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.stores.Poison.PutUnchanged(t.Context(), twin); err != nil {
 			t.Fatal(err)
 		}
 		b.told = nil
-		if err := b.Replay(t.Context(), all, true, b.tell); err != nil || b.actions() != "dropped" {
+		if err := b.Replay(t.Context(), all, true, b.report); err != nil || b.actions() != "dropped" {
 			t.Fatalf("replay of a twin whose text is gone = %+v, %v, want it dropped", b.told, err)
 		}
 		if diff := cmp.Diff(map[string][]string{"a": {"half"}}, b.work(t)); diff != "" {
@@ -185,7 +185,7 @@ func TestOldDuplicate(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.told = nil
-		if err := b.Purge(t.Context(), all, b.tell); err != nil || b.actions() != "dropped" || b.record(t, "a").Status != checkpoint.Done {
+		if err := b.Purge(t.Context(), all, b.report); err != nil || b.actions() != "dropped" || b.record(t, "a").Status != checkpoint.Done {
 			t.Errorf("purge of a job that is done = %+v, %v, want the message dropped", b.told, err)
 		}
 	})
@@ -200,10 +200,10 @@ func TestPurge(t *testing.T) {
 		"text apart":  {payload: wide, twice: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				g.id = "a"
 				e := b.put(t, g)
-				if err := b.Purge(t.Context(), Selection{Names: []string{"a"}}, b.tell); err != nil || !strings.HasPrefix(b.actions(), "purged") {
+				if err := b.Purge(t.Context(), Selection{Names: []string{"a"}}, b.report); err != nil || !strings.HasPrefix(b.actions(), "purged") {
 					t.Fatalf("actions = %s (%+v), %v", b.actions(), b.told, err)
 				}
 				r := b.record(t, "a")
@@ -214,7 +214,7 @@ func TestPurge(t *testing.T) {
 					t.Fatal(err)
 				}
 				if done := b.work(t); len(done) != 0 {
-					t.Errorf("an old message began the job anew: %v", done)
+					t.Errorf("an old message started the job again: %v", done)
 				}
 			})
 		})
@@ -223,13 +223,13 @@ func TestPurge(t *testing.T) {
 
 // Only what is named is touched, by the job's id or by a message's.
 func TestSelection(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 70 {
 			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
 		}
 		ofMessage := newItem("", b.server.Messages(b.names.Poison)[40].Text, time.Time{}).Poison
-		s := Selection{Names: []string{"job-3", "job-69", "nobody", ofMessage.MessageID}}
-		if err := b.Replay(t.Context(), s, false, b.tell); err != nil || b.actions() != "replayed replayed replayed" {
+		s := Selection{Names: []string{"job-3", "job-69", "missing", ofMessage.MessageID}}
+		if err := b.Replay(t.Context(), s, false, b.report); err != nil || b.actions() != "replayed replayed replayed" {
 			t.Fatalf("actions = %s, %v, want three", b.actions(), err)
 		}
 		if n, visible := b.poisoned(); n != 67 || visible != 67 {

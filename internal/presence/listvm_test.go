@@ -7,7 +7,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// A VM's workers are told from those of others, however alike the names are.
+// ListVM returns the workers of one VM only, however similar the names are.
 func TestListVM(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
 		write := func(worker, vm string) {

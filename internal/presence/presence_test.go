@@ -107,7 +107,7 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
-// However many jobs a worker has in hand, its blob stays small and its number right.
+// However many jobs are active, the blob stays small and their number correct.
 func TestManyJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *storage.Server, store *Store) {
 		p := full()
@@ -128,7 +128,7 @@ func TestManyJobs(t *testing.T) {
 	})
 }
 
-// What a newer version wrote is read as far as it goes.
+// Fields of a newer version are ignored, and the others read.
 func TestParseIsTolerant(t *testing.T) {
 	values := map[string]string{"V": "9", "State": "resting", "At": "yesterday", "Jobs": "many", "Program": "100%", "mood": "good"}
 	metadata := map[string]*string{"nothing": nil}

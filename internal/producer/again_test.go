@@ -16,7 +16,7 @@ import (
 
 // slowly makes a put take 100 ms, and loses the reply to some of the first,
 // which the SDK then repeats.
-func (b *bench) slowly() {
+func (b *rig) slowly() {
 	began := time.Now()
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation != storage.OpPutMessage {

@@ -21,7 +21,7 @@ func TestInterruptible(t *testing.T) {
 	}
 }
 
-// A terminal at which nobody types does not hold up the end.
+// A terminal without input does not block the end.
 func TestInterruptibleEndsWithItsContext(t *testing.T) {
 	terminal, keyboard := io.Pipe()
 	defer func() { _ = keyboard.Close() }()

@@ -61,7 +61,7 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 	})
 }
 
-func TestRunHandsOverEverything(t *testing.T) {
+func TestRunPutsAllFields(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC)
 	spec := Spec{ID: "a", Kind: "k", Payload: queue.BytesPayload([]byte("\x00\xff")), Deadline: deadline, Terms: Terms{Delay: time.Hour, MaxRun: 6 * time.Hour, MaxSilence: time.Minute}}
@@ -117,7 +117,7 @@ func TestRunWithoutTheBlobPutsNoMessage(t *testing.T) {
 	}
 }
 
-func TestRunGoesOnAfterBadLines(t *testing.T) {
+func TestRunContinuesAfterBadLines(t *testing.T) {
 	b := setup(t)
 	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
 	sum, err := b.Run(t.Context(), Lines(in, Terms{}))
@@ -152,9 +152,9 @@ func TestRunSkips(t *testing.T) {
 	}
 }
 
-// TestRunTellsOnlyWhatTheServiceConfirmed loses requests and replies. An id
-// that was told is on the queue; a reply lost makes a duplicate at worst.
-func TestRunTellsOnlyWhatTheServiceConfirmed(t *testing.T) {
+// TestRunReportsOnlyConfirmedJobs loses requests and replies. An id
+// that was reported is on the queue; a lost reply makes a duplicate at worst.
+func TestRunReportsOnlyConfirmedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.Parallel = 3
@@ -182,7 +182,7 @@ func TestRunTellsOnlyWhatTheServiceConfirmed(t *testing.T) {
 	})
 }
 
-func TestRunEndsOnWhatConcernsEveryJob(t *testing.T) {
+func TestRunEndsOnErrorsOfEveryJob(t *testing.T) {
 	for _, c := range []struct {
 		refusal storage.Error
 		want    string
@@ -208,8 +208,8 @@ func TestRunEndsOnWhatConcernsEveryJob(t *testing.T) {
 	}
 }
 
-// A single bad moment fails the calls under way and no more.
-func TestRunGoesOnAfterABadMoment(t *testing.T) {
+// A brief outage fails only the calls in flight.
+func TestRunContinuesAfterABriefOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.Parallel = 16
@@ -277,7 +277,7 @@ func TestRunWhoseInputEndedIsNotInterrupted(t *testing.T) {
 	}
 }
 
-func TestRunEndsWhenIDsCannotBeTold(t *testing.T) {
+func TestRunEndsWhenIDsCannotBePrinted(t *testing.T) {
 	b := setup(t)
 	b.Parallel = 1
 	full := errors.New("disk full")

@@ -24,9 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a storage account with a deployment's queues and containers, and a
-// producer that keeps what it is told.
-type bench struct {
+// rig is a storage account with a deployment's queues and containers, and a
+// producer that records its reports.
+type rig struct {
 	*Producer
 	server *storage.Server
 	stores *cli.Stores
@@ -36,7 +36,7 @@ type bench struct {
 	failed    []string
 }
 
-func setup(t *testing.T) *bench {
+func setup(t *testing.T) *rig {
 	t.Helper()
 	b := setupBare(t)
 	if err := b.create(t.Context()); err != nil {
@@ -47,9 +47,9 @@ func setup(t *testing.T) *bench {
 }
 
 // setupBare is setup before anything was created.
-func setupBare(t *testing.T) *bench {
+func setupBare(t *testing.T) *rig {
 	t.Helper()
-	b := &bench{server: storage.New(storage.Options{})}
+	b := &rig{server: storage.New(storage.Options{})}
 	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: b.server.Transport()})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func setupBare(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) create(ctx context.Context) error {
+func (b *rig) create(ctx context.Context) error {
 	containers := map[string]*container.Client{}
 	for _, name := range []string{b.stores.Names.Records, b.stores.Names.Payloads, b.stores.Names.Workers} {
 		containers[name] = b.stores.Account.Container(name)
@@ -79,8 +79,8 @@ func (b *bench) create(ctx context.Context) error {
 	return Create(ctx, []*queue.Queue{b.stores.Queue, b.stores.OnDemand, b.stores.Poison}, containers)
 }
 
-// putBlob stores a blob in a container, which it creates if need be.
-func (b *bench) putBlob(t *testing.T, containerName, name string, data []byte, metadata map[string]*string) {
+// putBlob stores a blob in a container, which it creates if necessary.
+func (b *rig) putBlob(t *testing.T, containerName, name string, data []byte, metadata map[string]*string) {
 	t.Helper()
 	client := b.stores.Account.Container(containerName)
 	if !slices.Contains(b.server.Containers(), containerName) {
@@ -95,7 +95,7 @@ func (b *bench) putBlob(t *testing.T, containerName, name string, data []byte, m
 }
 
 // envelopes decodes what lies on the queue, by job id.
-func (b *bench) envelopes(t *testing.T) map[string]queue.Envelope {
+func (b *rig) envelopes(t *testing.T) map[string]queue.Envelope {
 	t.Helper()
 	all := map[string]queue.Envelope{}
 	for _, m := range b.server.Messages(b.stores.Names.Queue) {

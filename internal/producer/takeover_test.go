@@ -15,7 +15,7 @@ import (
 )
 
 // writes counts the calls that change something.
-func (b *bench) writes() (n int64) {
+func (b *rig) writes() (n int64) {
 	for operation, count := range b.server.Counts() {
 		for _, verb := range []string{"Put", "Set", "Create", "Delete", "Update", "Clear"} {
 			if strings.HasPrefix(operation, verb) {
@@ -88,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 }
 
 // expectTakenOver looks at message and record after a take-over.
-func (b *bench) expectTakenOver(t *testing.T, put, resume, opened bool) {
+func (b *rig) expectTakenOver(t *testing.T, put, resume, opened bool) {
 	t.Helper()
 	e, ok := b.envelopes(t)["a"]
 	if ok != put || ok && e.Resume != resume {

@@ -17,14 +17,14 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// wait is a waiter that keeps what it is told.
-type wait struct {
+// waitRig is a waiter that records its reports.
+type waitRig struct {
 	*Waiter
 	told []string
 }
 
-func (b *bench) waiter() *wait {
-	w := &wait{Waiter: &Waiter{Records: b.stores.Records}}
+func (b *rig) waiter() *waitRig {
+	w := &waitRig{Waiter: &Waiter{Records: b.stores.Records}}
 	w.Ended = func(e Ended) error {
 		text := e.ID + " " + string(e.Status) + string(e.Result) + e.Reason
 		if e.Err != nil {
@@ -37,7 +37,7 @@ func (b *bench) waiter() *wait {
 }
 
 // add makes the waiter wait for n jobs, job-1 … job-n.
-func (w *wait) add(t *testing.T, n int) {
+func (w *waitRig) add(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
 		j, err := NewJob("the job", Spec{ID: fmt.Sprintf("job-%d", i+1), Kind: "k"})
@@ -48,9 +48,9 @@ func (w *wait) add(t *testing.T, n int) {
 	}
 }
 
-// TestWaitTellsWhatBecomesOfJobs has one of each kind, and each is told soon
+// TestWaitReportsOutcomes has a job of each outcome, and each is reported soon
 // after it ended.
-func TestWaitTellsWhatBecomesOfJobs(t *testing.T) {
+func TestWaitReportsOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		w := b.waiter()
@@ -110,7 +110,7 @@ func asSet(all []string) map[string]bool {
 }
 
 // record writes a record as somebody else may have left it.
-func (b *bench) record(t *testing.T, id string, metadata map[string]string) {
+func (b *rig) record(t *testing.T, id string, metadata map[string]string) {
 	t.Helper()
 	pointers := map[string]*string{}
 	for key, value := range metadata {
@@ -216,12 +216,12 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		}
 		b.seed(t, "job-2", checkpoint.Poison)
 		if err := w.Wait(t.Context()); err != nil || len(w.told) != 2 {
-			t.Errorf("Wait once more = %v with %q told, want both", err, w.told)
+			t.Errorf("a second Wait = %v with %q reported, want both", err, w.told)
 		}
 	})
 }
 
-func TestWaitEndsWhenNobodyListens(t *testing.T) {
+func TestWaitEndsWhenTheReportFails(t *testing.T) {
 	b := setup(t)
 	for i := range 3 {
 		b.seed(t, fmt.Sprintf("job-%d", i+1), checkpoint.Done)

@@ -11,7 +11,7 @@ import (
 
 // deliver takes up to n messages off the queue as a worker does, by the rules of
 // their records, and commits the jobs that may be done. It returns their ids.
-func (b *bench) deliver(t *testing.T, n int) (committed []string) {
+func (b *rig) deliver(t *testing.T, n int) (committed []string) {
 	t.Helper()
 	for range n {
 		leases, err := b.Queue.Claim(t.Context(), 1, 30*time.Second)
@@ -29,7 +29,7 @@ func (b *bench) deliver(t *testing.T, n int) (committed []string) {
 }
 
 // do makes one delivery, and returns the job's id if it was committed.
-func (b *bench) do(t *testing.T, lease *queue.Lease) string {
+func (b *rig) do(t *testing.T, lease *queue.Lease) string {
 	t.Helper()
 	e, err := queue.Decode(lease.Text())
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *bench) do(t *testing.T, lease *queue.Lease) string {
 
 // seed writes the record of a job as it is when its only delivery is in a state,
 // and returns what a producer says of the job.
-func (b *bench) seed(t *testing.T, id string, status checkpoint.Status) Spec {
+func (b *rig) seed(t *testing.T, id string, status checkpoint.Status) Spec {
 	t.Helper()
 	spec := Spec{ID: id, Kind: "k"}
 	d := checkpoint.Delivery{ID: id, Kind: spec.Kind, PayloadHash: spec.Payload.Hash(), MessageID: "dead"}

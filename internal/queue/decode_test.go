@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// decodeRow is a text and what it is: an envelope, somebody else's message, or
+// decodeRow is a text and what it is: an envelope, another program's message, or
 // an envelope that cannot be used.
 type decodeRow struct {
 	name, text string
@@ -126,7 +126,7 @@ func TestDecodeReasonsAreShort(t *testing.T) {
 	}
 }
 
-// Somebody else's text is the payload as it was delivered, never decoded further.
+// The text of another program's message is the payload as it was delivered, never decoded further.
 func TestForeign(t *testing.T) {
 	for _, text := range []string{"", "hello", inBase64("hello"), `{"a":1}`} {
 		e := Foreign(text, "0195f6a0-1111-7000-8000-000000000001", "k", noon)

@@ -170,7 +170,7 @@ func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 	} {
 		var tooLarge *TooLargeError
 		if _, err := e.Encode(); err == nil || errors.As(err, &tooLarge) {
-			t.Errorf("Encode with %s = %v, want an error that no blob for the payload can mend", name, err)
+			t.Errorf("Encode with %s = %v, want an error that storing the payload in a blob does not avoid", name, err)
 		}
 	}
 }

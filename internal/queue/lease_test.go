@@ -12,7 +12,7 @@ import (
 )
 
 func TestClaim(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if leases, err := b.jobs.Claim(t.Context(), 1, 30*time.Second); len(leases) != 0 || err != nil {
 			t.Errorf("Claim of an empty queue = %d messages, %v, want none and no error", len(leases), err)
 		}
@@ -41,7 +41,7 @@ func TestClaim(t *testing.T) {
 }
 
 func TestClaimTakesAtMostWhatOneCallCan(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for range MaxClaim + 1 {
 			if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestClaimTakesAtMostWhatOneCallCan(t *testing.T) {
 
 // A renewal keeps the text and changes the receipt, and counts from when it is made.
 func TestRenew(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		const text = "  somebody else's <text> & ]]> é\n"
 		l := b.claim(t, text)
 		before := b.only(t, jobsName)
@@ -82,14 +82,14 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// A receipt outlives its visibility until somebody else dequeues the message.
+// A receipt outlives its visibility until another client dequeues the message.
 func TestLost(t *testing.T) {
-	lose := map[string]func(t *testing.T, b *bench, l *Lease){
-		"to another worker": func(t *testing.T, b *bench, _ *Lease) {
+	lose := map[string]func(t *testing.T, b *rig, l *Lease){
+		"to another worker": func(t *testing.T, b *rig, _ *Lease) {
 			time.Sleep(31 * time.Second)
 			b.claimNext(t)
 		},
-		"deleted": func(t *testing.T, b *bench, _ *Lease) {
+		"deleted": func(t *testing.T, b *rig, _ *Lease) {
 			time.Sleep(31 * time.Second)
 			if err := b.claimNext(t).Complete(t.Context()); err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestLost(t *testing.T) {
 	}
 	for name, lose := range lose {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k"}))
 				lose(t, b, l)
 				before := b.Messages(jobsName)
@@ -127,17 +127,17 @@ func TestLost(t *testing.T) {
 }
 
 func TestRenewAfterVisibilityRanOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")
 		time.Sleep(time.Hour)
 		if err := l.Renew(t.Context(), 30*time.Second); err != nil {
-			t.Errorf("Renew of a message that nobody else dequeued = %v, want no error", err)
+			t.Errorf("Renew of a message that no other client dequeued = %v, want no error", err)
 		}
 	})
 }
 
 func TestRelease(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")
 		if err := l.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// What becomes of a call whose replies are lost, or whose requests are.
+// TestLeaseInTrouble loses requests and replies of every call.
 func TestLeaseInTrouble(t *testing.T) {
 	renew := func(t *testing.T, l *Lease) error { return l.Renew(t.Context(), 30*time.Second) }
 	release := func(t *testing.T, l *Lease) error { return l.Release(t.Context(), 0) }
@@ -186,7 +186,7 @@ func TestLeaseInTrouble(t *testing.T) {
 		{"complete, all requests lost", complete, remove, allTries, request, "other", "nil"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				l := b.claim(t, "x")
 				b.faultOn(row.operation, row.tries, row.fault)
 				if got := kindOf(row.do(t, l)); got != row.first {
@@ -203,10 +203,10 @@ func TestLeaseInTrouble(t *testing.T) {
 				time.Sleep(time.Minute) // whatever was believed, the message comes back, once
 				leases, err := b.jobs.Claim(t.Context(), MaxClaim, time.Second)
 				if len(leases) != want || err != nil {
-					t.Fatalf("messages in the end = %d, %v, want %d", len(leases), err, want)
+					t.Fatalf("messages at the end = %d, %v, want %d", len(leases), err, want)
 				}
 				if want == 1 && leases[0].Text() != "x" {
-					t.Errorf("text in the end = %q, want x", leases[0].Text())
+					t.Errorf("text at the end = %q, want x", leases[0].Text())
 				}
 			})
 		})
@@ -227,7 +227,7 @@ func kindOf(err error) string {
 // TestRenewWithoutAnswer: a renewal is one request, so that a refusal is never
 // the answer to a retry, and the lease knows for how long the message may be hidden.
 func TestRenewWithoutAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")
 		claimed := time.Now()
 		if got := l.DoubtfulUntil(); !got.IsZero() {
@@ -268,7 +268,7 @@ func TestRenewWithoutAnswer(t *testing.T) {
 	})
 }
 
-// TestExpired: a lease ends by whichever clock says so first.
+// TestExpired: a lease ends by the clock that reaches its end first.
 func TestExpired(t *testing.T) {
 	asked := time.Now()
 	h := hiding{asked, 30 * time.Second}
@@ -291,7 +291,7 @@ func TestExpired(t *testing.T) {
 
 // A put whose reply was lost makes a duplicate, never a loss.
 func TestPutReplyLost(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.faultOn(storage.OpPutMessage, 1, storage.Fault{DropReply: true})
 		if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
 			t.Fatal(err)
@@ -309,7 +309,7 @@ func TestPutReplyLost(t *testing.T) {
 }
 
 func TestThrottled(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		for _, row := range []struct {
 			fault storage.Fault
 			want  bool
@@ -332,7 +332,7 @@ func TestThrottled(t *testing.T) {
 }
 
 func TestErrorsNameQueueAndMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")
 		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		_, claimErr := b.jobs.Claim(t.Context(), 1, time.Second)
@@ -357,9 +357,9 @@ func TestErrorsNameQueueAndMessage(t *testing.T) {
 
 func renewErr(t *testing.T, l *Lease) error { return l.Renew(t.Context(), time.Second) }
 
-// A renewal that waits for a put-back goes on with the text that it wrote.
-func TestCallsTakeTurns(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+// A renewal that waits for a put-back sends the text that it wrote.
+func TestCallsAreSerialized(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e := Envelope{ID: "a", Kind: "k"}
 		l := b.claim(t, encode(t, e))
 		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: time.Second})
@@ -380,10 +380,10 @@ func TestCallsTakeTurns(t *testing.T) {
 	})
 }
 
-// A worker that claimed its own message once more goes on under the new receipt.
-// What was under way under the old one does not count as a loss.
+// A worker that claimed its own message again continues under the new receipt.
+// A call in flight under the old one does not count as a loss.
 func TestAdopt(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")
 		time.Sleep(time.Minute)
 		b.faultOn(storage.OpUpdateMessage, 1, storage.Fault{Before: 2 * time.Second})

@@ -21,16 +21,16 @@ const (
 	payloadsName = "test-payloads"
 )
 
-// bench is a storage account in virtual time with the queues and the container
+// rig is a storage account in virtual time with the queues and the container
 // that this package uses.
-type bench struct {
+type rig struct {
 	*storage.Server
 	jobs, poison *Queue
 	payloads     *Payloads
 }
 
 // inBubble runs a test in virtual time.
-func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := storage.New(storage.Options{})
@@ -38,7 +38,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &bench{
+		b := &rig{
 			Server: server,
 			jobs:   New(account.Queue(jobsName), jobsName), poison: New(account.Queue(poisonName), poisonName),
 			payloads: NewPayloads(account.Container(payloadsName)),
@@ -57,7 +57,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 }
 
 // claim puts the text on the queue of jobs and claims it for 30 s.
-func (b *bench) claim(t *testing.T, text string) *Lease {
+func (b *rig) claim(t *testing.T, text string) *Lease {
 	t.Helper()
 	if err := b.jobs.putText(t.Context(), text, 0); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func (b *bench) claim(t *testing.T, text string) *Lease {
 }
 
 // claimNext claims the one message that is visible.
-func (b *bench) claimNext(t *testing.T) *Lease {
+func (b *rig) claimNext(t *testing.T) *Lease {
 	t.Helper()
 	leases, err := b.jobs.Claim(t.Context(), MaxClaim, 30*time.Second)
 	if err != nil || len(leases) != 1 {
@@ -76,7 +76,7 @@ func (b *bench) claimNext(t *testing.T) *Lease {
 }
 
 // only returns the one message of a queue.
-func (b *bench) only(t *testing.T, queueName string) storage.Message {
+func (b *rig) only(t *testing.T, queueName string) storage.Message {
 	t.Helper()
 	messages := b.Messages(queueName)
 	if len(messages) != 1 {
@@ -86,7 +86,7 @@ func (b *bench) only(t *testing.T, queueName string) storage.Message {
 }
 
 // faultOn makes the next n calls of that operation suffer f.
-func (b *bench) faultOn(operation string, n int, f storage.Fault) {
+func (b *rig) faultOn(operation string, n int, f storage.Fault) {
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation != operation || n == 0 {
 			return storage.Fault{}
@@ -143,5 +143,5 @@ func jsonPayload(t testing.TB, raw string) Payload {
 // exactly compares envelopes with all they hold.
 var exactly = cmp.AllowUnexported(Envelope{}, Payload{}, Ref{})
 
-// noon is a moment of nobody's clock.
+// noon is a fixed time, of no real clock.
 var noon = time.Date(2026, time.March, 9, 12, 0, 0, 0, time.UTC)

@@ -19,7 +19,7 @@ func TestPutMoved(t *testing.T) {
 		"inline": jsonPayload(t, `{"n":"<1>"}`), "in a blob": ref, "none": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				old := Envelope{
 					ID: "a", Kind: "k", Payload: payload, EnqueuedAt: noon, Deadline: noon.Add(time.Hour),
 					Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", PutBackSince: noon.Add(time.Minute),
@@ -50,7 +50,7 @@ func TestPutMoved(t *testing.T) {
 func TestPutMovedForeign(t *testing.T) {
 	for name, text := range map[string]string{"short": "not an envelope\n", "of 64 KiB": strings.Repeat("x", MaxText)} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				l := b.claim(t, text)
 				e := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
 				if err := l.Complete(t.Context()); err != nil {
@@ -76,14 +76,14 @@ func TestPutMovedForeign(t *testing.T) {
 func TestPutMovedInTrouble(t *testing.T) {
 	for _, operation := range []string{storage.OpPutMessage, storage.OpPutBlob} {
 		t.Run(operation, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				e := Foreign(strings.Repeat("x", MaxText), "0195f6a0-1111-7000-8000-000000000001", "k", noon)
 				b.faultOn(operation, 5, storage.Fault{DropReply: true}) // one call of four tries, and one more try
 				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err == nil {
 					t.Fatal("PutMoved without an answer = <nil>, want an error")
 				}
 				if err := b.jobs.PutMoved(t.Context(), e, 0, b.payloads); err != nil {
-					t.Fatalf("PutMoved once more = %v, want no error", err)
+					t.Fatalf("a second PutMoved = %v, want no error", err)
 				}
 				messages := b.Messages(jobsName)
 				if len(messages) == 0 {

@@ -18,7 +18,7 @@ func large(t *testing.T) Envelope {
 }
 
 // offloaded stores the payload of a large envelope and sends it over a queue.
-func offloaded(t *testing.T, b *bench) (e Envelope, payload []byte) {
+func offloaded(t *testing.T, b *rig) (e Envelope, payload []byte) {
 	t.Helper()
 	e = large(t)
 	payload, _ = e.Payload.Inline()
@@ -34,7 +34,7 @@ func offloaded(t *testing.T, b *bench) (e Envelope, payload []byte) {
 }
 
 func TestOffloadAndLoad(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e, want := offloaded(t, b)
 		if e.Payload.Hash() != large(t).Payload.Hash() {
 			t.Error("a payload has another hash in a blob than inline")
@@ -47,7 +47,7 @@ func TestOffloadAndLoad(t *testing.T) {
 			t.Errorf("Load = %d bytes, %v, want the %d that were stored", len(got), err, len(want))
 		}
 		if _, err := b.payloads.Offload(t.Context(), large(t)); err != nil {
-			t.Errorf("Offload once more = %v, want no error", err)
+			t.Errorf("a second Offload = %v, want no error", err)
 		}
 		if _, err := b.payloads.Offload(t.Context(), e); err == nil {
 			t.Error("Offload of a reference = <nil>, want an error")
@@ -63,8 +63,8 @@ func TestOffloadAndLoad(t *testing.T) {
 	})
 }
 
-func TestLoadInlineCallsNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+func TestLoadInlineMakesNoCall(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload([]byte("x"))}
 		got, err := b.payloads.Load(t.Context(), e)
 		if string(got) != "x" || err != nil {
@@ -79,30 +79,30 @@ func TestLoadInlineCallsNobody(t *testing.T) {
 	})
 }
 
-// What no further attempt can mend is told apart from what one can.
+// Permanent errors wrap ErrPayload, and temporary ones do not.
 func TestLoadUnusable(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		damage func(t *testing.T, b *bench, e *Envelope)
+		damage func(t *testing.T, b *rig, e *Envelope)
 		final  bool
 	}{
-		{"missing", func(t *testing.T, b *bench, e *Envelope) {
+		{"missing", func(t *testing.T, b *rig, e *Envelope) {
 			if err := b.payloads.Discard(t.Context(), *e); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
-		{"shorter", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size++ }, true},
-		{"longer", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size-- }, true},
-		{"huge", func(_ *testing.T, _ *bench, e *Envelope) { e.Payload.ref.Size = MaxPayload + 1 }, true},
-		{"out of reach", func(_ *testing.T, b *bench, _ *Envelope) {
+		{"shorter", func(_ *testing.T, _ *rig, e *Envelope) { e.Payload.ref.Size++ }, true},
+		{"longer", func(_ *testing.T, _ *rig, e *Envelope) { e.Payload.ref.Size-- }, true},
+		{"huge", func(_ *testing.T, _ *rig, e *Envelope) { e.Payload.ref.Size = MaxPayload + 1 }, true},
+		{"out of reach", func(_ *testing.T, b *rig, _ *Envelope) {
 			b.faultOn(storage.OpGetBlob, allTries, storage.Fault{DropReply: true})
 		}, false},
-		{"container missing", func(_ *testing.T, b *bench, _ *Envelope) {
+		{"container missing", func(_ *testing.T, b *rig, _ *Envelope) {
 			b.faultOn(storage.OpGetBlob, allTries, storage.Fault{Refuse: &storage.Error{Status: 404, Code: "ContainerNotFound"}})
 		}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				e, _ := offloaded(t, b)
 				row.damage(t, b, &e)
 				got, err := b.payloads.Load(t.Context(), e)
@@ -116,7 +116,7 @@ func TestLoadUnusable(t *testing.T) {
 
 // A blob whose content changed under its name is noticed by its hash.
 func TestLoadDamaged(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e, payload := offloaded(t, b)
 		if err := b.payloads.Discard(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestLoadDamaged(t *testing.T) {
 // TestLoadIntoOneBuffer: the largest payload takes its own size in memory, and a
 // blob of another size than the message states is not read at all.
 func TestLoadIntoOneBuffer(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e, err := b.payloads.Offload(t.Context(), Envelope{ID: "large", Kind: "k", Payload: BytesPayload(make([]byte, MaxPayload))})
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func allocated(f func()) uint64 {
 }
 
 func TestOffloadTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload(make([]byte, MaxPayload+1))}
 		if _, err := b.payloads.Offload(t.Context(), e); err == nil {
 			t.Error("Offload of more than MaxPayload = <nil>, want an error")
@@ -173,7 +173,7 @@ func TestOffloadTooLarge(t *testing.T) {
 
 // A reply that is lost, or a body cut half-way, costs a retry and nothing else.
 func TestPayloadsInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		b.faultOn(storage.OpPutBlob, 1, storage.Fault{DropReply: true})
 		e, want := offloaded(t, b)
 		b.faultOn(storage.OpGetBlob, 2, storage.Fault{DropReply: true})
@@ -188,7 +188,7 @@ func TestPayloadsInTrouble(t *testing.T) {
 }
 
 func TestPayloadsCheck(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		if err := b.payloads.Check(t.Context()); err != nil {
 			t.Errorf("Check = %v, want no error", err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzPoison looks for texts that crash whoever looks at the poison queue, that
+// FuzzPoison looks for texts that crash a reader of the poison queue, that
 // pass as a poison message and change on their way, or that lead to a blob which
 // is not the message's own. The seeds are JSON, which is read as base64 of it.
 func FuzzPoison(f *testing.F) {
@@ -50,7 +50,7 @@ func checkPoison(t *testing.T, p Poison) {
 	var tooLarge *TooLargeError
 	switch {
 	case errors.As(err, &tooLarge):
-		return // its escapes take more room when they are written anew
+		return // its escapes take more room when they are written again
 	case err != nil && !p.PoisonedAt.Before(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)), err != nil && p.PoisonedAt.Year() < 0:
 		return // a time that RFC 3339 has no words for in another zone
 	case err != nil:

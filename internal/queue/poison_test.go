@@ -68,7 +68,7 @@ func TestPutPoison(t *testing.T) {
 		"grows as JSON":   {strings.Repeat("\"", 30<<10), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				if err := b.poison.PutPoison(t.Context(), poisonOf(row.body), b.payloads); err != nil {
 					t.Fatal(err)
 				}
@@ -98,14 +98,14 @@ func TestPutPoison(t *testing.T) {
 
 // After a crash the same message is poisoned again: the body's blob is there.
 func TestPutPoisonTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		body := strings.Repeat("x", MaxText)
 		b.faultOn(storage.OpPutMessage, 4, storage.Fault{DropRequest: true})
 		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err == nil {
 			t.Fatal("PutPoison without a network = <nil>, want an error")
 		}
 		if err := b.poison.PutPoison(t.Context(), poisonOf(body), b.payloads); err != nil {
-			t.Fatalf("PutPoison once more = %v, want no error", err)
+			t.Fatalf("a second PutPoison = %v, want no error", err)
 		}
 		if _, kept, ok := b.ReadBlob(payloadsName, "poison/m-1"); !ok || string(kept) != body {
 			t.Error("the body is not in its blob")
@@ -114,7 +114,7 @@ func TestPutPoisonTwice(t *testing.T) {
 }
 
 func TestPoisonReasonIsCut(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		p := poisonOf(strings.Repeat("x", 30<<10))
 		p.Reason = "x" + strings.Repeat("é\xff\x01", 10<<10)
 		if err := b.poison.PutPoison(t.Context(), p, b.payloads); err != nil {

@@ -35,7 +35,7 @@ func TestPutBackDelay(t *testing.T) {
 // The first put-back notes since when, by the service's clock; the next ones
 // wait a quarter of the time since then.
 func TestPutBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		sent := Envelope{ID: "a", Kind: "k", Payload: jsonPayload(t, `"<x>"`), EnqueuedAt: noon}
 		l := b.claim(t, encode(t, sent))
 		since := l.ClaimedAt
@@ -56,7 +56,7 @@ func TestPutBack(t *testing.T) {
 			}
 			wait := want
 			if delivery == 2 {
-				wait = 20*time.Minute - time.Since(since) // nobody came for it for long
+				wait = 20*time.Minute - time.Since(since) // no worker claimed it for long
 			}
 			if delivery == 3 {
 				wait = time.Hour
@@ -77,7 +77,7 @@ func TestPutBack(t *testing.T) {
 // A foreign message becomes an envelope whose id is fixed, and keeps the time to
 // live that its sender gave it.
 func TestPutBackForeign(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		const text = "not an envelope\n"
 		l := b.claim(t, text)
 		foreign := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
@@ -100,7 +100,7 @@ func TestPutBackTooLarge(t *testing.T) {
 		"plain-text envelope": strings.Replace(largest, `""`, `"`+strings.Repeat("y", MaxText-len(largest))+`"`, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *rig) {
 				l := b.claim(t, text)
 				e, err := Decode(l.Text())
 				if err != nil {
@@ -132,7 +132,7 @@ func TestPutBackInTrouble(t *testing.T) {
 	} {
 		for _, operation := range []string{storage.OpUpdateMessage, storage.OpPutBlob} {
 			t.Run(name+" of "+operation, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *rig) {
 					l := b.claim(t, strings.Repeat("x", MaxText))
 					e := Foreign(l.Text(), l.ID, "k", l.InsertedAt)
 					b.faultOn(operation, 5, fault) // one call of four tries, and one more try
@@ -140,7 +140,7 @@ func TestPutBackInTrouble(t *testing.T) {
 						t.Fatal("PutBack without a network = <nil>, want an error")
 					}
 					if err := l.PutBack(t.Context(), e, b.payloads); err != nil {
-						t.Fatalf("PutBack once more = %v, want no error", err)
+						t.Fatalf("a second PutBack = %v, want no error", err)
 					}
 					time.Sleep(30 * time.Second)
 					back := decode(t, b.claimNext(t).Text())
@@ -156,7 +156,7 @@ func TestPutBackInTrouble(t *testing.T) {
 // TestClearPutBack: once a job is worked on, the next update of its message takes
 // put_back_since out, also after a later claim was adopted, and costs no call more.
 func TestClearPutBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k", PutBackSince: noon, Resume: true}))
 		e := l.ClearPutBack(decode(t, l.Text()))
 		if !e.PutBackSince.IsZero() || !e.Resume {
@@ -183,7 +183,7 @@ func TestClearPutBack(t *testing.T) {
 // TestPutBackFor: the caller's delay counts, and the time of the first put-back is
 // written all the same.
 func TestPutBackFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, encode(t, Envelope{ID: "a", Kind: "k"}))
 		since := l.ClaimedAt
 		for range 2 {

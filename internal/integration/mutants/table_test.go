@@ -175,7 +175,7 @@ var mutations = []mutation{
 		name: "a claim keeps endedat",
 		file: "internal/checkpoint/claim.go",
 		old:  "r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}", replacement: "r.ClaimedAt = time.Now()",
-		run: "^TestCallOffAfterAClaim$", pkg: "./internal/checkpoint", sign: `want it untouched`,
+		run: "^TestCancelAfterAClaim$", pkg: "./internal/checkpoint", sign: `want it untouched`,
 	},
 	{
 		// The state of a handler would be handed out as its result.
