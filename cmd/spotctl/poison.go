@@ -17,7 +17,7 @@ type poisonCommands struct {
 	List   listCommand   `cmd:"" help:"List the messages on the poison queue."`
 	Show   showCommand   `cmd:"" help:"Show all details of one job that was given up."`
 	Replay replayCommand `cmd:"" help:"Start jobs again, from their recorded state or from scratch."`
-	Purge  purgeCommand  `cmd:"" help:"Cancel jobs for good, and remove their state and payload."`
+	Purge  purgeCommand  `cmd:"" help:"Cancel jobs permanently, and remove their state and payload."`
 }
 
 // parallelCalls is how many connections are kept open.
@@ -124,7 +124,7 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	return t.finish(ctx, poison.Replay(ctx, selection, c.FromScratch, t.add))
 }
 
-// purgeCommand cancels jobs for good.
+// purgeCommand cancels jobs permanently.
 type purgeCommand struct {
 	chosen
 	Yes bool `help:"Do not ask before --all." env:"-"`

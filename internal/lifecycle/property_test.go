@@ -74,7 +74,7 @@ func checkStep(t *rapid.T, from State, e Event, to State, was past) {
 		name  string
 		holds bool
 	}{
-		{"a worker that is told to go shuts down", !told || from == Shutdown || to == Shutdown},
+		{"a worker with a notice shuts down", !told || from == Shutdown || to == Shutdown},
 		{"stopped is final", from != Stopped},
 		{"work begins only after resume", to != Process || from == Resume},
 		{"resume comes only after recover", to != Resume || from == Recover},

@@ -57,17 +57,17 @@ func walked() []step {
 // shutdownSteps lists the steps in Shutdown; back is where a withdrawal leads.
 func shutdownSteps(warm Facts, back, ended, endedWithEvent Position) []step {
 	var (
-		forEvent  = down(warm | EventStands)
-		forEnd    = down(warm | EndRequested)
-		forBoth   = down(warm | EventStands | EndRequested)
-		forNobody = down(warm) // the event was withdrawn, the drain continues
-		waiting   = down(warm | EventStands | WorkReleased)
+		forEvent   = down(warm | EventStands)
+		forEnd     = down(warm | EndRequested)
+		forBoth    = down(warm | EventStands | EndRequested)
+		forNoEvent = down(warm) // the event was withdrawn, the drain continues
+		waiting    = down(warm | EventStands | WorkReleased)
 	)
 	return []step{
 		{forEvent, Notice, forEvent},
 		{forEvent, Terminate, forBoth},
 		{forEvent, Drained, waiting},
-		{forEvent, Withdrawn, forNobody},
+		{forEvent, Withdrawn, forNoEvent},
 
 		{forEnd, Notice, forBoth},
 		{forEnd, Terminate, forEnd},
@@ -78,9 +78,9 @@ func shutdownSteps(warm Facts, back, ended, endedWithEvent Position) []step {
 		{forBoth, Drained, endedWithEvent},
 		{forBoth, Withdrawn, forEnd},
 
-		{forNobody, Notice, forEvent},
-		{forNobody, Terminate, forEnd},
-		{forNobody, Drained, back},
+		{forNoEvent, Notice, forEvent},
+		{forNoEvent, Terminate, forEnd},
+		{forNoEvent, Drained, back},
 
 		{waiting, Notice, waiting},
 		{waiting, Terminate, endedWithEvent},
