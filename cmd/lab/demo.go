@@ -12,15 +12,15 @@ import (
 
 // demoCommand are the flags of lab demo.
 type demoCommand struct {
-	Workers            int           `help:"VMs that work at a time." default:"4"`
+	Workers            int           `help:"VMs at a time." default:"4"`
 	JobsAtOnce         int           `help:"Jobs that each of them runs at a time." default:"2"`
-	Files              int           `help:"Blobs of about 32 MiB, made of files of this machine, that are hashed, one job each." default:"16"`
-	JobTime            time.Duration `help:"About how long a job takes: downloads are slowed down to that." default:"12s"`
+	Files              int           `help:"Blobs of about 32 MiB, made of files of this machine; hashing one is one job." default:"16"`
+	JobTime            time.Duration `help:"About how long a job takes; the bandwidth of downloads is limited accordingly." default:"12s"`
 	CheckpointInterval time.Duration `help:"Time between two saves of a job's state." default:"2s"`
 	TimeLimit          time.Duration `help:"The demo fails if it takes longer." default:"2m"`
 	Bin                string        `help:"Folder with worker and producer. Without it they are built from this source." placeholder:"DIR"`
-	Keep               bool          `help:"Keep the workers' logs even if all goes well."`
-	Plain              bool          `help:"Print lines only, also on a terminal."`
+	Keep               bool          `help:"Keep the workers' logs even if every promise was kept."`
+	Plain              bool          `help:"Print lines only, even on a terminal."`
 }
 
 func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
@@ -29,9 +29,9 @@ func (d *demoCommand) run(ctx context.Context, stdout io.Writer) error {
 		return configError(err)
 	}
 	if out, ok := stdout.(*os.File); ok && !d.Plain && screen.Fits(os.Stdin, out) {
-		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, stage *screen.Stage) error {
-			config.Display = stage
-			return demo.Run(ctx, config, stage)
+		return screen.Play(ctx, os.Stdin, out, func(ctx context.Context, display *screen.Display) error {
+			config.Display = display
+			return demo.Run(ctx, config, display)
 		})
 	}
 	return demo.Run(ctx, config, stdout)

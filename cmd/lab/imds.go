@@ -14,9 +14,9 @@ import (
 // imdsCommand are the flags of lab imds.
 type imdsCommand struct {
 	Scenario     string `help:"What happens: one of --list, or a file. Default: ${default}." default:"eviction" placeholder:"NAME|FILE"`
-	MetadataPort int    `help:"Port of the metadata service; 0 is one that is free." default:"10254"`
-	List         bool   `help:"List the scenarios that come with the program, and exit."`
-	Show         bool   `help:"Print the scenario's text, to make another of it, and exit."`
+	MetadataPort int    `help:"Port of the metadata service; 0 is a free one." default:"10254"`
+	List         bool   `help:"List the built-in scenarios, and exit."`
+	Show         bool   `help:"Print the text of a built-in scenario, as a template for your own, and exit."`
 }
 
 func (c *imdsCommand) run(ctx context.Context, stdout io.Writer) error {

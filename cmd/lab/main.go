@@ -24,12 +24,12 @@ manager in this process, on loopback addresses. Nothing is contacted beyond this
 
 // flags are the command line.
 type flags struct {
-	Demo     demoCommand      `cmd:"" help:"Evict, kill and freeze workers in the middle of real work, and count what came of the jobs. Ends by itself; exit code 1 if a promise did not hold."`
-	Chaos    chaosCommand     `cmd:"" help:"Kill, freeze and cut off workers at random for as long as wanted, and say what became of every job. Exit code 1 if a promise did not hold."`
+	Demo     demoCommand      `cmd:"" help:"Evict, kill and freeze workers in the middle of real work, and check what was promised. Takes about a minute; exit code 1 if a promise was broken."`
+	Chaos    chaosCommand     `cmd:"" help:"Kill, freeze, evict and cut off workers at random for as long as wanted, and judge every job. Exit code 1 if a promise was broken."`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
-	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up: it is gone after 30 s."`
+	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`
-	IMDS     imdsCommand      `cmd:"" name:"imds" help:"Run a metadata service alone, on which a scenario of scheduled events is played, to test any software against."`
+	IMDS     imdsCommand      `cmd:"" name:"imds" help:"Run a metadata service alone that plays a scenario of scheduled events, to test any software against."`
 	Version  kong.VersionFlag `help:"Print the version and exit."`
 
 	command command
@@ -40,8 +40,7 @@ type command interface {
 	run(ctx context.Context, stdout io.Writer) error
 }
 
-// AfterApply is called by kong when all flags are set. It notes which command
-// was chosen.
+// AfterApply is called by kong when all flags are set. It records the command.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 	f.command, err = cli.Chosen[command](ctx)
 	return err
@@ -63,7 +62,7 @@ func run(args []string, stdout io.Writer) error {
 	return f.command.run(ctx, stdout)
 }
 
-// configError marks an error as one that other flags mend.
+// configError marks an error that other flags would avoid.
 func configError(err error) error {
 	if err == nil {
 		return nil

@@ -145,7 +145,7 @@ func TestEvictWithoutLabUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	_ = listener.Close() // nobody listens there now
+	_ = listener.Close() // nothing listens there now
 	err = run([]string{"evict", "spot_1", "--metadata-port=" + port}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "start lab up") {
 		t.Errorf("lab evict without lab up = %v, want an error that says what to start", err)

@@ -13,16 +13,16 @@ import (
 
 // upCommand are the flags of lab up.
 type upCommand struct {
-	VMs           int           `name:"vms" help:"VMs that there are at first." default:"2"`
+	VMs           int           `name:"vms" help:"VMs at first." default:"2"`
 	Flexible      bool          `help:"A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az vm instead of az vmss."`
-	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, in place of a key."`
-	BlobPort      int           `help:"Port of the blob service; 0 is one that is free." default:"10000"`
-	QueuePort     int           `help:"Port of the queue service; 0 is one that is free." default:"10001"`
-	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is one that is free." default:"10254"`
-	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is one that is free." default:"8443"`
+	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
+	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
+	QueuePort     int           `help:"Port of the queue service; 0 is a free one." default:"10001"`
+	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
+	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
 	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
 	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
-	JobTime       time.Duration `help:"About how long a download of one takes; 0s limits nothing." default:"12s"`
+	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }
 
 func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
@@ -37,7 +37,7 @@ func (u *upCommand) run(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// portOf names what a port is for.
+// portOf returns the service that a port belongs to.
 func (u *upCommand) portOf(port int) string {
 	switch port {
 	case u.BlobPort:
@@ -59,13 +59,13 @@ func (u *upCommand) config() up.Config {
 	return c
 }
 
-// order is what lab evict and lab withdraw are told.
+// order are the arguments of lab evict and lab withdraw.
 type order struct {
 	VM           string `arg:"" name:"vm" help:"Name of the VM, as lab up prints it."`
-	MetadataPort int    `help:"That of lab up." default:"10254"`
+	MetadataPort int    `help:"Port of the metadata service of lab up." default:"10254"`
 }
 
-// send has lab up do something, and prints what it says.
+// send sends an order to lab up, and prints the answer.
 func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error)) error {
 	if o.MetadataPort < 1 || o.MetadataPort > 65535 {
 		return configError(errNoPort)

@@ -22,7 +22,7 @@ type testFleet struct {
 
 	mu    sync.Mutex
 	lines map[string][]fakeLine // by VM
-	ended []string              // VMs that ended by themselves
+	ended []string              // VMs whose workers ended unexpectedly
 	more  chan struct{}         // gets one for every line and end, if there is room
 }
 
@@ -42,7 +42,7 @@ func newTestFleet(t *testing.T, role string) *testFleet {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.ended = append(f.ended, vm.Name)
-			f.news()
+			f.wake()
 		},
 	})
 	t.Cleanup(func() {
@@ -59,10 +59,10 @@ func (f *testFleet) line(vm string, raw []byte) {
 	var l fakeLine
 	_ = json.Unmarshal(raw, &l)
 	f.lines[vm] = append(f.lines[vm], l)
-	f.news()
+	f.wake()
 }
 
-func (f *testFleet) news() {
+func (f *testFleet) wake() {
 	select {
 	case f.more <- struct{}{}:
 	default:
@@ -111,7 +111,7 @@ func (f *testFleet) values(vm, msg string) []string {
 	return nil
 }
 
-func TestWorkerSeesNothingOfTheUsersEnvironment(t *testing.T) {
+func TestWorkerDoesNotInheritTheEnvironment(t *testing.T) {
 	t.Setenv("AZURE_CLIENT_ID", "the user's own")
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "the user's own")
 	t.Setenv("SPOTWORKER_METADATA_ENDPOINT", "http://192.0.2.1")
@@ -125,7 +125,7 @@ func TestWorkerSeesNothingOfTheUsersEnvironment(t *testing.T) {
 	}
 }
 
-func TestFleetsOwnFlagsComeLast(t *testing.T) {
+func TestFleetFlagsComeLast(t *testing.T) {
 	f := newTestFleet(t, "polite")
 	f.start(t, "spot_7")
 	args := f.values("spot_7", "arguments")
@@ -136,7 +136,7 @@ func TestFleetsOwnFlagsComeLast(t *testing.T) {
 	}
 }
 
-func TestLogIsPassedOnAndKeptWhole(t *testing.T) {
+func TestLogIsPassedOnAndKept(t *testing.T) {
 	f := newTestFleet(t, "talks")
 	vm := f.start(t, "spot_1")
 	vm.Kill()
@@ -161,7 +161,7 @@ func TestKillEndsOneWorkerOnly(t *testing.T) {
 		t.Errorf("running after the kill: %v, want spot_2 alone", running)
 	}
 	if len(f.ended) != 0 {
-		t.Errorf("a worker that was killed is reported as ended by itself: %q", f.ended)
+		t.Errorf("a worker that was killed is reported as an unexpected end: %q", f.ended)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestCloseAsksFirst(t *testing.T) {
 	}
 }
 
-func TestCloseKillsWhoDoesNotListen(t *testing.T) {
+func TestCloseKillsWorkersThatDoNotStop(t *testing.T) {
 	f := newTestFleet(t, "stubborn")
 	f.start(t, "spot_1")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -191,7 +191,7 @@ func TestCloseKillsWhoDoesNotListen(t *testing.T) {
 	}
 }
 
-func TestEndByItselfIsReported(t *testing.T) {
+func TestUnexpectedEndIsReported(t *testing.T) {
 	f := newTestFleet(t, "fails")
 	vm, err := f.Start("spot_1")
 	if err != nil {
@@ -203,7 +203,7 @@ func TestEndByItselfIsReported(t *testing.T) {
 	}
 }
 
-func TestNoWorkerThatCouldReachOut(t *testing.T) {
+func TestNoWorkerBeyondLoopback(t *testing.T) {
 	for _, test := range []struct{ name, endpoint, storage string }{
 		{"the real metadata service", "http://169.254.169.254", localStorage},
 		{"another machine", "http://192.0.2.1:80/vms/spot_1", localStorage},
@@ -238,7 +238,7 @@ func TestNoWorkerThatCouldReachOut(t *testing.T) {
 	}
 }
 
-func TestNoProducerThatCouldReachOut(t *testing.T) {
+func TestNoProducerBeyondLoopback(t *testing.T) {
 	p := &Producer{Path: "/does/not/exist", ConnectionString: "AccountName=a;AccountKey=aw=="}
 	_, err := p.Run(t.Context(), "digests", "--container=c")
 	if !errors.Is(err, ErrNotLocal) {

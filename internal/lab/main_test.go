@@ -14,18 +14,18 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets the test binary play the worker: started as one, it is told by
-// its first argument how to behave.
+// TestMain lets the test binary act as a worker: started as one, its first
+// argument is its role.
 func TestMain(m *testing.M) {
 	if strings.Contains(strings.Join(os.Args, " "), "--metadata-endpoint=") {
-		pretendWorker(os.Args[1])
+		fakeWorker(os.Args[1])
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// pretendWorker logs its environment and arguments, and ends as role says.
-func pretendWorker(role string) {
+// fakeWorker logs its environment and arguments, and ends as its role requires.
+func fakeWorker(role string) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	out := bufio.NewWriter(os.Stderr)

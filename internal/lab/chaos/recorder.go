@@ -262,7 +262,7 @@ func (v *vmState) asked(now time.Time) {
 func (v *vmState) update(now time.Time) { v.free.Set(v.able && len(v.holds) < v.slots, now) }
 
 // claimed records that storage returned a message to a VM's worker, so that no
-// other holds it any more. If the reply is lost nobody holds it.
+// other holds it any more. If the reply is lost no worker holds it.
 func (r *recorder) claimed(v *vmState, message string, delivered bool, now time.Time) {
 	if other := r.holder[message]; other != nil && (other != v || !delivered) {
 		r.untrack(other, message, now)

@@ -46,9 +46,9 @@ func (h *history) moved(message string, kind moveKind, when time.Duration) {
 	}
 }
 
-// goodRun is a run of four jobs in which every promise was kept. spot_1 was
-// killed with job a in hand, spot_2 evicted with job b, spot_4 frozen with job
-// c; spot_3 did the rest. Job d was put twice. Job e has no blob.
+// goodRun is a run of four jobs in which every promise was kept. spot_1 was killed
+// while it worked on job a, spot_2 evicted with job b, spot_4 frozen with job c;
+// spot_3 did the rest. Job d was put twice. Job e has no blob.
 func goodRun() (*history, End) {
 	h := newHistory()
 	end := End{Results: map[string][]byte{}, Waiting: map[string]bool{"e": true}}
@@ -93,7 +93,7 @@ func goodRun() (*history, End) {
 	}
 	h.moved("md2", deleted, 3*second)
 
-	// spot_2 saves and releases b, spot_3 goes on with it.
+	// spot_2 saves and releases b, spot_3 resumes it.
 	h.saved("b", "spot_2", "b1", oracle.Open, 4, 6520*ms, 6530*ms)
 	h.moved("mb", released, 6550*ms)
 	h.moved("mb", claimed, 7*second)
@@ -102,7 +102,7 @@ func goodRun() (*history, End) {
 	h.became("b", "spot_3", "b2", oracle.Done, 9*second)
 	h.moved("mb", deleted, 9100*ms)
 
-	// spot_3 goes on with a and c after half a minute.
+	// spot_3 resumes a and c after half a minute.
 	for _, job := range []string{"a", "c"} {
 		h.moved("m"+job, claimed, 31*second)
 		h.became(job, "spot_3", job+"2", oracle.Running, 31050*ms)
@@ -111,7 +111,7 @@ func goodRun() (*history, End) {
 	h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 4, 4, at(33 * second)}, hashedRange{"a", "spot_3", 8, 4, at(34 * second)})
 	h.ranges = append(h.ranges, hashedRange{"c", "spot_3", 4, 4, at(31500 * ms)}, hashedRange{"c", "spot_3", 8, 4, at(34 * second)})
 
-	// spot_4 wakes up in the middle of it, hashes on, and is refused.
+	// spot_4 is thawed in the middle of that, hashes more, and is refused.
 	h.ranges = append(h.ranges, hashedRange{"c", "spot_4", 8, 4, at(32010 * ms)})
 	h.refusals = []refusal{{job: "c", vm: "spot_4", at: at(32020 * ms)}, {job: "d", at: at(2900 * ms)}}
 	h.ends = append(h.ends, deliveryEnd{job: "c", message: "mc", vm: "spot_4", kind: dropped, at: at(32030 * ms)})
@@ -144,13 +144,13 @@ func TestAuditOfAGoodRun(t *testing.T) {
 	}
 }
 
-// TestEveryPromiseCanBreak spoils the good run in one way at a time, and expects
-// that row of the report, and no other, to say so.
+// TestEveryPromiseCanBreak breaks the good run in one way at a time, and expects
+// those rows of the report, and no others, to be broken.
 func TestEveryPromiseCanBreak(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		spoil func(*history, *End)
-		want  []string // labels of the rows
+		name   string
+		change func(*history, *End)
+		want   []string // labels of the rows
 	}{
 		{"a job is still waiting", func(h *history, end *End) {
 			h.without("a", "done")
@@ -197,10 +197,10 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 		{"a frozen worker does not even try", func(h *history, _ *End) {
 			h.refusals = h.refusals[1:]
 		}, []string{"writes refused to a worker that was frozen"}},
-		{"a frozen worker goes on", func(h *history, _ *End) {
+		{"a frozen worker does not stop", func(h *history, _ *End) {
 			h.ends = h.ends[:2]
 		}, []string{"taken-over jobs that it stopped", "thawed -> all of them stopped", "hashed twice after a freeze (not saved)"}},
-		{"a frozen worker goes on for long", func(h *history, _ *End) {
+		{"a frozen worker stops late", func(h *history, _ *End) {
 			h.ends[2].at = at(36 * second)
 		}, []string{"thawed -> all of them stopped"}},
 		{"work redone after the notice", func(h *history, _ *End) {
@@ -242,13 +242,13 @@ func TestEveryPromiseCanBreak(t *testing.T) {
 			h.moveOf("mb", released).at, h.moveOf("mb", deleted).at = at(9600*ms), at(9900*ms)
 			h.starts[6].at, h.ranges[7].at = at(9700*ms), at(9800*ms)
 		}, []string{"seen by the VM -> all jobs released"}},
-		{"nobody goes on after the kill", func(h *history, _ *End) {
+		{"no worker resumes the job after the kill", func(h *history, _ *End) {
 			h.starts = slices.DeleteFunc(h.starts, func(s start) bool { return s.job == "a" && s.vm == "spot_3" })
 		}, []string{"kill -> all its jobs resumed elsewhere"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, end := goodRun()
-			test.spoil(h, &end)
+			test.change(h, &end)
 			report := NewReport(audit(h, end), Settings{Interval: 2 * second})
 			var got []string
 			for _, row := range report.rows {

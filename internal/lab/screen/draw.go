@@ -12,7 +12,7 @@ const (
 	maxWidth   = 100
 	nameWidth  = 10
 	stateWidth = 10
-	jobWidth   = 27 // half of what is left of a narrow terminal
+	jobWidth   = 27 // at most half of the rest of a narrow terminal
 	leastBar   = 3
 )
 
@@ -29,8 +29,8 @@ var (
 	unsavedStyle = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 )
 
-// Draw returns the lines of a scene for a terminal of that size. What does not
-// fit into its height is left out and counted.
+// Draw draws a scene for a terminal of that size. It leaves out the lines that do
+// not fit into its height, and counts them.
 func Draw(s Scene, width, height int) string {
 	width = min(width, maxWidth)
 	lines := []string{"", head(s, width)}
@@ -72,8 +72,8 @@ func drawVM(vm VM, width int) []string {
 	return lines
 }
 
-// drawJob draws a job's name and bar: what is saved, what is hashed beyond
-// that, and what is left.
+// drawJob draws a job's name and bar: what is saved, what is hashed and not saved,
+// and the rest.
 func drawJob(j Job, width int) string {
 	const percent = "100%"
 	name := max(min(jobWidth, (width-len(percent))/2), 2)
@@ -86,7 +86,7 @@ func drawJob(j Job, width int) string {
 		fmt.Sprintf("%*d%%", len(percent), cellsOf(max(j.Hashed, j.Saved), j.Size, 100))
 }
 
-// cellsOf is a part of a whole in cells, rounded down.
+// cellsOf converts a part of a whole to cells, rounded down.
 func cellsOf(part, whole int64, cells int) int {
 	if whole <= 0 {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -38,7 +38,7 @@ func busy() Scene {
 				{Name: "fresh", Size: 40 * mib},
 				{Name: "taken over", Size: 40 * mib, Saved: 12 * mib, Hashed: 8 * mib},
 			}},
-			{Name: "spot_4", State: "process", Note: "no job in hand"},
+			{Name: "spot_4", State: "process", Note: "no job"},
 		},
 	}
 }

@@ -13,69 +13,67 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 )
 
-// Fits reports whether a live picture can be shown: both ends are a terminal,
-// and one that can move its cursor.
+// Fits reports whether a live picture can be shown: input and output are a
+// terminal that can move its cursor.
 func Fits(in, out *os.File) bool {
 	return cli.IsTerminal(in) && cli.IsTerminal(out) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }
 
-// Stage is where something is shown while it runs. Its methods may be called
-// from several goroutines.
-type Stage struct {
+// Display shows scenes and text while a function runs. It is safe for concurrent
+// use.
+type Display struct {
 	program *tea.Program
 	out     io.Writer
-	ended   chan struct{} // closed when the terminal is as it was before
+	ended   chan struct{} // closed when the terminal is restored
 
 	mu      sync.Mutex
-	partial strings.Builder // a line that has not ended
+	partial strings.Builder // an incomplete line
 }
 
-// The size of what is no terminal, and cannot be asked.
+// The size of an output that is no terminal.
 const (
 	unknownWidth  = 80
 	unknownHeight = 24
 )
 
-// Play runs something with a stage on a terminal, and returns its error. Ctrl-C
-// and q end its context, and so does the end of ctx. When Play returns, run has
-// returned and the terminal is as it was before: what was written to the stage
-// stays in the scrollback, the picture does not.
-func Play(ctx context.Context, in io.Reader, out io.Writer, run func(context.Context, *Stage) error) error {
+// Play calls run with a display on a terminal, and returns its error. Ctrl-C and q
+// cancel its context, as does the end of ctx. When Play returns, run has returned
+// and the terminal is restored; the text stays in the scrollback.
+func Play(ctx context.Context, in io.Reader, out io.Writer, run func(context.Context, *Display) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	program := tea.NewProgram(&model{interrupt: cancel}, tea.WithInput(in), tea.WithOutput(out),
 		tea.WithoutSignalHandler(), tea.WithWindowSize(unknownWidth, unknownHeight))
-	stage := &Stage{program: program, out: out, ended: make(chan struct{})}
+	display := &Display{program: program, out: out, ended: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() {
-		defer stage.End()
-		done <- run(ctx, stage)
+		defer display.End()
+		done <- run(ctx, display)
 	}()
 	_, failed := program.Run()
-	close(stage.ended)
+	close(display.ended)
 	if failed != nil {
-		cancel() // nobody sees it any more
+		cancel() // nothing can be shown any more
 	}
 	return errors.Join(<-done, failed)
 }
 
-// End takes the picture away and gives the terminal back. What is written
-// afterwards goes straight to it, so that it may be longer than the terminal is
-// high.
-func (s *Stage) End() {
+// End removes the picture and restores the terminal. Later text goes directly to
+// it, so it may have more lines than the terminal.
+func (s *Display) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.partial.Len() > 0 {
 		s.print(s.partial.String())
 		s.partial.Reset()
 	}
-	s.program.Send(curtain{})
+	s.program.Send(removal{})
 	s.program.Quit()
 	<-s.ended
 }
 
-// Write puts whole lines above the picture. It implements [io.Writer].
-func (s *Stage) Write(p []byte) (int, error) {
+// Write prints whole lines above the picture. It implements [io.Writer].
+func (s *Display) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -95,22 +93,22 @@ func (s *Stage) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// print sends the line itself, not a command that prints it: commands run at
-// the same time and would change the order of lines.
-func (s *Stage) print(text string) { s.program.Send(tea.Println(text)()) }
+// print sends the lines and not a command that prints them: commands run
+// concurrently and would change the order.
+func (s *Display) print(text string) { s.program.Send(tea.Println(text)()) }
 
 // Show replaces the picture.
-func (s *Stage) Show(scene Scene) { s.program.Send(scene) }
+func (s *Display) Show(scene Scene) { s.program.Send(scene) }
 
-// curtain is the message that takes the picture away.
-type curtain struct{}
+// removal is the message that removes the picture.
+type removal struct{}
 
-// model is the picture as Bubble Tea knows it.
+// model is the picture as a Bubble Tea model.
 type model struct {
 	interrupt     context.CancelFunc
-	scene         *Scene // nil before the first
+	scene         *Scene // nil at first
 	width, height int
-	over          bool
+	removed       bool
 }
 
 // Init implements [tea.Model].
@@ -127,15 +125,15 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if key := msg.String(); key == "ctrl+c" || key == "q" {
 			m.interrupt()
 		}
-	case curtain:
-		m.over = true
+	case removal:
+		m.removed = true
 	}
 	return m, nil
 }
 
 // View implements [tea.Model].
 func (m *model) View() tea.View {
-	if m.scene == nil || m.over {
+	if m.scene == nil || m.removed {
 		return tea.NewView("")
 	}
 	return tea.NewView(Draw(*m.scene, m.width, m.height))

@@ -53,7 +53,7 @@ func TestPlayKeepsLinesInOrder(t *testing.T) {
 	in, _ := keyboard(t)
 	out := &paper{}
 	why := errors.New("why")
-	err := Play(t.Context(), in, out, func(_ context.Context, s *Stage) error {
+	err := Play(t.Context(), in, out, func(_ context.Context, s *Display) error {
 		s.Show(busy())
 		out.until(t, "spot_3")
 		for i := range 50 {
@@ -91,7 +91,7 @@ func TestCtrlCEndsWhatRuns(t *testing.T) {
 	for name, key := range map[string]string{"Ctrl-C": "\x03", "q": "q"} {
 		t.Run(name, func(t *testing.T) {
 			in, keys := keyboard(t)
-			err := Play(t.Context(), in, &paper{}, func(ctx context.Context, s *Stage) error {
+			err := Play(t.Context(), in, &paper{}, func(ctx context.Context, s *Display) error {
 				go func() { _, _ = io.WriteString(keys, key) }()
 				select {
 				case <-ctx.Done():
@@ -110,7 +110,7 @@ func TestCtrlCEndsWhatRuns(t *testing.T) {
 func TestPlayEndsWithItsContext(t *testing.T) {
 	in, _ := keyboard(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Play(ctx, in, &paper{}, func(ctx context.Context, _ *Stage) error {
+	err := Play(ctx, in, &paper{}, func(ctx context.Context, _ *Display) error {
 		cancel()
 		<-ctx.Done()
 		return ctx.Err()

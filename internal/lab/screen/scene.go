@@ -2,16 +2,16 @@ package screen
 
 import "time"
 
-// Scene is what there is to see at a moment.
+// Scene is the state of the fleet at a moment.
 type Scene struct {
 	Elapsed         time.Duration // since the start
 	Jobs, Committed int
-	Visible, Hidden int // messages on the queue: for anybody, or in hand or put back
+	Visible, Hidden int // messages on the queue: hidden ones are claimed or deferred
 	Poison          int // messages in the poison queue
 	VMs             []VM
 }
 
-// VM is one pretended VM and its worker.
+// VM is one simulated VM and its worker.
 type VM struct {
 	Name, State string
 	Mood        Mood
@@ -19,18 +19,18 @@ type VM struct {
 	Jobs        []Job
 }
 
-// Mood is how a VM stands out.
+// Mood is how a VM is highlighted.
 type Mood int
 
 // The moods.
 const (
 	Working Mood = iota
-	Leaving      // told to go, and handing over
-	Gone         // taken away, dead or frozen
+	Leaving      // has a notice and is draining
+	Gone         // evicted, killed or frozen
 )
 
-// Job is a job in a worker's hand, in bytes of its input: 0 ≤ Saved ≤ Hashed ≤ Size
-// but for a job that was taken over meanwhile.
+// Job is an active job, in bytes of its input: 0 ≤ Saved ≤ Hashed ≤ Size, unless
+// another worker has taken it over.
 type Job struct {
 	Name                string
 	Size, Saved, Hashed int64

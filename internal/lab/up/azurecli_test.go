@@ -24,11 +24,11 @@ import (
 	"github.com/spotworker/spotworker/internal/lab"
 )
 
-// recordingCLI stands for the Azure CLI: it writes its arguments down, one call
-// a line, and then what it was told by the environment.
+// recordingCLI stands for the Azure CLI: it records its arguments, one call a line,
+// and its environment.
 const recordingCLI = `#!/bin/sh
 echo "$*" >>"$HOME/calls"
-echo "$AZURE_CONFIG_DIR $REQUESTS_CA_BUNDLE $https_proxy $no_proxy ${AZURE_STORAGE_CONNECTION_STRING-none}" >>"$HOME/told"
+echo "$AZURE_CONFIG_DIR $REQUESTS_CA_BUNDLE $https_proxy $no_proxy ${AZURE_STORAGE_CONNECTION_STRING-none}" >>"$HOME/environment"
 [ "$1" != login ] || [ -z "${REFUSE-}" ] || exit 1
 [ "$1 $2" != "cloud register" ] || [ ! -e "$AZURE_CONFIG_DIR" ] || exit 3
 [ "$1 $2" != "cloud register" ] || [ "${PROFILES-all}" = all ] || case $* in *--profile*) exit 2 ;; esac
@@ -121,12 +121,12 @@ func TestAzureCLISignsInOnce(t *testing.T) {
 	}
 }
 
-// TestAzureCLISignsInAgain: after a sign-in that failed the next command begins
-// anew, in an empty configuration, as the cloud cannot be registered twice.
+// TestAzureCLISignsInAgain: after a sign-in that failed the next command starts with
+// an empty configuration, as the cloud cannot be registered twice.
 func TestAzureCLISignsInAgain(t *testing.T) {
 	s := script(t)
 	if err := s.command([]string{"REFUSE=login"}, "vm", "list").Run(); err == nil {
-		t.Error("az goes on without being signed in")
+		t.Error("az continues without being signed in")
 	}
 	s.run(nil, "vm", "list")
 	if calls := s.recorded("calls"); len(calls) != 7 || !strings.HasPrefix(calls[3], "cloud register ") || calls[6] != "vm list" {
@@ -143,7 +143,7 @@ func TestAzureCLIInPath(t *testing.T) {
 		t.Fatalf("az = %v, %s, want no error and no word", err, said)
 	}
 	if calls := s.recorded("calls"); calls[len(calls)-1] != "vm list" {
-		t.Errorf("calls of az = %q, want the command in the end", calls)
+		t.Errorf("calls of az = %q, want the command last", calls)
 	}
 }
 
@@ -171,9 +171,9 @@ func TestAzureCLIStaysHere(t *testing.T) {
 		want := strings.Join([]string{
 			filepath.Join(s.folder, "azure"), filepath.Join(s.folder, "ca.pem"), "http://127.0.0.1:1", "localhost,127.0.0.1", account,
 		}, " ")
-		for _, got := range s.recorded("told") {
+		for _, got := range s.recorded("environment") {
 			if got != want {
-				t.Errorf("with identity=%t az is told %s, want %s", identity, got, want)
+				t.Errorf("with identity=%t the environment of az is %s, want %s", identity, got, want)
 			}
 		}
 	}

@@ -102,8 +102,8 @@ var examples = []example{
 	},
 }
 
-// TestExamples runs each example on a local Azure, evicts the worker that has it
-// in hand, and wants the right result from another.
+// TestExamples runs each example on a local Azure, evicts the worker that runs it,
+// and wants the right result from another.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs real workers")
@@ -153,7 +153,7 @@ func (ex example) run(t *testing.T) {
 	ex.check(t, <-result)
 	second.Until(t, `"msg":"job committed"`)
 	if resumed := second.Until(t, `"msg":"job started".*"resumed_at":([0-9.]+)`); resumed == "0" {
-		t.Errorf("the second worker began anew, want it to go on:\n%s", second)
+		t.Errorf("the second worker started from the beginning, want it to resume:\n%s", second)
 	}
 	if n := strings.Count(first.String()+second.String(), `"msg":"job failed`); n != 0 {
 		t.Errorf("the job failed %d times, want an eviction to cost it nothing", n)

@@ -285,7 +285,7 @@ func TestOrdersAreNotForBrowsers(t *testing.T) {
 	}
 }
 
-func TestSomethingElseAnswers(t *testing.T) {
+func TestServerThatIsNotLabUp(t *testing.T) {
 	local, err := lab.StartLocal(lab.LocalConfig{}) // without control
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +296,7 @@ func TestSomethingElseAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said, err := Evict(t.Context(), port, "spot_1"); err == nil || !strings.Contains(err.Error(), "not lab up") {
-		t.Errorf("Evict something else = %q, %v, want an error that says so", said, err)
+		t.Errorf("Evict on another server = %q, %v, want an error about that", said, err)
 	}
 }
 
