@@ -1,10 +1,10 @@
 package worker
 
 import (
-	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
 // Bounds on idle time. Each is what the worker promises, not what was measured.
@@ -42,39 +42,15 @@ type slots struct {
 	size, busy int
 	claims     bool // it has begun to claim
 	queues     map[string]bool
-	asleep     time.Time      // it is not counted before
-	since      time.Time      // a slot has been free since then; zero while none is
-	was        [][2]time.Time // times before in which one was free
+	asleep     time.Time    // it is not counted before
+	free       oracle.Slots // when one was free
 }
 
-// freeAgain begins a time with a free slot, if there is one.
+// freeAgain records that a slot is free, if there is one.
 func (s *slots) freeAgain(now time.Time) {
-	if s.since.IsZero() && s.busy < s.size && !now.Before(s.asleep) {
-		s.since = now
+	if s.busy < s.size && !now.Before(s.asleep) {
+		s.free.Set(true, now)
 	}
-}
-
-// notFree ends the time with a free slot.
-func (s *slots) notFree(now time.Time) {
-	if !s.since.IsZero() {
-		s.was, s.since = append(s.was, [2]time.Time{s.since, now}), time.Time{}
-	}
-}
-
-// waited returns the longest that a slot was free, without a break, from due to now.
-func (s *slots) waited(due, now time.Time) (longest time.Duration) {
-	spans := s.was
-	if !s.since.IsZero() {
-		spans = append(slices.Clip(spans), [2]time.Time{s.since, now})
-	}
-	for _, span := range spans {
-		from, to := span[0], span[1]
-		if due.After(from) {
-			from = due
-		}
-		longest = max(longest, to.Sub(from))
-	}
-	return longest
 }
 
 // bound is the longest that a message may wait for this worker.
@@ -120,7 +96,7 @@ func (l *ledger) judgeWait(queue, id string, now time.Time) {
 		if !s.queues[queue] {
 			continue
 		}
-		waited := s.waited(due, now)
+		waited := s.free.LongestFree(oracle.Span{From: due, To: now}, now)
 		l.idle.worst = max(l.idle.worst, waited)
 		if waited > s.bound() {
 			l.breaks(l.job(l.jobOf[id]), "message %s was visible for %s while %s had a free slot, want %s at most", short(id), waited, vm, s.bound())
@@ -145,7 +121,7 @@ func (l *ledger) disturb(vm string, lasts time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.idle.workers[vm]; s != nil {
-		s.notFree(time.Now())
+		s.free.Set(false, time.Now())
 		s.asleep = time.Now().Add(lasts + quiet)
 	}
 }
@@ -168,7 +144,7 @@ func (o *slotObserver) count(n int) {
 	o.ledger.mu.Lock()
 	defer o.ledger.mu.Unlock()
 	if o.slots.busy += n; o.slots.busy >= o.slots.size {
-		o.slots.notFree(time.Now())
+		o.slots.free.Set(false, time.Now())
 	} else if o.slots.claims {
 		o.slots.freeAgain(time.Now())
 	}

@@ -4,11 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -38,57 +38,22 @@ func (l *ledger) noteRecord(r storage.Result) {
 		return
 	}
 	blob, body, _ := l.b.server.ReadBlob(r.Container, r.Blob)
-	was, now := a.meta, blob.Metadata
+	now := blob.Metadata
 	progress := progressIn(now, body)
 	l.tell(a, l.sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, silent ends %s %s",
 		r.Operation, now["status"], now["token"], now["generation"], now["write"], progress, now["failures"], now["interruptions"], now["silentends"], now["reason"]))
 	a.meta = now
-	l.judge(a, was, now)
-	if progress < a.reached && now["statehash"] != "" {
-		l.breaks(a, "progress went back from %d to %d", a.reached, progress)
+	w := oracle.ReadWrite(func(key string) string { return now[key] })
+	w.VM, w.Unconditional = l.sender, r.IfMatch == "" && r.IfNoneMatch != "*"
+	// The test requeues as an operator does, but replaces no outcome.
+	w.Operator = l.sender == operator || l.sender == "test" && !oracle.Final(a.record.Status())
+	if w.State != "" {
+		w.Progress = int64(progress)
 	}
-	a.reached = max(a.reached, progress)
-}
-
-// judge compares a record with the one that it replaced.
-func (l *ledger) judge(a *account, was, now map[string]string) {
-	if l.isOperators(was, now) {
-		a.outcomes--
-		a.reopened = true
-		if now["statehash"] == "" {
-			a.reached = 0
-		}
-	} else if isFinal(was) {
-		l.breaks(a, "a record that is %s was written over", was["status"])
+	a.reopened = a.reopened || w.Reopens(a.record.Status())
+	for _, broken := range a.record.Add(w) {
+		l.breaks(a, "%s", broken.Text)
 	}
-	if isFinal(now) {
-		a.outcomes++
-	}
-	if a.lost[now["token"]] {
-		l.breaks(a, "claim %.8s wrote although it had been superseded", now["token"])
-	}
-	if was != nil && was["token"] != now["token"] {
-		a.lost[was["token"]] = true
-	}
-	if was["token"] == now["token"] && number(now["write"]) <= number(was["write"]) {
-		l.breaks(a, "write number went from %s to %s", was["write"], now["write"])
-	}
-	if number(now["generation"]) < number(was["generation"]) {
-		l.breaks(a, "generation went back from %s to %s", was["generation"], now["generation"])
-	}
-	if number(now["failures"]) > number(was["failures"]) {
-		a.counted++
-	}
-	if a.counted > a.failed {
-		l.breaks(a, "%d failures counted, %d happened: an interruption was counted as one", a.counted, a.failed)
-	}
-}
-
-// isOperators reports whether a write is a replay or a purge of a poison job, the
-// only ones that may replace an outcome.
-func (l *ledger) isOperators(was, now map[string]string) bool {
-	to := checkpoint.Status(now["status"])
-	return l.sender == operator && checkpoint.Status(was["status"]) == checkpoint.Poison && (to == checkpoint.Open || to == checkpoint.Cancelled)
 }
 
 // noteMessage holds what happens to messages to the rules.
@@ -210,15 +175,8 @@ func progressIn(meta map[string]string, body []byte) int {
 	return int(binary.BigEndian.Uint32(body))
 }
 
-func isFinal(meta map[string]string) bool { return checkpoint.Status(meta["status"]).Final() }
-
 // jobOfBlob returns the job whose record has that name.
 func jobOfBlob(name string) string { return name[len("hhh/"):] }
-
-func number(s string) int {
-	n, _ := strconv.Atoi(s) // an absent one is 0
-	return n
-}
 
 // short is enough of an id to tell messages apart.
 func short(id string) string { return id[max(0, len(id)-6):] }

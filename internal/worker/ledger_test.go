@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -53,12 +54,8 @@ type ledger struct {
 type account struct {
 	id       string
 	meta     map[string]string // of the record as it stands; nil while there is none
-	lost     map[string]bool   // tokens whose claim is over
-	reached  int               // the furthest progress recorded
-	counted  int               // failures, as recorded
-	failed   int               // failures, as the handlers know
-	outcomes int
-	reopened bool // by an operator
+	record   oracle.Record     // judges its writes
+	reopened bool              // by an operator
 	story    []entry
 }
 
@@ -94,14 +91,14 @@ func (l *ledger) check(t *testing.T) {
 func (l *ledger) outcomesOf(id string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.job(id).outcomes
+	return l.job(id).record.Outcomes
 }
 
 // handlerFailed notes that a handler failed of its own accord.
 func (l *ledger) handlerFailed(id, who string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.job(id).failed++
+	l.job(id).record.Failed++
 	l.tell(l.job(id), who, "handler fails")
 }
 
@@ -120,7 +117,7 @@ func (l *ledger) storyOf(id string) string {
 func (l *ledger) failuresOf(id string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.job(id).failed
+	return l.job(id).record.Failed
 }
 
 // keptAsPoison reports whether a message that is nobody's job is kept.
@@ -199,7 +196,7 @@ func (l *ledger) nameOf(r *http.Request) string {
 func (l *ledger) job(id string) *account {
 	a := l.jobs[id]
 	if a == nil {
-		a = &account{id: id, lost: map[string]bool{}}
+		a = &account{id: id}
 		l.jobs[id] = a
 	}
 	return a

@@ -51,6 +51,12 @@ func ReadWrite(metadata func(key string) string) Write {
 	}
 }
 
+// Reopens reports whether the write is an operator's replay or purge of a
+// dead-lettered job, the only ones that may replace an outcome.
+func (w Write) Reopens(before string) bool {
+	return w.Operator && before == Poison && (w.Status == Open || w.Status == Cancelled)
+}
+
 func (w Write) String() string {
 	return fmt.Sprintf("%s %-9s by %s, token %.8s, generation %d, write %d, progress %d, %s -> %s",
 		w.At.Format(clock), w.Status, w.VM, w.Token, w.Generation, w.Number, w.Progress, w.Before, w.After)

@@ -64,7 +64,7 @@ func (r *Record) Add(w Write) (broken []Violation) {
 	if why := r.stale(w); why != "" {
 		breaks(Stale, "%s", why)
 	}
-	if w.Operator && Final(before.Status) {
+	if w.Reopens(before.Status) {
 		r.Outcomes--
 		if w.State == "" {
 			r.progress = 0
@@ -106,10 +106,13 @@ func (r *Record) Add(w Write) (broken []Violation) {
 // stale returns why a write must not have replaced the last one; empty if it may.
 func (r *Record) stale(w Write) string {
 	before := r.last()
+	next := before.Generation // for the same token, and for an operator's
+	if w.Token != before.Token && !w.Operator {
+		next++
+	}
 	switch {
 	case len(r.writes) == 0:
-	case w.Operator:
-	case Final(before.Status):
+	case Final(before.Status) && !w.Reopens(before.Status):
 		return fmt.Sprintf("a record that is %s was written over", before.Status)
 	case w.Unconditional:
 		return "a record was written over without a condition"
@@ -117,7 +120,7 @@ func (r *Record) stale(w Write) string {
 		return fmt.Sprintf("token %.8s wrote although it had been superseded", w.Token)
 	case w.Token == before.Token && w.Number <= before.Number:
 		return fmt.Sprintf("write number went from %d to %d", before.Number, w.Number)
-	case w.Token == before.Token && w.Generation != before.Generation, w.Token != before.Token && w.Generation != before.Generation+1:
+	case w.Generation != next:
 		return fmt.Sprintf("generation went from %d to %d", before.Generation, w.Generation)
 	}
 	return ""

@@ -43,7 +43,7 @@ func (j *testJob) deleted() *testJob {
 }
 
 // deaths is a job that was acquired that many times without a release, and then
-// once more.
+// again.
 func deaths(n int) *testJob {
 	j := newJob()
 	for i := range n + 1 {
