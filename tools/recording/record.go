@@ -14,7 +14,7 @@ import (
 // The size of the recorded terminal. It is high enough for the demo's table.
 const (
 	columns = 84
-	rows    = 46
+	rows    = 48
 )
 
 // recording is what a terminal showed.
