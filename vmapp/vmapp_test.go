@@ -157,7 +157,7 @@ func TestDeploymentAgrees(t *testing.T) {
 	for _, name := range []string{"main.bicep", "fleet.bicep", "single.bicep"} {
 		source := bicep(name)
 		wanted := []string{quoted("install", Install), quoted("update", Update), quoted("remove", Remove)}
-		if name != "single.bicep" { // nobody asks a single VM for its health
+		if name != "single.bicep" { // nothing probes the health of a single VM
 			wanted = append(wanted, fmt.Sprintf("param healthPort int = %d\n", monitor.BasePort))
 		}
 		for _, want := range wanted {
@@ -193,7 +193,7 @@ func TestCommandsFit(t *testing.T) {
 	}
 }
 
-// TestDocumentationAgrees: whoever publishes by hand types what is there.
+// TestDocumentationAgrees: the commands for publishing by hand are those of the package.
 func TestDocumentationAgrees(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "docs", "vmapp.md"))
 	if err != nil {

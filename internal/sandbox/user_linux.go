@@ -165,8 +165,8 @@ func setFSGroup(id int) error {
 }
 
 // killAllScript kills every process that its user may signal, except the shell
-// itself. Without capabilities these are the user's own. The kernel blocks fork
-// meanwhile, so none escapes. kill fails if there is no process.
+// itself. Without capabilities these are the user's own. The kernel blocks fork while
+// it signals them, so none escapes. kill fails if there is no process.
 const killAllScript = "kill -KILL -1 2>/dev/null; exit 0"
 
 // KillAll kills every process of the user, in any process group or session.

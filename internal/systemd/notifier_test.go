@@ -37,7 +37,7 @@ func newManager(t *testing.T) *manager {
 	t.Setenv("WATCHDOG_USEC", "")
 	t.Setenv("WATCHDOG_PID", "")
 	m := &manager{conn: conn}
-	m.status.Store("start, 0 jobs in hand")
+	m.status.Store("start, 0 active jobs")
 	m.healthy.Store(true)
 	return m
 }
@@ -81,24 +81,24 @@ func TestLifeOfAService(t *testing.T) {
 	m := newManager(t)
 	n := New(m.config())
 	stop := run(t, n)
-	if got, want := m.next(t, patience), "READY=1\nSTATUS=start, 0 jobs in hand"; got != want {
+	if got, want := m.next(t, patience), "READY=1\nSTATUS=start, 0 active jobs"; got != want {
 		t.Fatalf("first message = %q, want %q", got, want)
 	}
 	n.Changed() // nothing is different: nothing is said
-	m.status.Store("process, 2 jobs in hand")
+	m.status.Store("process, 2 active jobs")
 	n.Changed()
-	if got, want := m.next(t, patience), "STATUS=process, 2 jobs in hand"; got != want {
+	if got, want := m.next(t, patience), "STATUS=process, 2 active jobs"; got != want {
 		t.Errorf("message at a change = %q, want %q", got, want)
 	}
-	m.status.Store("shutdown, 2 jobs in hand")
+	m.status.Store("shutdown, 2 active jobs")
 	n.Stopping()
-	if got, want := m.next(t, patience), "STATUS=shutdown, 2 jobs in hand\nSTOPPING=1\nEXTEND_TIMEOUT_USEC=30000000"; got != want {
+	if got, want := m.next(t, patience), "STATUS=shutdown, 2 active jobs\nSTOPPING=1\nEXTEND_TIMEOUT_USEC=30000000"; got != want {
 		t.Errorf("message at the end = %q, want %q", got, want)
 	}
 	n.Stopping() // a second SIGTERM is no news
-	m.status.Store("stopped, 0 jobs in hand")
+	m.status.Store("stopped, 0 active jobs")
 	stop()
-	if got, want := m.next(t, patience), "STATUS=stopped, 0 jobs in hand"; got != want {
+	if got, want := m.next(t, patience), "STATUS=stopped, 0 active jobs"; got != want {
 		t.Errorf("last message = %q, want %q", got, want)
 	}
 }
@@ -126,7 +126,7 @@ func TestWatchdog(t *testing.T) {
 	}
 	m.healthy.Store(true)
 	if got := m.next(t, patience); got != "WATCHDOG=1" {
-		t.Errorf("message of a worker that goes on = %q, want WATCHDOG=1", got)
+		t.Errorf("message of a worker that continues = %q, want WATCHDOG=1", got)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestOtherWatchdogs(t *testing.T) {
 
 func TestWithoutServiceManager(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
-	n := New(Config{Status: func() string { panic("asked for a status that nobody wants") }})
+	n := New(Config{Status: func() string { panic("asked for a status that is not sent") }})
 	n.Stopping()
 	n.Run(t.Context()) // returns at once
 }
@@ -174,7 +174,7 @@ func TestDeafServiceManager(t *testing.T) {
 	n := New(c)
 	_ = m.conn.Close()
 	stop := run(t, n)
-	m.status.Store("process, 0 jobs in hand")
+	m.status.Store("process, 0 active jobs")
 	n.Changed()
 	stop()
 	if got := strings.Count(log.String(), "cannot be told"); got != 1 {

@@ -16,7 +16,7 @@ const (
 )
 
 // writeArchive writes files as a compressed tar archive in which nothing depends
-// on the machine: names are in order, the time is the given one, nobody is named.
+// on the machine: names are in order, all have the given time, and there are no owners.
 func writeArchive(out io.Writer, files []file, at time.Time) error {
 	zipped, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
