@@ -17,7 +17,7 @@ import time
 
 LOOK_EVERY = 1000  # lines between two looks at the clock and at the stop
 SAVE_EVERY = 0.5  # seconds between two checkpoints
-LATER = 75  # exit code: stopped, go on later
+LATER = 75  # exit code: stopped, continue later
 
 stopping = False
 
@@ -50,7 +50,7 @@ def input_file():
 
 
 def restored():
-    """Returns the state to go on from, or a fresh one."""
+    """Returns the state to continue from, or a fresh one."""
     name = os.environ.get("SPOTWORKER_RESTORE")
     if name is None:
         return {"offset": 0, "malformed": 0, "requests": {}, "bytes": {}}

@@ -13,12 +13,12 @@ import (
 	"slices"
 )
 
-// Extract makes the files, folders and links of a stream below a folder, which
-// must be there and empty. The stream is not trusted: nothing is made elsewhere,
-// no link leads elsewhere, and nothing is beyond the limits. Links are made last,
-// so that nothing is written through one. All of the stream is read. The error wraps [ErrDamaged] or
-// [ErrTooLarge] when the stream is at fault; others are those of the disk and of
-// the stream itself.
+// Extract makes the files, folders and links of a stream in a folder, which must exist and
+// be empty. The stream is not trusted: nothing is made outside the folder, no link leads
+// out of it, and nothing exceeds the limits. Links are made last, so that nothing is
+// written through one. All of the stream is read. The error wraps [ErrDamaged] or
+// [ErrTooLarge] if the stream is invalid; others come from the disk or from reading the
+// stream.
 func Extract(stream io.Reader, dir string, l Limits) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -28,7 +28,7 @@ func Extract(stream io.Reader, dir string, l Limits) error {
 	return errors.Join(x.run(), root.Close())
 }
 
-// extraction is a stream that is being made a folder of.
+// extraction is the state of an Extract.
 type extraction struct {
 	root   *os.Root
 	stream *bufio.Reader
@@ -58,7 +58,7 @@ func (x *extraction) run() error {
 	}
 	switch _, err := x.stream.ReadByte(); {
 	case err == nil:
-		return fmt.Errorf("%w: it goes on behind its last file", ErrDamaged)
+		return fmt.Errorf("%w: it continues behind its last file", ErrDamaged)
 	case err != io.EOF:
 		return err
 	}
@@ -77,7 +77,7 @@ func (x *extraction) link(entries []entry) error {
 	return nil
 }
 
-// index reads header and index, and checks what they say.
+// index reads and validates header and index.
 func (x *extraction) index() ([]entry, error) {
 	header := make([]byte, headerLen)
 	if _, err := io.ReadFull(x.stream, header); err != nil {
@@ -122,7 +122,7 @@ func (x *extraction) checkRead(length, read int64) error {
 	return nil
 }
 
-// tree is what an index said so far.
+// tree is the part of an index that was read so far.
 type tree struct {
 	entries []entry
 	folders map[string]bool
@@ -159,7 +159,7 @@ func (t *tree) add(e entry, l Limits) error {
 func checkOrder(all []piece, at int64) error {
 	for _, piece := range all {
 		if piece.at < at || piece.at-at >= chunk {
-			return fmt.Errorf("%w: %.80q is said to be at %d, behind what ends at %d", ErrDamaged, piece.entry.path, piece.at, at)
+			return fmt.Errorf("%w: %.80q is at %d, where the data before it ends at %d", ErrDamaged, piece.entry.path, piece.at, at)
 		}
 		at = piece.at + piece.size
 	}
@@ -200,7 +200,7 @@ func (x *extraction) fill(p piece) error {
 	return errors.Join(cutOff(err), file.Close())
 }
 
-// cutOff says what the early end of a stream means.
+// cutOff turns an early end of the stream into [ErrDamaged].
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it ends early", ErrDamaged)

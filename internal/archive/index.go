@@ -26,21 +26,22 @@ const (
 	maxLine   = fieldsLen + 4*maxPath + 4*maxTarget + len("\"\" \"\"\n")
 )
 
-// Limits bound what is written into a stream or taken from one.
+// Limits are the limits on a stream and its folder.
 type Limits struct {
 	Bytes   int64 // of the stream, and of all files together
 	Entries int   // files and folders
 }
 
-// Errors. They are wrapped with what was found where.
+// Errors. They are wrapped with details.
 var (
-	// ErrTooLarge says that a folder exceeds its [Limits].
+	// ErrTooLarge is the error of a folder that exceeds its [Limits].
 	ErrTooLarge = errors.New("too large")
 
-	// ErrUnfit says that a folder holds what cannot be kept, such as a device.
+	// ErrUnfit is the error of a folder with something that cannot be stored, such as a
+	// device.
 	ErrUnfit = errors.New("cannot be kept")
 
-	// ErrDamaged says that a stream is not what [Index.Open] wrote.
+	// ErrDamaged is the error of a stream that [Index.Open] did not write.
 	ErrDamaged = errors.New("archive is damaged")
 )
 
@@ -166,7 +167,7 @@ func decodeNumber(text []byte) (int64, error) {
 	return strconv.ParseInt(string(text), 16, 64)
 }
 
-// check says what is wrong with an entry by itself.
+// check validates an entry, without its relation to others.
 func (e *entry) check() error {
 	switch {
 	case e.kind != folder && e.kind != plain && e.kind != executable && e.kind != link:
@@ -186,14 +187,13 @@ func (e *entry) check() error {
 // maxTarget is the longest target of a link that systems take, in bytes.
 const maxTarget = maxPath - 1
 
-// checkTarget says why a link may not be kept: it must stay in the folder
-// wherever that is, and whatever other links do.
+// checkTarget returns an error for a link that may lead out of the folder, wherever the
+// folder is and whatever its other links are.
 //
-// So the target is relative, and goes up only at its start and no further than
-// to the folder. The start is the link's own parent, which is a real folder in an
-// archive. What comes after goes down, through folders or through links for which
-// the same holds. A target such as a/../b is refused: if a is a link, its .. is
-// not where it seems to be.
+// The target must be relative. It may go up only at its start, and at most to the folder:
+// the start is the link's parent, which is a real folder in an archive. The rest goes down,
+// through folders or through links for which the same holds. A target such as a/../b is
+// rejected, because .. leads elsewhere if a is a link.
 func checkTarget(name, target string) error {
 	if target == "" || len(target) > maxTarget || strings.ContainsRune(target, 0) {
 		return errors.New("its target is empty or too long, or has a zero in it")

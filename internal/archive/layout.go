@@ -5,8 +5,8 @@ import "hash/fnv"
 // binEnd is how full a bin is before a name may end it, in bytes.
 const binEnd = chunk / 4 * 3
 
-// place says where in the stream every file is, behind a header and index of
-// that length, and returns the stream's length.
+// place sets the offsets of every file in the stream, behind a header and index of that
+// length, and returns the stream's length.
 func place(entries []entry, indexEnd int64) int64 {
 	at, end := indexEnd, indexEnd
 	for i := range entries {
@@ -35,7 +35,7 @@ func place(entries []entry, indexEnd int64) int64 {
 	return end
 }
 
-// endsBin says whether a name ends a bin that is full enough: one in four does.
+// endsBin reports whether a name ends a bin that is full enough: one in four does.
 func endsBin(name string) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // a hash never returns an error

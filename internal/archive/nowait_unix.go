@@ -4,5 +4,5 @@ package archive
 
 import "golang.org/x/sys/unix"
 
-// noWait keeps the opening of what turns out to be a named pipe from waiting.
+// noWait opens a named pipe without blocking.
 const noWait = unix.O_NONBLOCK

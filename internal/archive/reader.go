@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Open returns the folder as a stream, which has the same bytes each time. A read
-// fails if a file is not what it was when the folder was scanned. It holds one
-// file open at a time.
+// Open returns the folder as a stream, which has the same bytes each time. A read fails if
+// a file has changed since the folder was scanned. It has one file open at a time.
 func (x *Index) Open() (io.ReadCloser, error) {
 	root, err := os.OpenRoot(x.folder)
 	if err != nil {
@@ -21,16 +20,16 @@ func (x *Index) Open() (io.ReadCloser, error) {
 	return &reader{root: root, pieces: pieces(x.entries), part: bytes.NewReader(head), left: int64(len(head))}, nil
 }
 
-// reader is a folder that is being read: header and index, then the pieces and
-// the zeros between them.
+// reader reads a folder as a stream: header and index, then the pieces and the zeros
+// between them.
 type reader struct {
 	root   *os.Root
 	pieces []piece // still to come
 	at     int64   // of the next byte
 
-	part io.Reader // what is being read
-	left int64     // bytes of it
-	file *os.File  // open for it, or nil
+	part io.Reader // the current part
+	left int64     // bytes that are left of it
+	file *os.File  // its open file, or nil
 }
 
 // Read implements [io.Reader].
@@ -52,7 +51,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next goes on with the next piece, or with the zeros before it.
+// next starts the next piece, or the zeros before it.
 func (r *reader) next() error {
 	if err := r.closeFile(); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (r *reader) next() error {
 	return nil
 }
 
-// open opens a file that must be the one that was scanned.
+// open opens a file, which must not have changed since the scan.
 func (r *reader) open(e *entry) (*os.File, error) {
 	file, err := r.root.OpenFile(filepath.FromSlash(e.path), os.O_RDONLY|noWait, 0)
 	if err != nil {
@@ -98,10 +97,10 @@ func (r *reader) closeFile() error {
 	return file.Close()
 }
 
-// Close ends the reading.
+// Close implements [io.Closer].
 func (r *reader) Close() error { return errors.Join(r.closeFile(), r.root.Close()) }
 
-// zeros is what stands between two parts.
+// zeros is the padding between two parts.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Index is what a folder holds, and where each file is in its stream.
+// Index lists the content of a folder, with the offsets of each file in its stream.
 type Index struct {
 	folder  string
 	entries []entry
@@ -19,8 +19,8 @@ type Index struct {
 // errNames is the error of a folder whose index would be too long.
 var errNames = fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, maxIndex)
 
-// Scan looks at a folder, which must not change any more. The error wraps
-// [ErrTooLarge] or [ErrUnfit] if the folder cannot be kept.
+// Scan reads the index of a folder, which must not change any more. The error wraps
+// [ErrTooLarge] or [ErrUnfit] if the folder cannot be stored.
 func Scan(dir string, l Limits) (*Index, error) {
 	index := &Index{folder: dir}
 	var total, names int64
@@ -111,8 +111,8 @@ func describe(mode fs.FileMode) string {
 	}
 }
 
-// HasLinks reports whether there are symbolic links in the folder. Versions of
-// this package that know none refuse such a stream.
+// HasLinks reports whether the folder has symbolic links. Earlier versions of this package
+// reject such a stream.
 func (x *Index) HasLinks() bool { return hasLinks(x.entries) }
 
 // Size is the length of the stream in bytes.

@@ -16,13 +16,15 @@ import (
 // Compress is the handler of the kind "compress": a blob becomes a zstd blob. The
 // payload is a [CompressPayload], the result a [CompressResult].
 //
-// The source is read in chunks as [Digest] does. Each becomes a zstd frame of its
-// own, and frames in a row are one valid zstd stream. A frame is staged as a block
-// of the target and then reported, so that a stop costs the chunk in hand and no
-// more; the last step commits all blocks, if there is still no such blob. What
-// outlives a worker is harmless: a block's id says whose it is, which chunk, and
-// what is in it, so a stale owner can but stage the same again, and of two that
-// commit the second finds the first one's target and returns the same result.
+// It reads the source in chunks, as [Digest] does. Each chunk becomes a zstd frame, and
+// consecutive frames are one valid zstd stream. It stages a frame as a block of the
+// target and then reports it, so that a stop loses the current chunk only. The last
+// step commits all blocks, unless the target exists.
+//
+// Leftovers of a stopped worker are harmless: a block's id consists of its job, its
+// number and its content, so a worker that lost the job can only stage the same block
+// again. If two workers commit, the second finds the first one's target and returns the
+// same result.
 type Compress struct {
 	container          func(name string) *container.Client
 	readable, writable []string
@@ -30,9 +32,9 @@ type Compress struct {
 	log                *slog.Logger
 }
 
-// NewCompress returns a handler that reads from and writes to the allowed
-// containers only. container returns the client of one; log gets a line at debug
-// level for every frame that was staged.
+// NewCompress returns a handler that reads from and writes to the allowed containers
+// only. container returns the client of one. Every staged frame is logged at debug
+// level.
 func NewCompress(container func(name string) *container.Client, readable, writable []string, log *slog.Logger) *Compress {
 	return &Compress{container: container, readable: slices.Clone(readable), writable: slices.Clone(writable), chunk: rangeSize, log: log}
 }
@@ -66,7 +68,7 @@ func (h *Compress) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 }
 
-// payload reads what is to be compressed, and checks that it may be.
+// payload decodes the payload, and checks that its containers are allowed.
 func (h *Compress) payload(j *job.Job) (CompressPayload, error) {
 	p, err := parseCompressPayload(j.Payload)
 	switch {
@@ -80,7 +82,7 @@ func (h *Compress) payload(j *job.Job) (CompressPayload, error) {
 	return p, nil
 }
 
-// begin sends nothing.
+// begin makes no request.
 func (h *Compress) begin(j *job.Job, p CompressPayload) (*compression, error) {
 	from, err := openSource(h.container, blobName{p.Container, p.Blob, p.Version})
 	if err != nil {
@@ -110,7 +112,7 @@ type compression struct {
 	at *frameCursor
 }
 
-// resume goes on from the recorded state, or from the source's start.
+// resume continues from the saved state, or starts at the beginning of the source.
 func (r *compression) resume(ctx context.Context) error {
 	if err := r.job.CheckVersion(compressStateVersion); err != nil {
 		return err
@@ -131,9 +133,9 @@ func (r *compression) resume(ctx context.Context) error {
 	return err
 }
 
-// start looks at the source: its ETag says which bytes are meant from here on.
+// start reads the source's ETag, which identifies the bytes to compress from here on.
 func (r *compression) start(ctx context.Context) error {
-	etag, size, err := r.source.look(ctx)
+	etag, size, err := r.source.properties(ctx)
 	if err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func (r *compression) start(ctx context.Context) error {
 	return nil
 }
 
-// startOver is start for a job whose source changed, or whose blocks went.
+// startOver is start for a job whose source has changed or whose blocks are gone.
 func (r *compression) startOver(ctx context.Context, cause error) error {
 	restarts := r.at.restarts
 	if restarts >= maxRestarts {
@@ -190,7 +192,7 @@ const (
 	maxLevel     = 19
 )
 
-// targetSuffix ends the name of a target that the payload does not name.
+// targetSuffix is the suffix of the target's default name.
 const targetSuffix = ".zst"
 
 // CompressPayload names the blob to compress, and where to. Unknown fields are
@@ -204,8 +206,8 @@ type CompressPayload struct {
 	// TargetContainer must be one that the worker was allowed to write.
 	TargetContainer string `json:"target_container"`
 
-	// TargetBlob is the name of the blob to make, which must not exist.
-	// Default: the source's name and ".zst".
+	// TargetBlob is the name of the target, which must not exist. Default: the source's
+	// name and ".zst".
 	TargetBlob string `json:"target_blob,omitempty"`
 
 	// Level is 1 to 19, as zstd counts; the encoder has four speeds and takes

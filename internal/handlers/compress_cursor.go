@@ -15,15 +15,15 @@ import (
 // compressStateVersion is the version of the state's format.
 const compressStateVersion = 1
 
-// Sizes of the chunks that become frames. A job holds a chunk and its frame in
-// memory, and a stop throws away at most that.
+// Sizes of the chunks that become frames. A job holds a chunk and its frame in memory,
+// and a stop loses at most that.
 const (
 	maxFrames    = 50_000 // the service's limit on a blob's blocks
 	largestChunk = 16 << 20
 )
 
-// chunkSize is least, or as many MiB as a source of that size needs in order to fit
-// into a blob's blocks.
+// chunkSize returns least, or as many MiB as are necessary for a source of that size to
+// fit into the blocks of a blob.
 func chunkSize(size, least int64) (int64, error) {
 	const step = 1 << 20
 	if size <= maxFrames*least {
@@ -39,7 +39,7 @@ func chunkSize(size, least int64) (int64, error) {
 // frameHash is the start of the SHA-256 of a frame.
 type frameHash [16]byte
 
-// frameCursor is how far a blob is compressed.
+// frameCursor is the position of a compression.
 type frameCursor struct {
 	offset   int64 // bytes of the source that are in staged frames
 	size     int64 // of the source
@@ -75,16 +75,16 @@ func newFrameCursor(etag azcore.ETag, size, chunk int64) *frameCursor {
 // atEnd reports whether all of the source is staged. An empty one has one frame.
 func (c *frameCursor) atEnd() bool { return c.offset == c.size && len(c.frames) > 0 }
 
-// next is how many bytes of the source come into the next frame.
+// next returns how many bytes of the source go into the next frame.
 func (c *frameCursor) next() int { return int(min(c.chunk, c.size-c.offset)) }
 
-// hashOf returns what tells one frame from another.
+// hashOf returns the hash that identifies a frame.
 func hashOf(frame []byte) frameHash {
 	sum := sha256.Sum256(frame)
 	return frameHash(sum[:len(frameHash{})])
 }
 
-// add takes note of a chunk that was staged as a frame.
+// add records a chunk that was staged as a frame.
 func (c *frameCursor) add(data, frame []byte) {
 	_, _ = c.in.Write(data) // a hash never returns an error
 	_, _ = c.out.Write(frame)
@@ -93,7 +93,7 @@ func (c *frameCursor) add(data, frame []byte) {
 	c.frames = append(c.frames, hashOf(frame))
 }
 
-// progress is the report of where the cursor stands.
+// progress returns a report of the cursor.
 func (c *frameCursor) progress() (job.Progress, error) {
 	state, err := c.encode()
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *frameCursor) encode() ([]byte, error) {
 	})
 }
 
-// decodeFrames is the inverse of progress. It never guesses.
+// decodeFrames is the inverse of progress. It rejects anything inconsistent.
 func decodeFrames(raw []byte) (*frameCursor, error) {
 	var s compressState
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -152,7 +152,7 @@ func decodeFrames(raw []byte) (*frameCursor, error) {
 	return c, nil
 }
 
-// possible reports whether as many frames are there as the offset needs.
+// possible reports whether the number of frames matches the offset.
 func (s *compressState) possible() bool {
 	if s.ETag == "" || s.Restarts < 0 || s.Written < 0 || s.Offset < 0 || s.Offset > s.Size || s.Chunk < 1 || s.Chunk > largestChunk || len(s.Frames)%len(frameHash{}) != 0 {
 		return false

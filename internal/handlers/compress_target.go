@@ -24,7 +24,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Time-outs of one call, the SDK's retries included.
+// Timeouts of one call, including the SDK's retries.
 const (
 	stageTimeout  = 2 * time.Minute
 	commitTimeout = time.Minute
@@ -33,8 +33,8 @@ const (
 // zstdType is the media type of zstd (RFC 8878, section 7.1).
 const zstdType = "application/zstd"
 
-// errBlocksGone says that blocks are not there which were staged: the service
-// drops them a week after the last one (Put Block, in its REST documentation).
+// errBlocksGone is the error of missing staged blocks: the service drops them a week
+// after the last one (Put Block, in its REST documentation).
 var errBlocksGone = errors.New("staged blocks are gone")
 
 // target is the blob that a compress job makes.
@@ -43,12 +43,12 @@ type target struct {
 	payload CompressPayload
 	client  *blockblob.Client
 
-	// key says whose the target is. It is the same on every attempt, and another
+	// key identifies the target's owner. It is the same on every attempt, and different
 	// for every job and payload.
 	key string
 }
 
-// openTarget sends nothing.
+// openTarget makes no request.
 func openTarget(containers func(name string) *container.Client, p CompressPayload, j *job.Job) (*target, error) {
 	work, err := json.Marshal(p)
 	if err != nil {
@@ -61,8 +61,8 @@ func openTarget(containers func(name string) *container.Client, p CompressPayloa
 	}, nil
 }
 
-// made returns the result if the job made the target already, and nil if there is
-// no target. One that somebody else made is a permanent error.
+// made returns the result if this job has already committed the target, and nil if there
+// is no target. A target that this job did not make is a permanent error.
 func (t *target) made(ctx context.Context) ([]byte, error) {
 	callCtx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (t *target) stage(ctx context.Context, n int, frame []byte) error {
 	return nil
 }
 
-// commit makes the target of the staged frames, unless there is one already.
+// commit commits the staged frames as the target, unless it exists.
 func (t *target) commit(ctx context.Context, at *frameCursor) ([]byte, error) {
 	callCtx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -144,8 +144,8 @@ func (t *target) commit(ctx context.Context, at *frameCursor) ([]byte, error) {
 	return nil, t.explain(ctx, err)
 }
 
-// afterConflict finds out who made the target: this job, in a reply that was lost
-// or on another worker, or somebody else.
+// afterConflict handles a target that exists: this job made it if the reply to its commit
+// was lost or another worker committed it. Any other target is an error.
 func (t *target) afterConflict(ctx context.Context, conflict error) ([]byte, error) {
 	result, err := t.made(ctx)
 	if result == nil && err == nil {
@@ -154,7 +154,7 @@ func (t *target) afterConflict(ctx context.Context, conflict error) ([]byte, err
 	return result, err
 }
 
-// ids are the ids of the frames' blocks, in order.
+// ids returns the ids of the frames' blocks, in order.
 func (t *target) ids(frames []frameHash) []string {
 	ids := make([]string, len(frames))
 	for n, f := range frames {
@@ -163,15 +163,16 @@ func (t *target) ids(frames []frameHash) []string {
 	return ids
 }
 
-// id names a block after the job, its place and its content: whoever stages it
-// again stages the same. All ids have one length, as the service asks for.
+// id returns a block id that consists of the job, the block's number and its content, so
+// that any worker that stages it again stages the same. All ids have the same length, as
+// the service requires.
 func (t *target) id(n int, f frameHash) string {
 	raw := append(make([]byte, 0, 64), t.key...)
 	raw = binary.BigEndian.AppendUint32(raw, uint32(n))
 	return base64.StdEncoding.EncodeToString(append(raw, f[:]...))
 }
 
-// explain says what an error of the client means.
+// explain translates an error of the client.
 func (t *target) explain(ctx context.Context, err error) error {
 	var response *azcore.ResponseError
 	if ctx.Err() == nil && errors.As(err, &response) {
@@ -210,8 +211,8 @@ type CompressResult struct {
 	Ratio float64 `json:"ratio"`
 }
 
-// label is what a target says about how it was made, in its metadata: enough to
-// give the result again when the worker that made it did not get to say so.
+// label is the target's metadata about its compression: enough to return the result again
+// if the worker that made it was stopped before it could.
 type label struct {
 	Key          string
 	ETag         string
@@ -248,7 +249,7 @@ func labelOf(metadata map[string]*string) label {
 	}
 	size, err := strconv.ParseInt(values[labelBytes], 10, 64)
 	if err != nil {
-		return label{} // nobody's: we write a number
+		return label{} // not ours: we write a number
 	}
 	return label{
 		Key: values[labelKey], ETag: values[labelETag], Bytes: size,
@@ -256,7 +257,7 @@ func labelOf(metadata map[string]*string) label {
 	}
 }
 
-// result is what a finished job returns.
+// result returns the result of a finished job.
 func (l *label) result(p CompressPayload) ([]byte, error) {
 	return encodeResult(CompressResult{
 		Algorithm: "zstd", Container: p.Container, Blob: p.Blob, Version: p.Version,

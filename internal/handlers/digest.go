@@ -12,32 +12,31 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// rangeSize is how much of a blob is read at once, in bytes: what a job holds in
-// memory, and the most that a stop throws away. It is a multiple of the hash's
-// block, so that a state between two ranges holds no bytes of the blob.
+// rangeSize is the size of one read, in bytes: a job holds that much in memory, and a stop
+// loses at most that. It is a multiple of the hash's block size, so that a state between
+// two ranges contains no bytes of the blob.
 const rangeSize = 4 << 20
 
-// maxRestarts is how often, in all its runs together, a job starts over because
-// its blob changed. A blob that changes faster than it can be read would keep
-// the job alive for ever otherwise, since every range is progress.
+// maxRestarts is how often a job starts over in all its runs because its blob changed.
+// Otherwise a blob that changes faster than it can be read would keep the job alive for
+// ever, since every range is progress.
 const maxRestarts = 5
 
 // Digest is the handler of the kind "digest": the SHA-256 of a blob. The
 // payload is a [DigestPayload], the result a [DigestResult].
 //
-// The blob is read in ranges of 4 MiB into one buffer, all of the same version:
-// under If-Match of the ETag that the blob had at the start, or of the version
-// that the payload names. After every range the state of the hash is reported.
-// A blob that changes meanwhile is read again from its start, once in a run.
+// It reads the blob in ranges of 4 MiB into one buffer, all of the same version: with
+// If-Match and the ETag that the blob had at the start, or the version that the payload
+// names. After every range it reports the state of the hash. If the blob changes, it
+// starts again at the beginning, once in a run.
 type Digest struct {
 	container func(name string) *container.Client
 	allowed   []string
 	log       *slog.Logger
 }
 
-// NewDigest returns a handler that reads from the allowed containers only.
-// container returns the client of one; log gets a line at debug level for every
-// range that was hashed.
+// NewDigest returns a handler that reads from the allowed containers only. container
+// returns the client of one. Every hashed range is logged at debug level.
 func NewDigest(container func(name string) *container.Client, allowed []string, log *slog.Logger) *Digest {
 	return &Digest{container: container, allowed: slices.Clone(allowed), log: log}
 }
@@ -68,7 +67,7 @@ func (d *Digest) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return c.result(p)
 }
 
-// payload reads what is to be hashed, and checks that it may be.
+// payload decodes the payload, and checks that its container is allowed.
 func (d *Digest) payload(j *job.Job) (DigestPayload, error) {
 	p, err := parseDigestPayload(j.Payload)
 	if err != nil {
@@ -80,7 +79,7 @@ func (d *Digest) payload(j *job.Job) (DigestPayload, error) {
 	return p, nil
 }
 
-// begin goes on from the recorded state, or from the blob's start.
+// begin continues from the saved state, or starts at the beginning of the blob.
 func begin(ctx context.Context, j *job.Job, b *source) (*cursor, error) {
 	if err := j.CheckVersion(digestStateVersion); err != nil {
 		return nil, err
@@ -96,16 +95,16 @@ func begin(ctx context.Context, j *job.Job, b *source) (*cursor, error) {
 	return c, nil
 }
 
-// start looks at the blob: its ETag says which bytes are meant from here on.
+// start reads the blob's ETag, which identifies the bytes to hash from here on.
 func start(ctx context.Context, b *source) (*cursor, error) {
-	etag, size, err := b.look(ctx)
+	etag, size, err := b.properties(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return newCursor(etag, size), nil
 }
 
-// startOver is start for a blob that changed while it was read.
+// startOver is start for a blob that has changed while it was read.
 func startOver(ctx context.Context, b *source, restarts int) (*cursor, error) {
 	if restarts >= maxRestarts {
 		return nil, job.Permanent(fmt.Errorf("%s keeps changing while it is read; the job started over %d times", b, restarts))
@@ -118,8 +117,8 @@ func startOver(ctx context.Context, b *source, restarts int) (*cursor, error) {
 	return c, nil
 }
 
-// hash reads the rest of the blob. A range that was read whole is hashed and
-// reported before anybody looks at the context: nothing hashed is ever lost.
+// hash hashes the rest of the blob. It hashes and reports each complete range before it
+// checks the context, so that no hashed range is lost.
 func (d *Digest) hash(ctx context.Context, j *job.Job, b *source, c *cursor) error {
 	buffer := make([]byte, min(rangeSize, c.size-c.offset))
 	for c.offset < c.size {

@@ -17,7 +17,7 @@ import (
 // digestStateVersion is the version of the state's format.
 const digestStateVersion = 1
 
-// cursor is how far a blob is hashed.
+// cursor is the position of a hash.
 type cursor struct {
 	offset   int64       // bytes hashed
 	size     int64       // of the blob
@@ -53,8 +53,8 @@ type DigestResult struct {
 	Blob      string `json:"blob"`
 	Version   string `json:"version,omitempty"`
 
-	// ETag says which bytes were hashed: it changes with every write of the
-	// blob. It is in the form of the HTTP header, quotes included.
+	// ETag identifies the bytes that were hashed: it changes with every write of the
+	// blob. It has the form of the HTTP header, including the quotes.
 	ETag string `json:"etag"`
 }
 
@@ -68,7 +68,7 @@ func (c *cursor) add(data []byte) {
 	c.offset += int64(len(data))
 }
 
-// progress is the report of where the cursor stands.
+// progress returns a report of the cursor.
 func (c *cursor) progress() (job.Progress, error) {
 	state, err := c.encode()
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *cursor) encode() ([]byte, error) {
 	return json.Marshal(digestState{Offset: c.offset, ETag: string(c.etag), Size: c.size, Restarts: c.restarts, Hash: sum})
 }
 
-// decodeState is the inverse of progress. It never guesses: a hash that goes on
-// from a wrong state is a wrong digest.
+// decodeState is the inverse of progress. It rejects anything inconsistent: a hash that
+// continues from a wrong state gives a wrong digest.
 func decodeState(raw []byte) (*cursor, error) {
 	var s digestState
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -106,7 +106,7 @@ func decodeState(raw []byte) (*cursor, error) {
 	return &cursor{offset: s.Offset, size: s.Size, etag: azcore.ETag(s.ETag), restarts: s.Restarts, sum: sum}, nil
 }
 
-// result is what a finished job returns.
+// result returns the result of a finished job.
 func (c *cursor) result(p DigestPayload) ([]byte, error) {
 	return encodeResult(DigestResult{
 		Algorithm: "sha256", Digest: hex.EncodeToString(c.sum.Sum(nil)), Bytes: c.size,
@@ -114,8 +114,8 @@ func (c *cursor) result(p DigestPayload) ([]byte, error) {
 	})
 }
 
-// saveHash returns the state of a SHA-256 under way, which the Go project keeps
-// readable from release to release (documentation of package hash).
+// saveHash returns the state of an unfinished SHA-256, which later releases of Go can
+// read (documentation of package hash).
 func saveHash(sum hash.Hash) ([]byte, error) {
 	marshaler, ok := sum.(encoding.BinaryMarshaler)
 	if !ok {
@@ -133,7 +133,7 @@ func restoreHash(state []byte) (hash.Hash, error) {
 	sum := sha256.New()
 	unmarshaler, ok := sum.(encoding.BinaryUnmarshaler)
 	if !ok {
-		return nil, errors.New("this build's SHA-256 cannot go on from a state")
+		return nil, errors.New("this build's SHA-256 cannot continue from a state")
 	}
 	if err := unmarshaler.UnmarshalBinary(state); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)

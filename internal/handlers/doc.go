@@ -1,11 +1,11 @@
-// Package handlers holds the kinds of jobs that come with the worker.
+// Package handlers has the built-in kinds of jobs.
 //
-// [Digest] is the SHA-256 of a blob. It does real work for whoever checks the
-// fixity of an archive, and it is the example of an interruptible handler: the
-// state of the hash is the checkpoint, so an eviction in the middle of a large
-// blob costs the bytes since the last report and no more.
+// [Digest] computes the SHA-256 of a blob, for instance to check the integrity of an
+// archive. It is the example of an interruptible handler: its checkpoint is the state
+// of the hash, so an eviction in the middle of a large blob loses only the bytes since
+// the last report.
 //
-// [Compress] makes a zstd blob of a blob. It is the example of a handler with an
-// effect outside: what an evicted or a frozen worker has staged is either used by
-// its successor or the same once more, and there is one target, made once.
+// [Compress] compresses a blob into a zstd blob. It is the example of a handler with a
+// side effect: blocks that an evicted or frozen worker has staged are reused by its
+// successor or staged again with the same content, and the target is committed once.
 package handlers

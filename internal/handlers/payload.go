@@ -15,7 +15,7 @@ import (
 // maxBlobName is the service's limit on a blob's name, in characters.
 const maxBlobName = 1024
 
-// blobName is a blob as a payload names it.
+// blobName identifies a blob in a payload.
 type blobName struct{ container, blob, version string }
 
 // String names the blob in errors.
@@ -26,7 +26,7 @@ func (n blobName) String() string {
 	return fmt.Sprintf("blob %q in container %s", n.blob, n.container)
 }
 
-// field is one of a payload, and what is wrong with it.
+// field is a field of a payload, and its error.
 type field struct {
 	name  string
 	wrong error
@@ -60,7 +60,7 @@ func decodePayload(raw []byte, into any, example string) error {
 	return fmt.Errorf("it must be a JSON object such as %s", example)
 }
 
-// kindOf names a Go type of a field as JSON does.
+// kindOf returns the JSON name of a Go type.
 func kindOf(t reflect.Type) string {
 	if t.Kind() == reflect.Int {
 		return "whole number"
@@ -78,14 +78,14 @@ func checkContainer(name string) error {
 	return nil
 }
 
-// notAllowed is the error for a container that the operator did not name.
+// notAllowed is the error for a container that the operator did not allow.
 func notAllowed(container, verb, flag string) error {
 	return fmt.Errorf("container %.80q is not one that this worker may %s; %s allows it", container, verb, flag)
 }
 
-// checkBlob refuses, beside URLs, the names that would not reach the service as
-// they are written: a backslash becomes a slash and "../" is resolved on the
-// way, so that another blob would be read, even one of another container.
+// checkBlob rejects URLs, and names that would reach the service changed: clients turn a
+// backslash into a slash and resolve "../", so that the handler would read another blob,
+// possibly in another container.
 func checkBlob(name string) error {
 	switch {
 	case name == "":
@@ -105,8 +105,8 @@ func checkBlob(name string) error {
 	return nil
 }
 
-// versionID is what a version's id is made of: the time of the write. It goes
-// into the query of a request as it stands.
+// versionID is the form of a version's id: the time of the write. It becomes part of a
+// request's query unescaped.
 var versionID = regexp.MustCompile(`^[0-9A-Za-z:.-]{0,64}$`)
 
 func checkVersion(id string) error {
@@ -120,7 +120,7 @@ var scheme = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z+.-]*://`)
 
 func isURL(s string) bool { return scheme.MatchString(s) }
 
-// encodeResult is a result as JSON in one line, with names as people write them.
+// encodeResult returns a result as JSON on one line, without HTML escapes.
 func encodeResult(result any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -131,7 +131,7 @@ func encodeResult(result any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// portion says how much of a whole is done, in the whole's unit.
+// portion describes how much of a whole is done, in the whole's unit.
 func portion(done, whole int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	unit, divisor := 0, int64(1)

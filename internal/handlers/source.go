@@ -17,16 +17,16 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Time-outs of one call, the SDK's retries included.
+// Timeouts of one call, including the SDK's retries.
 const (
 	lookTimeout = 30 * time.Second
 
-	// rangeTimeout is for one range. A try that the client cuts short within
-	// it costs nothing: the SDK's reader asks for the rest of the range.
+	// rangeTimeout is for one range. An attempt that the client cuts short within it
+	// loses nothing: the SDK's reader requests the rest of the range.
 	rangeTimeout = 2 * time.Minute
 )
 
-// errChanged says that the blob is no longer the one that was looked at.
+// errChanged is the error of a blob that has changed since the job started.
 var errChanged = errors.New("blob changed while it was read")
 
 // source is the blob that a job reads.
@@ -35,7 +35,7 @@ type source struct {
 	client *blob.Client
 }
 
-// openSource sends nothing.
+// openSource makes no request.
 func openSource(containers func(name string) *container.Client, name blobName) (*source, error) {
 	client := containers(name.container).NewBlobClient(name.blob)
 	if name.version != "" {
@@ -47,8 +47,8 @@ func openSource(containers func(name string) *container.Client, name blobName) (
 	return &source{blobName: name, client: client}, nil
 }
 
-// look returns the blob's present ETag and its size in bytes.
-func (b *source) look(ctx context.Context) (azcore.ETag, int64, error) {
+// properties returns the blob's current ETag and its size in bytes.
+func (b *source) properties(ctx context.Context) (azcore.ETag, int64, error) {
 	callCtx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	reply, err := b.client.GetProperties(callCtx, nil)
@@ -61,8 +61,8 @@ func (b *source) look(ctx context.Context) (azcore.ETag, int64, error) {
 	return *reply.ETag, *reply.ContentLength, nil
 }
 
-// read fills data with the blob's bytes from offset on. The error is errChanged
-// when the blob does not have that ETag any more.
+// read fills data with the blob's bytes from offset on. The error is errChanged if the
+// blob has another ETag.
 func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcore.ETag) error {
 	callCtx, cancel := context.WithTimeout(ctx, rangeTimeout)
 	defer cancel()
@@ -85,8 +85,7 @@ func (b *source) read(ctx context.Context, data []byte, offset int64, etag azcor
 	return nil
 }
 
-// explain says what an error of the client means. An error that no further
-// attempt can mend is permanent.
+// explain translates an error of the client. An error that no retry can fix is permanent.
 func (b *source) explain(ctx context.Context, err error) error {
 	var response *azcore.ResponseError
 	if ctx.Err() == nil && errors.As(err, &response) {
@@ -104,12 +103,11 @@ func (b *source) explain(ctx context.Context, err error) error {
 	return explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
 }
 
-// explain turns an error of the client, which can be a page long, into one line
-// that says what to do. doing is what was tried, and role what the worker's
-// identity needs for it.
+// explain turns an error of the client, which can be a page long, into one line that says
+// what to do. doing is what was tried, and role what the worker's identity needs for it.
 //
-// A service that is away for a while is no failure of the job: it goes on later
-// from where it is. A role that is missing is one, since it may be missing for ever.
+// An unavailable service is not a failure of the job, which continues later. A missing
+// role is one, since it may be missing for ever.
 func explain(ctx context.Context, doing, role string, err error) error {
 	var response *azcore.ResponseError
 	switch {
@@ -131,7 +129,7 @@ func explain(ctx context.Context, doing, role string, err error) error {
 	return job.Unavailable(fmt.Errorf("%s: %s", doing, strings.TrimSpace(line)))
 }
 
-// answer is what the service said, in short.
+// answer returns the service's error code and status, in short.
 func answer(response *azcore.ResponseError) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
 }

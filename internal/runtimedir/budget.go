@@ -7,28 +7,29 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/preempt"
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 const (
-	// requestsMost and requestsWindow are the budget of all workers together:
-	// what the service answers, in a little more than the second it counts. The
-	// rest is for the way to it, which is not of the same length for all.
+	// requestsMost and requestsWindow are the budget of all workers together: the
+	// service's limit, in a little more than the second that it counts, because requests
+	// take different times to arrive.
 	requestsMost   = 5
 	requestsWindow = 1150 * time.Millisecond
 
-	// lateness is how much later than its slot a request may be sent. One that
-	// comes later, as of a process that was frozen, takes another slot instead.
+	// lateness is how much later than its slot a request may be sent. A later one, as of
+	// a process that was frozen, reserves another slot instead.
 	lateness = 25 * time.Millisecond
 
-	// farAhead is more than any slot lies in the future: all polls of all workers
-	// that wait at once take no longer.
+	// farAhead is longer than the wait of all polls of all workers together, so no slot
+	// can be further in the future.
 	farAhead = time.Minute
 
-	// requestsPatience is how long the file is waited for.
-	requestsPatience = 250 * time.Millisecond
+	// requestsTimeout is how long to wait for the file's lock.
+	requestsTimeout = 250 * time.Millisecond
 
-	// ownMost is what a worker sends in ownWindow while the file cannot be used:
-	// its share.
+	// ownMost is how many requests a worker sends in ownWindow while the file cannot be
+	// used: its share.
 	ownMost, ownWindow = 1, time.Second
 
 	maxFile = 64 << 10
@@ -36,8 +37,8 @@ const (
 	requestsFile = "requests.json"
 )
 
-// budget is what the workers of this VM may send to the metadata service,
-// together.
+// budget is the rate limit for the requests of all workers of this VM to the metadata
+// service.
 type budget struct {
 	dir    *Dir
 	own    preempt.Budget
@@ -48,8 +49,8 @@ func newBudget(d *Dir) *budget {
 	return &budget{dir: d, own: preempt.NewBudget(ownMost, ownWindow)}
 }
 
-// Budget is the one that all workers of this VM share: five requests a second.
-// It never fails: without the file, each worker keeps to one request a second.
+// Budget returns the budget that all workers of this VM share: five requests a second. If
+// the file cannot be used, each worker sends one request a second.
 func (d *Dir) Budget() preempt.Budget { return d.budget }
 
 // Wait implements [preempt.Budget].
@@ -76,10 +77,10 @@ func (b *budget) Wait(ctx context.Context, u preempt.Urgency) error {
 	}
 }
 
-// take finds the next slot, as [preempt.SlidingWindow.Reserve] does, and gives back the one
-// that was not used, unless that is zero.
+// take reserves the next slot, as [preempt.SlidingWindow.Reserve] does, and releases the
+// unused one unless that is zero.
 func (b *budget) take(ctx context.Context, u preempt.Urgency, unused time.Duration) (at time.Duration, ok bool, err error) {
-	l, err := takeWithin(ctx, b.dir.file(requestsFile), requestsPatience)
+	l, err := takeWithin(ctx, b.dir.file(requestsFile), requestsTimeout)
 	if err != nil {
 		return 0, false, err
 	}
@@ -98,15 +99,15 @@ func (b *budget) take(ctx context.Context, u preempt.Urgency, unused time.Durati
 	return at, ok, nil
 }
 
-// requests is what the file holds: the times of the latest requests since boot,
-// in nanoseconds, oldest first.
+// requests is the content of the file: the times of the latest requests since boot, in
+// nanoseconds, oldest first.
 type requests struct {
 	Boot string          `json:"boot"`
 	Sent []time.Duration `json:"sent"`
 }
 
-// parse returns the slots as they are at now. A file that is new, or from another
-// start of the machine, has none taken; of one that is damaged all are.
+// parse returns the slots at now. In a file that is new, or from an earlier boot, all are
+// free; in a damaged one all are reserved.
 func (b *budget) parse(content []byte, now time.Duration) preempt.SlidingWindow {
 	slots := preempt.SlidingWindow{Limit: requestsMost, Window: requestsWindow}
 	if len(content) == 0 {
@@ -143,7 +144,7 @@ func (b *budget) format(s preempt.SlidingWindow) []byte {
 	return content
 }
 
-// note says once when the file cannot be used, and when it can again.
+// note logs once when the file cannot be used, and when it can be used again.
 func (b *budget) note(err error) {
 	if b.broken.Swap(err != nil) == (err != nil) {
 		return
@@ -157,12 +158,5 @@ func (b *budget) note(err error) {
 
 // sleepUntil waits until at by the folder's clock.
 func (b *budget) sleepUntil(ctx context.Context, at time.Duration) error {
-	timer := time.NewTimer(at - b.dir.Clock())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Sleep(ctx, at-b.dir.Clock())
 }

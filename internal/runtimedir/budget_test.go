@@ -118,7 +118,7 @@ func TestFirstRequest(t *testing.T) {
 					t.Errorf("first request after %s, %v, want %s", time.Since(begin), err, row.want)
 				}
 				if content, err := os.ReadFile(d.file(requestsFile)); err != nil || !bytes.Contains(content, []byte(`"boot":"boot"`)) || len(content) > 200 {
-					t.Errorf("file = %.100q, %v, want it mended", content, err)
+					t.Errorf("file = %.100q, %v, want it repaired", content, err)
 				}
 			})
 		})

@@ -2,5 +2,5 @@ package runtimedir
 
 import "golang.org/x/sys/unix"
 
-// bootClock goes on while the machine sleeps, as the service's limit does.
+// bootClock also counts while the machine sleeps, as the service's limit does.
 const bootClock = unix.CLOCK_BOOTTIME

@@ -13,16 +13,15 @@ import (
 	"time"
 )
 
-// MaxWorkers is the most workers on one VM. Each polls once a second, and of the
-// five requests that the metadata service answers one is left for the rest.
+// MaxWorkers is the largest number of workers on one VM. Each polls once a second, and the
+// metadata service answers five requests, so that one is left for other uses.
 const MaxWorkers = 4
 
-// instanceForm is what a name of an instance may be. It is a part of a blob's
-// name, from which a dash sets it off.
+// instanceForm is the form of an instance's name. The name becomes part of a blob's name,
+// separated by a dash.
 var instanceForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,32}$`)
 
-// ValidateInstance says what is wrong with the name of an instance, or returns
-// nil.
+// ValidateInstance returns an error for an invalid name of an instance.
 func ValidateInstance(name string) error {
 	if !instanceForm.MatchString(name) {
 		return fmt.Errorf("instance %q: give 1 to 32 letters, digits or underscores, such as 0", name)
@@ -33,7 +32,7 @@ func ValidateInstance(name string) error {
 // ErrUnsupported is the error of [Open] on a system without the locks it needs.
 var ErrUnsupported = errors.New("several workers on one VM are not supported on this system; run one, without a runtime folder")
 
-// InUseError says that a worker with this instance name runs on this VM already.
+// InUseError is the error of a second worker with the same instance name on this VM.
 type InUseError struct{ Path, Instance string }
 
 func (e *InUseError) Error() string {
@@ -41,7 +40,7 @@ func (e *InUseError) Error() string {
 		e.Instance, filepath.Join(e.Path, instancePrefix+e.Instance))
 }
 
-// FullError says that there are [MaxWorkers] on this VM already.
+// FullError is the error of a worker on a VM that already has [MaxWorkers].
 type FullError struct{ Running []string }
 
 func (e *FullError) Error() string {
@@ -50,8 +49,8 @@ func (e *FullError) Error() string {
 		len(e.Running), strings.Join(e.Running, ", "))
 }
 
-// UnsafeError says that another user can replace files in the folder: a link
-// there would make this worker write wherever the link leads.
+// UnsafeError is the error of a folder in which another user can replace files: with a
+// link, that user could make this worker overwrite any file.
 type UnsafeError struct{ Path, Problem string }
 
 func (e *UnsafeError) Error() string {
@@ -59,26 +58,26 @@ func (e *UnsafeError) Error() string {
 		"give --runtime-dir a folder that this worker's user alone may write", e.Path, e.Problem)
 }
 
-// Config says whose folder it is.
+// Config describes the folder and the worker.
 type Config struct {
-	// Path is the folder. It is made if it is not there.
+	// Path is the folder. It is made if necessary.
 	Path string
 
-	// Instance is this worker's name, the only one of that name on this VM.
+	// Instance is this worker's name, which is unique on this VM.
 	Instance string
 
-	// Boot tells one start of the machine from the next; empty if not known.
+	// Boot identifies the boot of the machine; empty if unknown.
 	Boot string
 
-	// Clock is the time since some moment that is the same for all processes of
-	// the machine, and that nobody sets. Default: the kernel's.
+	// Clock returns the time since some moment that is the same for all processes of the
+	// machine. Default: the kernel's monotonic clock.
 	Clock func() time.Duration
 
-	// Log gets a line when the folder cannot be used. Default: none.
+	// Log gets a warning when the folder cannot be used. Default: none.
 	Log *slog.Logger
 }
 
-// Dir is one worker's place in the folder.
+// Dir is the folder with one worker's locks in it.
 type Dir struct {
 	Config
 	budget   *budget
@@ -94,7 +93,7 @@ const (
 	workPrefix     = "work-"
 )
 
-// Open takes the instance's place. Its error says what to change; it may be an
+// Open registers the worker in the folder. The error says what to change; it may be an
 // [InUseError], a [FullError] or [ErrUnsupported].
 func Open(ctx context.Context, c Config) (*Dir, error) {
 	if err := ValidateInstance(c.Instance); err != nil {
@@ -120,17 +119,17 @@ func Open(ctx context.Context, c Config) (*Dir, error) {
 	return d, nil
 }
 
-// Place is a number from 0 to [MaxWorkers] - 1 that no other worker of this VM has
-// while this one runs. A worker that is started again may get another.
+// Place returns a number from 0 to [MaxWorkers] - 1 that no other worker of this VM has
+// while this one runs. A restarted worker may get another one.
 func (d *Dir) Place() int { return d.number }
 
-// Close gives the place back.
+// Close releases the worker's locks.
 func (d *Dir) Close() {
 	d.place.release()
 	d.instance.release()
 }
 
-// enter takes the place, if there is one. The caller holds workersFile.
+// enter takes the locks of the instance and of a place. The caller holds workersFile.
 func (d *Dir) enter() error {
 	running, err := d.held(instancePrefix)
 	if err != nil {
@@ -155,7 +154,7 @@ func (d *Dir) enter() error {
 	return nil
 }
 
-// takePlace takes the first number that is free.
+// takePlace takes the first free place.
 func (d *Dir) takePlace() error {
 	for n := range MaxWorkers {
 		place, err := take(d.file(placePrefix + strconv.Itoa(n)))
@@ -170,7 +169,7 @@ func (d *Dir) takePlace() error {
 	return errors.New("runtime folder: every place is taken") // not while fewer instances run
 }
 
-// held returns the names of the instances that hold a file with that prefix.
+// held returns the names of the instances whose file with that prefix is locked.
 func (d *Dir) held(prefix string) ([]string, error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -192,9 +191,9 @@ func (d *Dir) held(prefix string) ([]string, error) {
 	return names, nil
 }
 
-// exclusively calls f while no other worker looks at the others or at the events.
+// exclusively calls f under the lock that guards the list of workers and the events.
 func (d *Dir) exclusively(ctx context.Context, f func() error) error {
-	l, err := takeWithin(ctx, d.file(workersFile), lockPatience)
+	l, err := takeWithin(ctx, d.file(workersFile), lockTimeout)
 	if err != nil {
 		return fmt.Errorf("runtime folder: %w", err)
 	}

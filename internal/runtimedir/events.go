@@ -11,42 +11,41 @@ import (
 	"time"
 )
 
-// Event is a scheduled event that a worker of this VM is done for: it has saved,
-// or handed over, what the event calls for. In the second case no worker takes
-// work until the event is over, since it may be let go ahead at any moment.
+// Event is a scheduled event for which a worker of this VM is ready: it has saved or
+// released its jobs, as the event requires. After a release, no worker claims messages
+// until the event is over, since it may start at any moment.
 type Event struct {
-	// ID is the service's name for it, compared without case.
+	// ID is the service's id, compared without case.
 	ID string `json:"id"`
 
-	// NotBefore is the time that the event had; zero if none. One that was put off
-	// to a later time is another matter.
+	// NotBefore is the event's NotBefore; zero if none. If it is postponed, the workers
+	// have to get ready again.
 	NotBefore time.Time `json:"not_before"`
 
-	// Ready are the instances that are done for it.
+	// Ready are the instances that are ready for it.
 	Ready []string `json:"ready"`
 
-	// Acknowledged says that a worker of this VM lets the event go ahead.
+	// Acknowledged reports that a worker of this VM has acknowledged it.
 	Acknowledged bool `json:"acknowledged"`
 
-	// At is when the first worker was done for it.
+	// At is when the first worker was ready for it.
 	At time.Time `json:"at"`
 }
 
-// ErrTaken is the error of [Dir.Acknowledge] when another worker of this VM has
-// acknowledged the event, or is about to.
+// ErrTaken is the error of [Dir.Acknowledge] if another worker of this VM has acknowledged
+// the event, or is about to.
 var ErrTaken = errors.New("another worker of this VM acknowledges the event")
 
-// BusyError says which workers of this VM are not done for an event yet.
+// BusyError names the workers of this VM that are not ready for an event yet.
 type BusyError struct{ Instances []string }
 
 func (e *BusyError) Error() string {
 	return "workers of this VM are not done yet: instance " + strings.Join(e.Instances, ", ")
 }
 
-// BeginWork says that this worker has work, or may get it, until done is called,
-// and returns the events that workers of this VM are done for. If this worker
-// must not take work under one of them, it finds that out itself. Done must be
-// called whatever the error is.
+// BeginWork records that this worker has jobs, or may claim some, until done is called. It
+// returns the events for which workers of this VM are ready, so that the caller can decide
+// whether to claim. The caller must call done, even after an error.
 func (d *Dir) BeginWork(ctx context.Context) (done func(), known []Event, err error) {
 	done = func() {}
 	err = d.exclusively(ctx, func() error {
@@ -61,7 +60,8 @@ func (d *Dir) BeginWork(ctx context.Context) (done func(), known []Event, err er
 	return done, known, err
 }
 
-// Ready records events that this worker is done for, before it says so to anybody.
+// Ready records that this worker is ready for the events. Call it before the worker reports
+// that anywhere else.
 func (d *Dir) Ready(ctx context.Context, events []Event) error {
 	return d.exclusively(ctx, func() error {
 		known, err := d.events()
@@ -76,11 +76,11 @@ func (d *Dir) Ready(ctx context.Context, events []Event) error {
 	})
 }
 
-// Acknowledge asks whether this worker is to acknowledge an event that it is done
-// for: no other has, and all workers of this VM are done for it. That means for an
-// event that ends what runs on the VM, with handedOver, that none has work any
-// more; for any other, that each that has work has recorded that it is ready. The
-// error is a [BusyError], [ErrTaken], or that of the folder; without one the event
+// Acknowledge reserves the acknowledgement of an event for this worker, which must be ready
+// for it. It succeeds if no other worker of this VM has reserved it and all of them are
+// ready. With handedOver, for an event that ends what runs on the VM, they are ready when
+// none has a job any more; for any other event, when each that has jobs has called Ready.
+// The error is a [BusyError], [ErrTaken], or that of the folder. Without an error the event
 // counts as acknowledged.
 func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) error {
 	return d.exclusively(ctx, func() error {
@@ -109,8 +109,8 @@ func (d *Dir) Acknowledge(ctx context.Context, event Event, handedOver bool) err
 	})
 }
 
-// put adds what is known of an event. What was known of one that was put off since
-// does not count any more.
+// put adds an event, or updates the one with its id. If it was postponed, it replaces the
+// old one.
 func put(events []Event, e Event) []Event {
 	i := find(events, e.ID)
 	if i < 0 {
@@ -136,14 +136,14 @@ func find(events []Event, id string) int {
 const (
 	eventsFile = "events.json"
 
-	// forgetAfter is how long an event is remembered: far longer than one
-	// takes to start and end.
+	// forgetAfter is how long an event is kept: far longer than one takes to start and
+	// end.
 	forgetAfter = 24 * time.Hour
 )
 
-// events returns the events that workers of this VM are done for. A file that is
-// damaged, which no end of a worker can cause, holds none. The caller of this and
-// of setEvents holds workersFile.
+// events returns the events for which workers of this VM are ready, and none from a damaged
+// file, which no crash of a worker can cause. The caller of this and of setEvents holds
+// workersFile.
 func (d *Dir) events() ([]Event, error) {
 	content, err := os.ReadFile(d.file(eventsFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -154,13 +154,13 @@ func (d *Dir) events() ([]Event, error) {
 	}
 	var left []Event
 	if err := json.Unmarshal(content, &left); err != nil {
-		d.Log.Warn("list of events that workers are done for is damaged; it begins anew", "file", d.file(eventsFile), "error", err)
+		d.Log.Warn("list of events that workers are ready for is damaged; it starts empty", "file", d.file(eventsFile), "error", err)
 		return nil, nil
 	}
 	return slices.DeleteFunc(left, func(e Event) bool { return time.Since(e.At) > forgetAfter }), nil
 }
 
-// setEvents replaces the list in one step.
+// setEvents replaces the list atomically.
 func (d *Dir) setEvents(left []Event) error {
 	content, err := json.Marshal(left)
 	if err != nil {

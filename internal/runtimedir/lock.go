@@ -5,34 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 const (
-	// lockPatience is how long a lock is waited for. Whoever holds one does so for
-	// microseconds, unless it is frozen.
-	lockPatience = time.Second
+	// lockTimeout is how long to wait for a lock. A holder releases it within
+	// microseconds unless it is frozen.
+	lockTimeout = time.Second
 
-	// lockRetry is the wait between two tries.
+	// lockRetry is the wait between two attempts.
 	lockRetry = time.Millisecond
 )
 
-// errHeld says that another holds the lock.
+// errHeld is the error of a lock that another worker holds.
 var errHeld = errors.New("another worker holds it")
 
-// takeWithin takes the lock of a file as soon as it is free, and gives up after
-// patience.
-func takeWithin(ctx context.Context, path string, patience time.Duration) (*lock, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// takeWithin takes the lock of a file as soon as it is free, within timeout.
+func takeWithin(ctx context.Context, path string, timeout time.Duration) (*lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		l, err := take(path)
 		if !errors.Is(err, errHeld) {
 			return l, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("lock %s: %w: %w", path, err, context.Cause(ctx))
-		case <-time.After(lockRetry):
+		if stop := retry.Sleep(ctx, lockRetry); stop != nil {
+			return nil, fmt.Errorf("lock %s: %w: %w", path, err, stop)
 		}
 	}
 }

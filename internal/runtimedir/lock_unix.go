@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is a file whose lock is held. The kernel lets go of it when the process
-// ends. A child process does not get it: Go opens files so.
+// lock is a file whose lock is held. The kernel releases it when the process ends. Child
+// processes do not inherit it: Go opens files close-on-exec.
 type lock struct{ file *os.File }
 
-// checkOwner returns an [UnsafeError] for a folder in which another user can make
-// or replace files.
+// checkOwner returns an [UnsafeError] for a folder in which another user can create or
+// replace files.
 func checkOwner(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -36,9 +36,9 @@ func checkOwner(path string) error {
 	return nil
 }
 
-// take takes the lock of the file, which it makes if need be, or fails with
-// errHeld. A file that was removed meanwhile is not the one that others lock.
-// It follows no symbolic link.
+// take takes the lock of the file, which it makes if necessary, or fails with errHeld. If
+// the file was removed in the meantime it tries again, because other workers lock the new
+// one. It follows no symbolic link.
 func take(path string) (*lock, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -56,7 +56,7 @@ func take(path string) (*lock, error) {
 	}
 }
 
-// isFree reports whether nobody holds the lock of the file.
+// isFree reports whether the lock of the file is free.
 func isFree(path string) (bool, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,20 +98,20 @@ func isStill(file *os.File, path string) bool {
 
 func (l *lock) release() { _ = l.file.Close() }
 
-// read returns what the file holds.
+// read returns the content of the file.
 func (l *lock) read() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(l.file, 0, maxFile))
 }
 
-// write replaces what the file holds. If the process is killed in the middle,
-// whoever reads it next finds it damaged.
+// write replaces the content of the file. If the process is killed in the middle, the next
+// reader finds the file damaged.
 func (l *lock) write(content []byte) {
 	if _, err := l.file.WriteAt(content, 0); err == nil {
 		_ = l.file.Truncate(int64(len(content)))
 	}
 }
 
-// sinceBoot is the kernel's clock, which nobody sets.
+// sinceBoot returns the kernel's monotonic clock.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(bootClock, &ts); err != nil {
