@@ -23,8 +23,8 @@ import (
 // folderVariable says where prepare put the programs, in bin as make build does.
 const folderVariable = "SPOTWORKER_TEST_FOLDER"
 
-// TestAzureCLI takes lab up from an empty terminal to an evicted worker, once
-// for each way in which a VM can be evicted, and counts what tried to leave.
+// TestAzureCLI starts lab up and evicts a worker with the commands that it prints,
+// once for each kind of scale set. No packet may leave the machine.
 func TestAzureCLI(t *testing.T) {
 	namespace.Run(t, prepare, func(t *testing.T) {
 		if before := unroutable(t); before != 0 {

@@ -90,7 +90,7 @@ func shell(ctx context.Context, t *testing.T, script string) *exec.Cmd {
 	return cmd
 }
 
-// up is a terminal in which lab up runs.
+// up is a terminal that runs lab up.
 type up struct{ *terminal }
 
 func startUp(t *testing.T, flags ...string) *up {
@@ -124,7 +124,7 @@ func (u *up) start(t *testing.T, vm string) *terminal {
 // everywhere returns the commands for every terminal.
 func (u *up) everywhere(t *testing.T) string { return u.block(t, "export ") }
 
-// paste runs commands that lab up printed, and returns what they say.
+// paste runs commands that lab up printed, and returns their output.
 func (u *up) paste(t *testing.T, text string) string {
 	t.Helper()
 	commands := u.block(t, text)

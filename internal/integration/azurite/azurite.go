@@ -19,7 +19,7 @@ import (
 	"github.com/spotworker/spotworker/internal/integration/parts"
 )
 
-// Account is the one that Azurite has of its own; its key is public knowledge.
+// Account is Azurite's default account; its key is public knowledge.
 const (
 	Account = "devstoreaccount1"
 	key     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -34,8 +34,8 @@ const (
 	stopTimeout = 5 * time.Second
 )
 
-// Start runs Azurite for the length of the test, in memory and on loopback
-// ports of its own choice, and returns its connection string. Where node or
+// Start runs Azurite during the test, in memory and on free loopback ports, and
+// returns its connection string. Where node or
 // Azurite is missing it skips the test, or fails it where CI=true.
 func Start(t testing.TB) (connectionString string) {
 	t.Helper()
@@ -47,8 +47,8 @@ func Start(t testing.TB) (connectionString string) {
 		Account, key, blob, queue)
 }
 
-// Cloud says where Azurite stands in for the storage of Azure: over TLS, with
-// tokens, each service on an address of its own and port 443.
+// Cloud configures Azurite as Azure's storage: over TLS, with tokens, each service on
+// an address of its own and port 443.
 type Cloud struct {
 	Certificate, Key    string // files
 	BlobHost, QueueHost string // loopback addresses

@@ -35,8 +35,8 @@ func TestKillsOnAzurite(t *testing.T) {
 // run logs the table in any case.
 func run(t *testing.T, c chaos.Config) {
 	t.Helper()
-	// A duplicate is looked at again after half a minute only; the long runs
-	// have them.
+	// A duplicate is checked again only after half a minute; the long runs have
+	// them.
 	c.DuplicateEvery, c.JobTime, c.Visibility = 0, time.Second, 3*time.Second
 	var out strings.Builder
 	err := chaos.Run(t.Context(), c, &out)

@@ -34,8 +34,8 @@ const (
 	blobName, queueName = azurite.Account + ".blob.core.windows.net", azurite.Account + ".queue.core.windows.net"
 	blobHost, queueHost = "127.0.0.2", "127.0.0.3"
 
-	// binVariable and caVariable say where the test outside put what the one
-	// inside needs.
+	// binVariable and caVariable hold the paths of what the outer test prepared for
+	// the inner one.
 	binVariable = "SPOTWORKER_TEST_BIN"
 	caVariable  = "SPOTWORKER_TEST_CA"
 
@@ -145,7 +145,7 @@ func newServiceWith(t *testing.T, identity imds.Identity, o imds.Options) *servi
 	return s
 }
 
-// becomes makes the address that of another VM.
+// becomes makes the service answer as for another VM.
 func (s *service) becomes(vm string) {
 	guest := s.AddVM(imds.VM{Name: vm, ScaleSet: "spot", Identities: []imds.Identity{s.identity}}).Handler()
 	s.mu.Lock()
@@ -163,8 +163,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	guest.ServeHTTP(w, r)
 }
 
-// fill makes what a deployment would, through the identity: the container with
-// the data, and one blob in it.
+// fill creates what a deployment would, through the identity: the container for
+// data, and one blob in it.
 func fill(t *testing.T, client string) {
 	t.Helper()
 	account, err := azure.Connect(azure.Config{Account: azurite.Account, ClientID: client})
@@ -291,7 +291,7 @@ func (r *running) untilCommitted(t *testing.T, n int) {
 	}
 }
 
-// end sends SIGTERM and wants an exit in good order.
+// end sends SIGTERM and demands exit code 0.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -18,18 +18,16 @@ import (
 )
 
 const (
-	// tokenLife is that of every token: so short that one which cannot be
-	// renewed ends within a test.
+	// tokenLife is the lifetime of a token: short enough to expire within a test.
 	tokenLife = 8 * time.Second
 
-	// outageJobs are more than a worker does in that time.
+	// outageJobs is more than a worker can do in that time.
 	outageJobs = 40
 )
 
-// TestOutages starts a worker on a machine on which storage has no name yet, and
-// takes the tokens away in the middle of its work, until the last one has ended
-// and the worker has given up a sign-in. It says each time what is missing, lives,
-// and does all jobs.
+// TestOutages: a worker starts while the name of its storage account does not
+// resolve, and later gets no tokens, until the last one has expired and a sign-in
+// has failed. It logs each time what is missing, stays alive, and does all jobs.
 func TestOutages(t *testing.T) {
 	namespace.Run(t, prepare, outages)
 }

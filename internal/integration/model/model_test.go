@@ -17,13 +17,13 @@ import (
 // maxMemory of one search, in MiB. A search that needs more fails.
 const maxMemory = 6144
 
-// search is one run of spin: a model with its bounds, and what is looked for.
+// search is one run of spin: a model, its bounds, and the expected result.
 type search struct {
 	name string
 	// defines are the bounds, and what is broken on purpose.
 	defines []string
 	// liveness looks for a run in which the job never ends, among those in which
-	// every process that can continue does. Otherwise it is looked for a write or a
+	// every process that can continue does. Otherwise spin looks for a write or a
 	// deletion that breaks a promise.
 	liveness bool
 	// finds is what the search must find, a pattern in spin's words. Empty: it
@@ -31,7 +31,7 @@ type search struct {
 	finds string
 }
 
-// TestProtocolHolds goes through everything that can happen within the bounds.
+// TestProtocolHolds explores every state within the bounds.
 func TestProtocolHolds(t *testing.T) {
 	for _, s := range []search{
 		{name: "safety, one fault", defines: []string{"FAULTS=1", "STOPS=0"}},
@@ -51,7 +51,7 @@ func TestProtocolHolds(t *testing.T) {
 	}
 }
 
-// TestBrokenProtocolsAreRefuted breaks one rule at a time. A model that finds
+// TestBrokenProtocolsAreRefuted breaks one rule at a time: a model that found
 // nothing then would prove nothing.
 func TestBrokenProtocolsAreRefuted(t *testing.T) {
 	const overOutcome = `assertion violated +\(? *!\(`

@@ -14,19 +14,19 @@ import (
 	"github.com/spotworker/spotworker/internal/integration/parts"
 )
 
-// mutation is one rule that is broken.
+// mutation breaks one rule.
 type mutation struct {
 	name string
 	// important: it is tried in every make integration.
 	important bool
-	// file is the one that is changed, from the repository's root; in it old,
-	// which must occur exactly once, becomes replacement.
+	// file is the changed file, from the repository's root. old must occur in it
+	// exactly once, and becomes replacement.
 	file, old, replacement string
-	// run are the tests that are to notice, in package pkg, by default
+	// run are the tests that must fail, in package pkg, by default
 	// ./internal/worker, and args what they are given.
 	run, pkg string
 	args     []string
-	// sign is what they must say, a pattern: the promise that is no longer kept.
+	// sign is a pattern of what they must print: the promise that is no longer kept.
 	sign string
 }
 

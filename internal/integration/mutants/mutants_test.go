@@ -18,8 +18,7 @@ import (
 
 var all = flag.Bool("all", false, "try all mutations rather than the most important ones")
 
-// TestMutantsAreNoticed breaks one rule at a time, and runs the tests that are to
-// notice.
+// TestMutantsAreNoticed breaks one rule at a time, and runs the tests that must fail.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range mutations {
 		if !*all && !m.important {
@@ -48,7 +47,7 @@ func (m mutation) mustBeNoticed(t *testing.T) {
 	}
 }
 
-// overlay writes the changed file, and what tells go test to take it.
+// overlay writes the changed file, and the overlay for go test that names it.
 func (m mutation) overlay(t *testing.T, root string) string {
 	t.Helper()
 	path := filepath.Join(root, filepath.FromSlash(m.file))

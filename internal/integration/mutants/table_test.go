@@ -1,10 +1,10 @@
 package mutants
 
-// some is how many histories are enough where histories are to notice.
+// some is how many histories are enough to find a mutation.
 var some = []string{"-histories", "100"}
 
-// mutations are the rules that are broken. A comment says why where the name does
-// not: what the rule is for, and who would be hurt.
+// mutations are the rules to break. A comment gives the consequence where the name
+// does not.
 var mutations = []mutation{
 	{
 		name: "writes without fencing", important: true,

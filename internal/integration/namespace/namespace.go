@@ -77,8 +77,8 @@ func inside(t *testing.T, environment []string) (output string, err error) {
 	return both.String(), err
 }
 
-// ofItsOwn asks for networks and mounts of its own, and for the rights to change
-// those, which a user who is not root gets in a user namespace.
+// ofItsOwn requests network and mount namespaces, and the rights to change them,
+// which a user who is not root gets in a user namespace.
 func ofItsOwn() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	if uid := os.Getuid(); uid != 0 {
@@ -94,8 +94,8 @@ func isRefused(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC)
 }
 
-// enter makes sure that this is a network of its own, and puts the metadata
-// service's address on its loopback interface.
+// enter checks that this is a network namespace of its own, and adds the metadata
+// service's address to its loopback interface.
 func enter(t *testing.T) {
 	t.Helper()
 	interfaces, err := net.Interfaces()
@@ -122,8 +122,8 @@ func ip(t *testing.T, arguments ...string) {
 	}
 }
 
-// Hosts makes names lead to addresses, for everything that reads /etc/hosts
-// inside the network.
+// Hosts makes names resolve to addresses, for every program inside that reads
+// /etc/hosts.
 func Hosts(t *testing.T, addresses map[string]string) {
 	t.Helper()
 	lines := []string{"127.0.0.1 localhost"}

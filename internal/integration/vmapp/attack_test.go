@@ -17,7 +17,7 @@ import (
 //go:embed testdata/attack.py
 var attackProgram string
 
-// attackKind is the kind that the test's package has beside the example's.
+// attackKind is a kind of the test's package, beside the example's.
 const attackKind = `"attack": {"command": ["python3", "attack.py"], "directory": ".", "max_silence": "5m"},
     `
 

@@ -65,7 +65,7 @@ func startAzure(t *testing.T, vms int) *localAzure {
 // lastLine is how every worker.env ends.
 const lastLine = "# end of worker.env"
 
-// settings is a worker.env that leads a VM's worker here.
+// settings is a worker.env that connects a VM's worker to the local Azure.
 func (a *localAzure) settings(vm string, more ...string) string {
 	lines := append([]string{
 		"# Settings of the workers, as a deployment writes them.",

@@ -21,7 +21,7 @@ const (
 	// insideVariable is set in the process that runs the test in the container.
 	insideVariable = "SPOTWORKER_TEST_INSIDE"
 
-	// shared is where the container has the folder that the test outside prepared.
+	// shared is the path, in the container, of the folder that the outer test prepared.
 	shared = "/spotworker-test"
 
 	// bootTimeout bounds the container, from its start to its end.
@@ -42,9 +42,9 @@ StandardOutput=file:%[3]s/output
 StandardError=inherit
 `
 
-// inContainer runs test on a machine of its own that systemd has booted: the
-// Debian in .tools, of which nothing that is written lasts, in a network that
-// leads nowhere. What it needs from outside is put into a folder by prepare.
+// inContainer runs test in a container that systemd has booted: the Debian in .tools,
+// without lasting changes, in a network without a route out. prepare fills a folder
+// with what the test needs.
 func inContainer(t *testing.T, prepare func(t *testing.T, folder string), test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(insideVariable) == t.Name() {

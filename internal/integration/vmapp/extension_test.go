@@ -14,7 +14,7 @@ import (
 	commands "github.com/spotworker/spotworker/vmapp"
 )
 
-// dataFolder is where the VM application extension keeps what it fetched.
+// dataFolder is where the VM application extension keeps its downloads.
 const dataFolder = "/var/lib/waagent/Microsoft.CPlat.Core.VMApplicationManagerLinux"
 
 // application is one version of a VM application, as its owner published it.
@@ -63,8 +63,8 @@ type extension struct {
 
 func newExtension() *extension { return &extension{there: map[string]*application{}} }
 
-// want makes these applications the ones that the VM's model names. The error is
-// what the extension's status says of commands that failed.
+// want sets the applications of the VM's model. The error is the extension's status
+// of the commands that failed.
 func (e *extension) want(t *testing.T, wanted ...application) error {
 	t.Helper()
 	var failures []error
@@ -105,8 +105,8 @@ func (e *extension) bring(t *testing.T, a *application) error {
 	return errors.Join(run(t, a, command), lost)
 }
 
-// fetch puts package and configuration where the commands find them. The error is
-// what the status says of one that could not be fetched.
+// fetch stores package and configuration where the commands find them. The error is
+// the status of one that could not be fetched.
 func (e *extension) fetch(t *testing.T, a *application) error {
 	t.Helper()
 	folder := folderOf(a)
@@ -134,8 +134,7 @@ func (e *extension) fetch(t *testing.T, a *application) error {
 
 func folderOf(a *application) string { return filepath.Join(dataFolder, a.name, a.version) }
 
-// commandError is what the status says of a command that failed, and what the
-// files beside it hold.
+// commandError is the status of a command that failed, with its output files.
 type commandError struct {
 	command        string
 	code           int

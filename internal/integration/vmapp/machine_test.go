@@ -61,7 +61,7 @@ func logged(path string) string {
 	return string(data)
 }
 
-// awaitLogged waits for a line with all of some words, after the first n bytes.
+// awaitLogged waits for a line with all these words, after the first n bytes.
 func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 	t.Helper()
 	var found string
@@ -77,13 +77,13 @@ func awaitLogged(t *testing.T, path string, n int, words ...string) string {
 	return found
 }
 
-// passing are folders whose content is not the worker's alone.
+// passing are folders that change for other reasons than the worker.
 var passing = []string{
 	"/dev", "/proc", "/sys", "/tmp", shared, "/var/lib/waagent", "/var/log/journal", "/var/lib/systemd", "/run/systemd", "/run/log",
 	"/run/user", "/run/dbus", "/run/credentials", "/run/udev", "/run/agetty.reload",
 }
 
-// inventory lists all files of the machine that last.
+// inventory lists all lasting files of the machine.
 func inventory(t *testing.T) []string {
 	t.Helper()
 	var files []string
@@ -105,12 +105,12 @@ func inventory(t *testing.T) []string {
 	return files
 }
 
-// byUserTools are files that the tools for users leave when they first run.
+// byUserTools are files that useradd and the like leave at their first run.
 var byUserTools = []string{
 	"/etc/.pwd.lock", "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
 }
 
-// wantNothingLeft compares the machine with what it was.
+// wantNothingLeft demands that the machine is as it was before.
 func wantNothingLeft(t *testing.T, before []string) {
 	t.Helper()
 	was := map[string]bool{}

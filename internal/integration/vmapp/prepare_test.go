@@ -22,7 +22,7 @@ const (
 	shortFile, shortLines = "short.log", 1_000
 	longFile, longLines   = "long.log", 40_000
 
-	// slowly makes the long file take longer than any test waits for it.
+	// slowly makes the long file take longer than any test waits.
 	slowly = "PAUSE=2"
 )
 

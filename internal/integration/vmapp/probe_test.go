@@ -90,7 +90,7 @@ func (p *probe) commit(state string, inRow int) {
 	}
 }
 
-// ask returns the state that the application gives itself now.
+// ask returns the state that the application reports now.
 func (p *probe) ask(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 )
 
-// TestVMApplication is the life of the package on a VM, and what can go wrong.
+// TestVMApplication installs, updates and removes the package on a VM, with and
+// without faults.
 func TestVMApplication(t *testing.T) {
 	inContainer(t, prepare, func(t *testing.T) {
 		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
@@ -39,7 +40,7 @@ type machine struct {
 	before    []string // all files, before anything was installed
 }
 
-// run runs a test, and cleans up behind one that failed.
+// run runs a test, and cleans up after a failure.
 func (m *machine) run(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		defer func() {
@@ -52,7 +53,7 @@ func (m *machine) run(t *testing.T, name string, test func(t *testing.T)) {
 	})
 }
 
-// deploy has the extension bring a version, which must succeed.
+// deploy lets the extension install a version, which must succeed.
 func (m *machine) deploy(t *testing.T, wanted application) {
 	t.Helper()
 	if err := m.extension.want(t, wanted); err != nil {
@@ -60,7 +61,7 @@ func (m *machine) deploy(t *testing.T, wanted application) {
 	}
 }
 
-// remove has the extension take the application away, which must leave nothing.
+// remove lets the extension remove the application, which must leave nothing.
 func (m *machine) remove(t *testing.T) {
 	t.Helper()
 	if err := m.extension.want(t); err != nil {
@@ -123,7 +124,7 @@ func (m *machine) life(t *testing.T) {
 	m.remove(t)
 }
 
-// severalWorkers: as many as the configuration says, which an update changes.
+// severalWorkers: the configuration sets their number, and an update changes it.
 func (m *machine) severalWorkers(t *testing.T) {
 	m.deploy(t, published("2.0.0", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_INSTANCES=3")))
 	for n := range 3 {
@@ -150,9 +151,8 @@ func (m *machine) severalWorkers(t *testing.T) {
 	m.remove(t)
 }
 
-// frozenWorker: one that does not turn any more is ended and started again. The
-// watchdog's minute is made seconds by an operator's drop-in, which is none of the
-// package's business and stays.
+// frozenWorker: systemd restarts a worker that hangs. An operator's drop-in shortens
+// the watchdog's minute to seconds; the package leaves the drop-in alone.
 func (m *machine) frozenWorker(t *testing.T) {
 	const dropIn = "/run/systemd/system/spotworker.service.d/impatient.conf"
 	put(t, dropIn, "[Service]\nWatchdogSec=2s\nTimeoutAbortSec=1s\nRestartSec=100ms\n")
@@ -177,8 +177,8 @@ func (m *machine) frozenWorker(t *testing.T) {
 	}
 }
 
-// wantRunning wants the one worker of a VM to run in that version, now and after
-// a boot.
+// wantRunning demands that the VM's only worker runs in that version, now and after a
+// boot.
 func wantRunning(t *testing.T, version string) {
 	t.Helper()
 	if got := property(t, "spotworker.service", "ActiveState"); got != "active" {
@@ -206,8 +206,8 @@ func wantHealthy(t *testing.T, port int) {
 	}
 }
 
-// wantHardened asks systemd what the running unit could do, in its own measure
-// from 0, nothing, to 10, anything.
+// wantHardened demands a low exposure of the running unit, on the scale of
+// systemd-analyze security: 0 is nothing, 10 anything.
 func wantHardened(t *testing.T) {
 	t.Helper()
 	out := command(t, "systemd-analyze", "security", "--no-pager", "--threshold=25", "spotworker.service")
@@ -231,8 +231,8 @@ func wantReadOnly(t *testing.T) {
 	}
 }
 
-// wantFewCopies: of this version there are the package and the release on the VM,
-// and of those before nothing but what their scripts said.
+// wantFewCopies: the VM holds the package and the release of this version, and of
+// earlier ones only the output of their scripts.
 func wantFewCopies(t *testing.T, version string) {
 	t.Helper()
 	out := command(t, "find", dataFolder, "/opt/spotworker/", "-type", "f", "-size", "+4M", "-printf", "%p\n")
@@ -259,7 +259,7 @@ func wantRotation(t *testing.T) {
 	}
 }
 
-// wantStatistics wants what the Python example says of one of the logs.
+// wantStatistics demands the Python example's result for one of the logs.
 func wantStatistics(t *testing.T, result string, lines int) {
 	t.Helper()
 	if want := fmt.Sprintf(`"requests":{"200":%d}`, lines); !strings.Contains(strings.ReplaceAll(result, " ", ""), want) {
@@ -267,8 +267,8 @@ func wantStatistics(t *testing.T, result string, lines int) {
 	}
 }
 
-// failed wants a command to have failed with that exit code and words in its last
-// line on stderr.
+// failed demands that a command failed with that exit code, and with these words in
+// its last line on stderr.
 func failed(t *testing.T, err error, code int, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*commandError](err)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// trouble is bad input, or a bad moment. Each begins on a clean machine, and the
-// removal afterwards has to leave one.
+// trouble is a fault: bad input, or a cut at a bad moment. Each starts on a clean
+// machine, and the removal afterwards has to leave one.
 type trouble struct {
 	name string
 	try  func(t *testing.T, m *machine)
@@ -167,7 +167,7 @@ func cloudInit(t *testing.T, m *machine) {
 	wantNothingLeft(t, m.before)
 }
 
-// A value that only the worker can judge: the unit stays failed, since a restart
+// A value that only the worker can check: the unit stays failed, since a restart
 // would fix nothing.
 func refusedConfiguration(t *testing.T, m *machine) {
 	err := m.extension.want(t, published("1.0.0", archiveOf(oldVersion), m.azure.settings("spot_2", "SPOTWORKER_CONCURRENCY=many")))
@@ -277,7 +277,7 @@ func unitsThatCannotBeWritten(t *testing.T, m *machine) {
 	m.remove(t)
 }
 
-// What an installation that was cut off left is not taken for a release.
+// The remains of an interrupted installation are not taken for a release.
 func halfFinished(t *testing.T, m *machine) {
 	put(t, "/opt/spotworker/.unfinished.1/bin/worker", "half of a wor")
 	put(t, "/etc/spotworker/worker.env.new", "AZURE_STORAGE_CONN")
