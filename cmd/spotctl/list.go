@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
@@ -141,7 +140,7 @@ func (l *list) end(about int) error {
 		return nil
 	}
 	l.fit()
-	t := tabwriter.NewWriter(l.printer.out, 0, 0, 2, ' ', 0)
+	t := l.printer.table()
 	for _, row := range l.rows {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
@@ -175,7 +174,7 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 
 // printOrphans prints a report: a table, or a line of JSON for each job.
 func (p *printer) printOrphans(s *operate.OrphanReport) error {
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	t := p.table()
 	for i, o := range s.Orphans {
 		l := orphanLineOf(o, s.Complete())
 		if p.json {

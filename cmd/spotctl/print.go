@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -59,6 +60,9 @@ func (p *printer) line(v any) error {
 	_, err := p.out.Write(text.Bytes())
 	return err
 }
+
+// table returns a writer of tab-separated columns. The caller flushes it.
+func (p *printer) table() *tabwriter.Writer { return tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0) }
 
 // cut shortens a text to a number of columns, one per character.
 func cut(text string, columns int) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -79,7 +78,7 @@ func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error
 		}
 		return p.line(l)
 	}
-	t := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	t := p.table()
 	for _, row := range rowsOf(it, text, r) {
 		if row[1] != "" {
 			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])

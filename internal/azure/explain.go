@@ -93,8 +93,8 @@ func sentence(response *azcore.ResponseError) string {
 // which may contain a shared access signature.
 func withoutQuery(err error) string {
 	text := err.Error()
-	var failed *url.Error
-	if !errors.As(err, &failed) {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok {
 		return text
 	}
 	address, _, found := strings.Cut(failed.URL, "?")

@@ -14,11 +14,12 @@ var (
 	// ErrOtherWork means that the job's id was used for another kind or payload.
 	ErrOtherWork = errors.New("the id was used for other work")
 
-	// ErrReclaimed means that a worker acquired the record while it was being reopened. The
-	// owner that was believed dead is alive, or has a successor.
+	// ErrReclaimed means that a worker acquired the record while it was being
+	// reopened. The owner that was believed dead is alive, or has a successor.
 	ErrReclaimed = errors.New("a worker has claimed the job in the meantime")
 
-	// ErrUnknownFormat means that the record was written by a newer version, or by another program.
+	// ErrUnknownFormat means that the record was written by a newer version, or by
+	// another program.
 	ErrUnknownFormat = errUnreadable
 
 	// errNoChange means that there is nothing to write.

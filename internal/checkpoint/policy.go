@@ -167,8 +167,8 @@ func (p Policy) MeanBetween(job Situation) time.Duration {
 
 // IntervalFor returns how long after its last write a job's changed state is
 // saved: Interval if it is set, or else the interval with the least average cost,
-// within Shortest and Longest. If notices may not arrive, or the last attempt
-// failed, the interval is Shortest.
+// within Shortest and Longest. If notices may not arrive, the last attempt failed,
+// or earlier claims ended uncleanly, the interval is Shortest.
 //
 // The interval is never shorter than a save takes, so that at most half of the time
 // is spent on saving, and never longer than TouchEvery.

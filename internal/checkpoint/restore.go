@@ -88,12 +88,13 @@ func (c *Claim) startAfresh() {
 // readChunks is how many chunks of a large state one call reads.
 const readChunks = 4
 
-// ErrReading means that a state cannot be saved yet, because the recorded one is still being
-// read. Saving becomes possible when the reader is at its end or closed.
+// ErrReading means that a state cannot be saved yet, because the recorded one is
+// still being read. Saving becomes possible when the reader is at its end or
+// closed.
 var ErrReading = errors.New("the recorded state is still being read")
 
-// ErrReplaced means that a state cannot be read any more. The run that it was restored for has
-// saved a later one, or the record was removed and created again.
+// ErrReplaced means that a state cannot be read any more. The run that it was
+// restored for has saved a later one, or the record was removed and created again.
 var ErrReplaced = errors.New("the recorded state was replaced")
 
 // stateReader reads a large state, range by range. It continues across touches of
@@ -226,10 +227,10 @@ func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64)
 				continue
 			}
 		}
-		switch conflict := (*ConflictError)(nil); {
+		switch _, conflict := errors.AsType[*ConflictError](err); {
 		case err == nil:
 			return data, nil
-		case errors.As(err, &conflict), errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
+		case conflict, errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -240,8 +241,8 @@ func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64)
 // isForbidden reports whether the service denies this identity access. That may
 // pass: a role can be assigned again, and a token renewed.
 func isForbidden(err error) bool {
-	var response *azcore.ResponseError
-	return errors.As(err, &response) &&
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	return ok &&
 		(response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 }
 

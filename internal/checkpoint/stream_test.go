@@ -223,7 +223,8 @@ func TestReadDuringTouches(t *testing.T) {
 	})
 }
 
-// A touch whose reply was lost has changed the ETag, which the claim does not know yet.
+// A touch whose reply was lost has changed the ETag, which the claim does not know
+// yet.
 func TestReadAfterALostTouch(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.claimedLarge(t, severalReads)

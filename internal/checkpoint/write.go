@@ -201,8 +201,8 @@ func (c *Claim) recreate() {
 // reason that no read and no retry can change: not a conflict, and not a fault of
 // the service or the network.
 func refused(err error) bool {
-	var response *azcore.ResponseError
-	if !errors.As(err, &response) {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
 		return false
 	}
 	switch response.StatusCode {
@@ -247,8 +247,7 @@ func PermanentRefusals() (codes []string) {
 // PermanentRefusal returns the service's error code if err is a permanent refusal of
 // one blob, and "" otherwise.
 func PermanentRefusal(err error) string {
-	var response *azcore.ResponseError
-	if errors.As(err, &response) && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
+	if response, ok := errors.AsType[*azcore.ResponseError](err); ok && slices.Contains(permanentRefusals, bloberror.Code(response.ErrorCode)) {
 		return response.ErrorCode
 	}
 	return ""

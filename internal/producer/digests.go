@@ -25,7 +25,8 @@ const (
 	// digestPrefix is the prefix of the ids of the jobs that Digests yields.
 	digestPrefix = "digest-"
 
-	// listTimeout is the timeout of one page of a listing, including the SDK's retries.
+	// listTimeout is the timeout of one page of a listing, including the SDK's
+	// retries.
 	listTimeout = time.Minute
 )
 

@@ -126,7 +126,8 @@ func TestDecodeReasonsAreShort(t *testing.T) {
 	}
 }
 
-// The text of another program's message is the payload as it was delivered, never decoded further.
+// The text of another program's message is the payload as it was delivered, never
+// decoded further.
 func TestForeign(t *testing.T) {
 	for _, text := range []string{"", "hello", inBase64("hello"), `{"a":1}`} {
 		e := Foreign(text, "0195f6a0-1111-7000-8000-000000000001", "k", noon)

@@ -14,8 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 )
 
-// ErrLost means that the lease does not hold the message any more. Another worker dequeued it,
-// or it was deleted.
+// ErrLost means that the lease does not hold the message any more. Another worker
+// dequeued it, or it was deleted.
 var ErrLost = errors.New("message is no longer held by this worker")
 
 // Lease is one claimed message. It alone owns the message's text and current
@@ -232,8 +232,8 @@ func (l *Lease) update(ctx context.Context, rewrite *string, visibility time.Dur
 	})
 }
 
-// errAdopted means that the refused receipt was an old one, since a later claim was adopted
-// during the call.
+// errAdopted means that the refused receipt was an old one, since a later claim
+// was adopted during the call.
 var errAdopted = errors.New("this worker has claimed the message again in the meantime")
 
 // withReceipt makes one call with the current receipt, after those in flight, and
@@ -368,8 +368,8 @@ func isNotFound(err error) bool { return queueerror.HasCode(err, queueerror.Mess
 
 // Throttled reports whether the service answered that it is busy: 503 or 429.
 func Throttled(err error) bool {
-	var response *azcore.ResponseError
-	if !errors.As(err, &response) {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
 		return false
 	}
 	return response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusTooManyRequests

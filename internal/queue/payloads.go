@@ -110,8 +110,8 @@ const MaxPayload = 64 << 20
 // transferTimeout bounds the transfer of one payload.
 const transferTimeout = 2 * time.Minute
 
-// ErrPayload means that a payload in a blob is missing, or is not the one that its message
-// states. A retry cannot help.
+// ErrPayload means that a payload in a blob is missing, or is not the one that its
+// message states. A retry cannot help.
 var ErrPayload = errors.New("payload cannot be used")
 
 var errPayloadDiffers = fmt.Errorf("%w: its blob does not have the size and hash that the message states", ErrPayload)
