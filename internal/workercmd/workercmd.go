@@ -1,6 +1,6 @@
-// Package workercmd is the worker command: its flags, the kinds and stores that
-// they describe, signals, and how the worker is seen from outside. The engine is
-// package worker; package spotworker is the public entry to this one.
+// Package workercmd is the worker command: flags, the kinds and stores that they
+// configure, signals, metrics and health. Package worker is the engine that it runs,
+// and package spotworker its public entry.
 package workercmd
 
 import (

@@ -1,6 +1,6 @@
 // Package imds emulates the Azure instance metadata service: instance metadata,
 // scheduled events and tokens for many VMs at once, with the real service's errors and
-// limits, and a control side that makes events happen.
+// limits, and methods that schedule and change events.
 //
 // On Azure every VM asks one fixed address and the host knows who is asking.
 // Here each VM has a base path of its own, /vms/<name>, under which the real
@@ -12,8 +12,8 @@
 //	GET  /vms/web_0/metadata/identity/oauth2/token?api-version=2018-02-01&resource=…
 //	GET  /vms/web_0/msi/token?api-version=2019-08-01&resource=…
 //
-// The last is App Service's form of the one before it, which the Azure SDKs ask
-// where the environment names it: see [Guest.IdentityEnvironment].
+// The last is App Service's form of the one before it, which the Azure SDKs use when
+// the environment names it: see [Guest.IdentityEnvironment].
 //
 // [Server.Handler] serves all of them on one port. [Guest.RoundTripper] is the
 // same for one VM without sockets; it works inside a testing/synctest bubble,

@@ -30,12 +30,12 @@ type Fault struct {
 	// Location is where a Status of 3xx redirects to.
 	Location string
 
-	// Hold is the time between the making of the answer and its arrival: a slow
-	// network, whose answer, with its Date, is out of date when it comes.
+	// Hold is the time from the answer's creation to its arrival: a slow network,
+	// whose answer, with its Date, is out of date when it comes.
 	Hold time.Duration
 }
 
-// strike applies the part of the fault before the service reads the request. It does not
+// strike applies what happens before the service reads the request. It does not
 // return if the request gets no answer.
 func (f Fault) strike(ctx context.Context) {
 	if f.Hang {

@@ -16,7 +16,7 @@ import (
 // maxBody bounds what a client may send: far more than any StartRequests.
 const maxBody = 64 << 10
 
-// call is a request on its way through the checks of the service.
+// call is a request with its parsed parts.
 type call struct {
 	Request
 	header http.Header
@@ -37,8 +37,8 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// serve answers one request. A client that has gone away gets no answer, and
-// neither does one whose request is to fail that way.
+// serve answers one request. A client that has gone gets no answer, and neither does
+// one whose fault is Hang or Cut.
 func (g *Guest) serve(w http.ResponseWriter, r *http.Request, path string) {
 	ctx := r.Context()
 	// Reading the body first lets net/http notice when the client goes away.
@@ -122,8 +122,8 @@ func (c call) route() (root string, below []string) {
 	return c.Path, nil
 }
 
-// wait returns after d. If ctx ends first it does not return but cuts the
-// connection: the client has gone.
+// wait returns after d. If ctx ends first it panics with [http.ErrAbortHandler]: the
+// client has gone.
 func wait(ctx context.Context, d time.Duration) {
 	if ctx.Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -211,7 +211,7 @@ func methodNotAllowed(allow string) *reply {
 type Answer struct {
 	Request
 
-	// Sent is when the answer left.
+	// Sent is when the answer was sent.
 	Sent time.Time
 
 	// Status is the HTTP status, and Problem the error text of a refusal.
@@ -280,7 +280,7 @@ func (c call) checkVersion(supported []string) *reply {
 }
 
 // unknownPath is the answer to a path that no endpoint has. The version is
-// looked at first, as it is on Azure.
+// checked first, as on Azure.
 func (c call) unknownPath() reply {
 	if bad := c.checkVersion(allVersions()); bad != nil {
 		return *bad

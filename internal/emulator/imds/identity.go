@@ -93,8 +93,8 @@ func defaultIdentity(identities []Identity) (Identity, error) {
 	return Identity{}, errManyIdentities
 }
 
-// nbfSkew is how far a token's beginning lies back, so that a service whose
-// clock is slow accepts it at once. Azure has the same.
+// nbfSkew is how far a token's start lies in the past, so that a service whose clock
+// is slow accepts it at once. Azure does the same.
 const nbfSkew = 5 * time.Minute
 
 // issue returns the claims of a new token for an identity of the VM, signed.
@@ -224,10 +224,10 @@ func refuseAppService(status int, message string) reply {
 	return jsonReply(status, appServiceErrorJSON{StatusCode: status, Message: message})
 }
 
-// IdentityEnvironment returns the environment variables that make the Azure
-// SDKs ask this VM's App Service endpoint for tokens in place of the metadata
-// service's fixed address. No VM has that endpoint; it is here because it is
-// the way to a local endpoint that unmodified SDKs take. The base is the
+// IdentityEnvironment returns the environment variables that make the Azure SDKs
+// request tokens from this VM's App Service endpoint instead of the metadata
+// service's fixed address. A real VM has no such endpoint; it is the only way to make
+// unmodified SDKs use a local one. The base is the
 // address under which the VM is served, such as http://127.0.0.1:8080/vms/web_0.
 func (g *Guest) IdentityEnvironment(base string) []string {
 	return []string{"IDENTITY_ENDPOINT=" + base + appServicePath, "IDENTITY_HEADER=" + g.secret}

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// errCut is the error of a connection that was closed without an answer. It
-// wraps what a client sees of one over a socket.
+// errCut is the error of a connection that was closed without an answer. It wraps
+// the error that a client gets over a socket.
 var errCut = fmt.Errorf("metadata emulator closed the connection: %w", io.ErrUnexpectedEOF)
 
 // inProcess is a transport that calls a handler in the goroutine of the caller.
@@ -47,7 +47,7 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// call reports whether the handler cut the connection in net/http's way.
+// call runs the handler, and reports whether it aborted the connection.
 func (t inProcess) call(w http.ResponseWriter, r *http.Request) (cut bool) {
 	defer func() {
 		switch p := recover(); {

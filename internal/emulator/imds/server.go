@@ -37,7 +37,7 @@ type Options struct {
 	TokensPerSecond, TokensAtOnce int
 
 	// Tokens signs the tokens of the VMs' identities; storage that is to
-	// accept them is given the same one. Default: one of its own, whose tokens
+	// accept them gets the same one. Default: one of its own, whose tokens
 	// no service accepts.
 	Tokens *token.Issuer
 
@@ -49,8 +49,8 @@ type Options struct {
 const defaultRequestsPerSecond = 5
 
 // Server is an emulated metadata service. Its methods may be called at any
-// time, also while it serves. It starts no goroutines and needs no closing: events
-// start and end, by the clock, when a request or a method reads them.
+// time, also while it serves. It starts no goroutines and needs no closing: an event
+// whose time has come starts when a request or a method reads it.
 type Server struct {
 	options Options
 
@@ -113,7 +113,7 @@ func (s *Server) AddVM(vm VM) *Guest {
 	return g
 }
 
-// RemoveVM takes a VM away. Its requests fail from now on; its counters can
+// RemoveVM removes a VM. Its requests fail from now on; its counters can
 // still be read. Events that name it stay until they are completed.
 func (s *Server) RemoveVM(name string) {
 	s.mu.Lock()
@@ -121,8 +121,8 @@ func (s *Server) RemoveVM(name string) {
 	s.guest(name).exists = false
 }
 
-// VMs returns the descriptions of the VMs that there are, defaults included, in
-// the order of their names.
+// VMs returns the descriptions of the present VMs, with defaults, in the order of
+// their names.
 func (s *Server) VMs() []VM {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func (s *Server) VM(name string) *Guest {
 }
 
 // OnRequest installs a function that returns the fault of every request within the
-// rate limit; the zero [Fault] is none. It is called from the goroutine of the request and may call the server. Nil removes
-// it.
+// rate limit; the zero [Fault] is none. It is called from the goroutine of the
+// request and may call the server. Nil removes it.
 func (s *Server) OnRequest(f func(Request) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

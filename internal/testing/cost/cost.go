@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Measured is what one step took.
+// Measured is the cost of one step.
 type Measured struct {
 	Err  error
 	Sent int64  // bytes of headers and bodies
@@ -16,13 +16,13 @@ type Measured struct {
 	Took time.Duration
 }
 
-// Log says what a step took.
+// Log logs the cost of a step.
 func (m Measured) Log(t *testing.T, what string) {
 	t.Helper()
 	t.Logf("%s: %d bytes sent, heap + %.1f MiB, %s", what, m.Sent, float64(m.Heap)/(1<<20), m.Took.Round(time.Millisecond))
 }
 
-// Heap is how many bytes objects occupy, those included that wait to be freed.
+// Heap returns how many bytes objects occupy, garbage included.
 func Heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

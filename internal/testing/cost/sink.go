@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Sink is a storage service that keeps no content, so that the memory that is
-// measured is the client's: it counts what it is sent, knows which blocks it was
-// given, and serves a state that is generated.
+// Sink is a storage service that keeps no content, so that the measured memory is the
+// client's: it counts what it receives, remembers the ids of blocks, and serves a
+// generated state.
 type Sink struct {
 	// Generate reads the state that is served: count bytes from offset on.
 	Generate func(offset, count int64) io.Reader
@@ -27,7 +27,7 @@ type Sink struct {
 	has  map[string]bool
 }
 
-// Measure does a step and returns what it took.
+// Measure runs a step and returns its cost.
 func (s *Sink) Measure(do func() error) Measured {
 	runtime.GC()
 	before, began := Heap(), time.Now()
@@ -69,8 +69,8 @@ func (s *Sink) Do(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// read reads a request to its end, of which only a list of blocks is kept, and
-// returns how many bytes it has.
+// read reads a request's body, keeps only a list of blocks, and returns how many
+// bytes it had.
 func read(r *http.Request, list io.Writer) (n int64, err error) {
 	if r.Body != nil {
 		to := io.Discard
@@ -96,7 +96,7 @@ func (s *Sink) get(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// rangeOf returns x-ms-range, whose name the SDK writes in small letters.
+// rangeOf returns x-ms-range, whose name the SDK writes in lower case.
 func rangeOf(header http.Header) string {
 	for key, values := range header {
 		if strings.EqualFold(key, "x-ms-range") {
@@ -123,7 +123,7 @@ func (s *Sink) put(r *http.Request, body []byte) (*http.Response, error) {
 	return s.response(r, http.StatusCreated), nil
 }
 
-// checkList wants no block named that never came.
+// checkList demands that every block in the list was sent.
 func (s *Sink) checkList(body []byte) error {
 	var list struct{ Latest []string }
 	if err := xml.Unmarshal(body, &list); err != nil {

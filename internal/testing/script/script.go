@@ -1,4 +1,4 @@
-// Package script has what the command lines' testscripts have in common.
+// Package script has commands for the testscripts of the command lines.
 package script
 
 import (

@@ -1,5 +1,5 @@
-// Package scenario plays a written course of events on the metadata emulator, so
-// that people can try what their software does when a VM is evicted, rebooted
+// Package scenario plays scripted events on the metadata emulator, so that people can
+// try what their software does when a VM is evicted, rebooted
 // or frozen, or when the metadata service fails.
 //
 //	file ──▶ Parse ──▶ Scenario ──▶ Player ──▶ imds.Server ◀── clients
