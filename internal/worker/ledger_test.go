@@ -15,22 +15,20 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// ledger is the oracle of the proofs. It stands outside the system: the storage
-// emulator tells it of every call once its effect took place, and it looks at
-// what lies there then. It believes no worker. From the jobs it takes only what
-// storage cannot know: how often a handler failed of its own accord.
+// ledger records and judges what happens in a history. The storage emulator calls
+// it after the effect of every call, and it reads what is stored then. It uses
+// nothing that a worker says, except how often a handler failed.
 //
-// It holds every write to these rules, at the moment of the write:
+// [oracle.Record] judges every write of a record, at that moment: nothing replaces
+// an outcome, a superseded token writes nothing, generation, progress and write
+// number do not go back, and only failures of handlers are counted. The ledger
+// adds rules about messages:
 //
-//   - nothing is written over an outcome;
-//   - a claim that was superseded writes nothing any more;
-//   - neither generation nor progress nor a claim's write number goes back;
-//   - a failure is counted only where a handler failed;
-//   - no message is hidden for longer than the longest back-off, and in calm times
-//     none waits for longer than a pause between claims beside a free slot (where
-//     the test asks for that, see watchIdle);
-//   - a message goes only when its job has an outcome, or another message that
-//     carries it on; and every message that a worker puts never expires.
+//   - none is hidden for longer than the longest back-off, and in calm times none
+//     waits for longer than a pause between claims while a worker has a free slot
+//     (where the test asks for that, see watchIdle);
+//   - one is deleted only if its job has an outcome, or another message continues
+//     the job; and no message that a worker puts expires.
 type ledger struct {
 	b          *bench
 	began      time.Time

@@ -80,20 +80,7 @@ func (r *Record) Add(w Write) (broken []Violation) {
 		}
 	}
 	if Final(w.Status) {
-		r.Outcomes++
-	}
-	if w.Status == Done {
-		r.Commits++
-	}
-	switch {
-	case w.Status == Done && r.Commits > 1:
-		breaks(Twice, "the job was committed %d times", r.Commits)
-	case w.Status == Done, !r.Healthy, !Final(w.Status):
-	case w.Status != Poison || !r.isDoomed():
-		breaks(Unjust, "the job became %s without cause", w.Status)
-	}
-	if w.Wrong {
-		breaks(Wrong, "the result is not the expected one")
+		r.addOutcome(w, breaks)
 	}
 	if r.tokens == nil {
 		r.tokens = map[string]bool{}
@@ -101,6 +88,22 @@ func (r *Record) Add(w Write) (broken []Violation) {
 	r.tokens[w.Token] = true
 	r.writes = append(r.writes, w)
 	return broken
+}
+
+// addOutcome judges a write with an outcome.
+func (r *Record) addOutcome(w Write, breaks func(rule Rule, format string, args ...any)) {
+	r.Outcomes++
+	switch {
+	case w.Status == Done:
+		if r.Commits++; r.Commits > 1 {
+			breaks(Twice, "the job was committed %d times", r.Commits)
+		}
+		if w.Wrong {
+			breaks(Wrong, "the result is not the expected one")
+		}
+	case r.Healthy && (w.Status != Poison || !r.isDoomed()):
+		breaks(Unjust, "the job became %s without cause", w.Status)
+	}
 }
 
 // stale returns why a write must not have replaced the last one; empty if it may.
