@@ -67,13 +67,11 @@ var exempt = []string{
 	"cmd/lab",
 	"infra/bicep",
 	"infra/policy",
-	"internal/archive",
 	"internal/delivery",
 	"internal/drain/doc.go",
 	"internal/drain/gate_test.go",
 	"internal/events/awaited_test.go",
 	"internal/events/responder.go",
-	"internal/handlers",
 	"internal/lab/chaos/recorder.go",
 	"internal/lab/demo/config.go",
 	"internal/lab/demo/findings_test.go",
@@ -82,11 +80,7 @@ var exempt = []string{
 	"internal/lab/oracle/judge_test.go",
 	"internal/lab/screen",
 	"internal/lab/up",
-	"internal/preempt",
-	"internal/process",
-	"internal/runtimedir",
 	"internal/worker",
-	"job/jobtest/prove.go",
 }
 
 var (

@@ -84,7 +84,7 @@ func TestScanBoundsNames(t *testing.T) {
 
 // A folder that is still written is found out while it is read: what would be
 // saved is not what any program meant.
-func TestChangedMeanwhile(t *testing.T) {
+func TestChangedWhileRead(t *testing.T) {
 	for name, change := range map[string]func(file string) error{
 		"shorter":   func(file string) error { return os.Truncate(file, 5) },
 		"longer":    func(file string) error { return os.WriteFile(file, make([]byte, 100), 0o600) },

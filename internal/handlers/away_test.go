@@ -12,7 +12,7 @@ import (
 )
 
 // TestServiceAway: data that cannot be reached for a while is not counted against
-// the job, which goes on later from where it was. A refusal may be for ever, and is.
+// the job, which resumes later. A refusal may be permanent, and counts.
 func TestServiceAway(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault       storage.Fault

@@ -52,7 +52,7 @@ func TestCompressStates(t *testing.T) {
 	_, err := p.compress.Run(t.Context(), compressJob("blob", &job.Progress{State: []byte(good), Version: 2}))
 	var unknown *job.VersionError
 	if !errors.As(err, &unknown) || unknown.Version != 2 || job.IsPermanent(err) {
-		t.Errorf("state of version 2 = %v, want an error that says so, and that another worker may mend", err)
+		t.Errorf("state of version 2 = %v, want an error that names the version, which another worker may know", err)
 	}
 	for _, c := range []struct{ state, want string }{
 		{"", "it cannot be read: "},
@@ -197,7 +197,7 @@ func TestCompressMemoryIsFlat(t *testing.T) {
 		t.Errorf("%d blocks of %d bytes, result %s; want %d and the same size", s.blocks, s.written, result, size/rangeSize)
 	}
 	growth := int64(peak) - int64(base)
-	t.Logf("256 MiB in %v, heap %d KiB before, at most %d KiB more meanwhile", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
+	t.Logf("256 MiB in %v, heap %d KiB before, at most %d KiB more during the run", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
 	if growth > limit {
 		t.Errorf("the heap grew by %d bytes, want at most %d", growth, limit)
 	}

@@ -93,7 +93,7 @@ func (p *packer) stopped(t *testing.T, n int) *job.Progress {
 	return j.Latest()
 }
 
-// wantPacked fails the test unless the target holds data, and the result says so.
+// wantPacked fails the test unless the target holds data, and the result describes it.
 func (p *packer) wantPacked(t *testing.T, result CompressResult, data []byte) {
 	t.Helper()
 	state, packed, ok := p.server.ReadBlob("out", result.TargetBlob)

@@ -85,8 +85,8 @@ func TestCompressSurvivesEvictions(t *testing.T) {
 	})
 }
 
-// TestCompressGoesOnWhereItWas: what was staged is not read again.
-func TestCompressGoesOnWhereItWas(t *testing.T) {
+// TestCompressResumes: what was staged is not read again.
+func TestCompressResumes(t *testing.T) {
 	p := setupPacker(t)
 	data := packable(3*testChunk + 5)
 	p.put(t, "blob", data)
@@ -179,8 +179,8 @@ func TestCompressAfterALostReply(t *testing.T) {
 func TestCompressToATakenName(t *testing.T) {
 	const want = `target blob "blob.zst" in container out exists already, and this job did not make it: remove it, or name another with target_blob`
 	for name, take := range map[string]func(t *testing.T, p *packer){
-		"before":    func(t *testing.T, p *packer) { p.putTarget(t) },
-		"meanwhile": func(t *testing.T, p *packer) { p.once(storage.OpPutBlockList, func() { p.putTarget(t) }) },
+		"before":            func(t *testing.T, p *packer) { p.putTarget(t) },
+		"during the commit": func(t *testing.T, p *packer) { p.once(storage.OpPutBlockList, func() { p.putTarget(t) }) },
 		"by another job": func(t *testing.T, p *packer) {
 			if _, err := p.compress.Run(t.Context(), compressJobOf("job-2", "blob", nil)); err != nil {
 				t.Fatal(err)

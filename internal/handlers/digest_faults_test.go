@@ -94,7 +94,7 @@ func TestDigestStates(t *testing.T) {
 	for _, version := range []int{0, 2} {
 		_, err := b.digest.Run(t.Context(), digestJob("blob", &job.Progress{State: []byte(good), Version: version}))
 		if !errors.As(err, &unknown) || unknown.Version != version || job.IsPermanent(err) {
-			t.Errorf("state of version %d = %v, want an error that says so, and that another worker may mend", version, err)
+			t.Errorf("state of version %d = %v, want an error that names the version, which another worker may know", version, err)
 		}
 	}
 	if result, err := b.digest.Run(t.Context(), digestJob("blob", &job.Progress{State: []byte(good), Version: 1})); err != nil {
@@ -119,7 +119,7 @@ func TestDigestOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestDigestOfABlobDeletedMeanwhile(t *testing.T) {
+func TestDigestOfABlobDeletedDuringTheRun(t *testing.T) {
 	b := setup(t)
 	b.put(t, "blob", content(2*rangeSize))
 	reads := 0

@@ -93,7 +93,7 @@ func TestDigestMemoryIsFlat(t *testing.T) {
 		t.Errorf("result = %s, want digest %s", result, sumOf3GiBOfZeros)
 	}
 	growth := int64(peak) - int64(base)
-	t.Logf("3 GiB in %v, heap %d KiB before, at most %d KiB more meanwhile", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
+	t.Logf("3 GiB in %v, heap %d KiB before, at most %d KiB more during the run", time.Since(began).Round(time.Millisecond), base>>10, growth>>10)
 	if growth > limit {
 		t.Errorf("the heap grew by %d bytes, want at most %d", growth, limit)
 	}
@@ -139,9 +139,9 @@ func TestDigestFinishesWhenStoppedAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestDigestGoesOnWhereABodyWasCut: the time-out of one try, or a connection
+// TestDigestResumesACutBody: the time-out of one try, or a connection
 // lost, in the middle of a body.
-func TestDigestGoesOnWhereABodyWasCut(t *testing.T) {
+func TestDigestResumesACutBody(t *testing.T) {
 	for name, cut := range map[string]error{"time-out of the try": context.DeadlineExceeded, "connection lost": io.ErrUnexpectedEOF} {
 		z := &zeros{size: 2 * rangeSize, etag: `"1"`}
 		z.body = func(n int64, r io.Reader) io.Reader {

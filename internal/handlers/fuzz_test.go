@@ -38,7 +38,7 @@ func FuzzDigestPayload(f *testing.F) {
 	})
 }
 
-// FuzzDigestState: a recorded state is refused, or goes on within its blob and is
+// FuzzDigestState: a recorded state is rejected, or continues within its blob and is
 // written again as it was read.
 func FuzzDigestState(f *testing.F) {
 	c := newCursor(`"0x1"`, 100)

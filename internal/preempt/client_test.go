@@ -164,7 +164,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 }
 
 // TestBodyThatBreaksOff: the beginning of a document is no document, also where
-// what came of it is one.
+// what arrived is one.
 func TestBodyThatBreaksOff(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")

@@ -144,7 +144,7 @@ func TestNames(t *testing.T) {
 		// single
 		{"build-vm", []string{"Build-VM"}, true},
 		{"build-vm", []string{"build-vm2", "a-build-vm"}, false},
-		// nobody
+		// none
 		{"workers_3", nil, false},
 		{"workers_3", []string{""}, false},
 		{"", []string{""}, false},

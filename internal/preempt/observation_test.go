@@ -84,7 +84,7 @@ func TestALateEvictionDoesNotReorderWhatFollows(t *testing.T) {
 	}
 }
 
-func TestBlindnessIsToldOnce(t *testing.T) {
+func TestBlindnessIsReportedOnce(t *testing.T) {
 	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
 	oops := errors.New("oops")
 	s := state{answeredAt: noon}

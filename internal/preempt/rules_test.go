@@ -230,9 +230,9 @@ func TestMaintenanceOfAScaleSetInTurns(t *testing.T) {
 	}
 }
 
-// TestFieldsThatNobodyKnows: an answer of a later version is judged by what it
+// TestUnknownFields: an answer of a later version is decided by what it
 // has in common with this one.
-func TestFieldsThatNobodyKnows(t *testing.T) {
+func TestUnknownFields(t *testing.T) {
 	doc, err := parseDocument([]byte(`{"DocumentIncarnation":5,"Region":"x","Events":[
 		{"EventId":"A","EventType":"reboot","EventStatus":"scheduled","EventSource":"PLATFORM","ResourceType":"VirtualMachine",
 		 "Resources":["SET_1"],"NotBefore":"Mon, 9 Mar 2026 13:00:00 GMT","DurationInSeconds":-1,"Severity":{"Level":3}},

@@ -38,7 +38,7 @@ func (c *collector) left(t *testing.T) int {
 }
 
 // TestTake: small checkpoints come as bytes, so that a drain can send them
-// first; large ones as files that nobody writes any more.
+// first; large ones as files that are not written any more.
 func TestTake(t *testing.T) {
 	k := newKeeper(t)
 	if p, err := k.collect(); p != nil || err != nil {

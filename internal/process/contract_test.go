@@ -48,7 +48,7 @@ func TestProgressFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last, _ := f.read(); fractionOf(last) != 0.95 {
-		t.Errorf("read of a file begun anew = %v, want 0.95", last)
+		t.Errorf("read of a truncated file = %v, want 0.95", last)
 	}
 }
 

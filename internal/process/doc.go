@@ -5,21 +5,23 @@
 // [ReadKinds] reads the commands from a kinds file, and [NewHandler] makes a
 // [job.Handler] of each. [Handler.Run] takes these steps:
 //
-//		make a folder ─▶ write payload and checkpoint ─▶ start ─▶ supervise ─▶ decide
-//		                                                            │  ▲
-//		                             collect checkpoint, progress ──┘  └── on a notice:
-//		                             and disk usage, 4 times a second      stop file, SIGTERM, SIGKILL
+//	make a folder ─▶ write payload and checkpoint ─▶ start ─▶ supervise ─▶ decide
+//	                                                            │  ▲
+//	                             collect checkpoint, progress ──┘  └── on a notice:
+//	                             and disk usage, 4 times a second      stop file, SIGTERM, SIGKILL
 //
-//	  - kinds.go and settings.go read the kinds file.
-//	  - scratch.go has the worker's folder, folder.go a job's folder in it;
-//	    leftovers.go removes the folders of dead workers.
-//	  - contract.go has the program's environment, its progress and the stop file.
-//	  - program.go starts and ends a process group.
-//	  - supervise.go is the loop around a running program, collector.go collects
-//	    its checkpoints, disk.go measures its disk usage, output.go logs its output.
-//	  - verdict.go decides what an exit means, exhaustion.go which errors do not
-//	    count as failures.
-//	  - system_*.go and lock_*.go differ by operating system.
+// The files:
+//
+//   - kinds.go and settings.go read the kinds file.
+//   - scratch.go has the worker's folder, folder.go a job's folder in it;
+//     leftovers.go removes the folders of dead workers.
+//   - contract.go has the program's environment, its progress and the stop file.
+//   - program.go starts and ends a process group.
+//   - supervise.go is the loop around a running program, collector.go collects
+//     its checkpoints, disk.go measures its disk usage, output.go logs its output.
+//   - verdict.go decides what an exit means, exhaustion.go which errors do not
+//     count as failures.
+//   - system_*.go and lock_*.go differ by operating system.
 //
 // # Polling, not notification
 //

@@ -181,7 +181,7 @@ func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 }
 
 // demandFinished wants the job's result from a run that was stopped, or else from
-// the next, which goes on from what the first has saved.
+// the next, which continues from what the first has saved.
 func (d *documented) demandFinished(b *rig, k Kind, w *work, saved *job.Progress, want string) {
 	b.t.Helper()
 	w.wait(b.t, 15*time.Second)

@@ -56,7 +56,7 @@ func TestShortOfDisk(t *testing.T) {
 }
 
 // TestShortOfDescriptors: a worker that can open no more files counts that against
-// no job, and does the same job once it can. What it could not remove meanwhile
+// no job, and does the same job once it can. What it could not remove before
 // goes with the next job's folder.
 func TestShortOfDescriptors(t *testing.T) {
 	inChild(t, nil, func(t *testing.T) {
@@ -131,7 +131,7 @@ const (
 )
 
 // inChild runs a test in a process of its own, whose limits and mounts concern
-// nobody else.
+// no other test.
 func inChild(t *testing.T, attributes *syscall.SysProcAttr, test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(childVariable) != "" {

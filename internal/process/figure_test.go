@@ -66,7 +66,7 @@ func TestGigabyteFolder(t *testing.T) {
 		t.Fatalf("first save sent %d bytes, %v, want all of it", first.Sent, first.Err)
 	}
 
-	// One file of 64 is written anew in 10 of its 16 MiB, which is 1 % of all,
+	// One file of 64 is overwritten in 10 of its 16 MiB, which is 1 % of all,
 	// and a small one is new.
 	changed := filepath.Join(work, "part-33")
 	if err := os.Remove(changed); err != nil {

@@ -158,9 +158,9 @@ func folderState(t *testing.T, dir string) *job.Progress {
 	return p
 }
 
-// TestStopAndGoOn is the whole contract: stopped again and again, a program
+// TestStopAndResume is the whole contract: stopped again and again, a program
 // comes to the result that it would have come to undisturbed.
-func TestStopAndGoOn(t *testing.T) {
+func TestStopAndResume(t *testing.T) {
 	b := setup(t)
 	k := b.kind("count", "N=40")
 	var saved *job.Progress
@@ -187,7 +187,7 @@ func TestStopAndGoOn(t *testing.T) {
 	}
 }
 
-// TestStops: what programs do when they are stopped, and what comes of it.
+// TestStops: what programs do when they are stopped, and the outcome.
 func TestStops(t *testing.T) {
 	for _, row := range []struct {
 		role         string
@@ -464,7 +464,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 	}
 }
 
-// A checkpoint that cannot be kept ends a program that would go on for ever.
+// A checkpoint that cannot be kept ends a program that would run for ever.
 func TestCheckpointThatCannotBeKept(t *testing.T) {
 	for _, row := range []struct{ role, says string }{
 		{"large checkpoint", "the checkpoint cannot be kept: too large: it has 300000 bytes, of 100000 allowed"},

@@ -35,7 +35,7 @@ func (c condemned) release() {
 }
 
 // condemnedHome is the mode of a folder that is being removed. The worker's group
-// may enter it, and programs may not: a job that begins meanwhile may have the
+// may enter it, and programs may not: a job that begins during the removal may have the
 // user of one that left a folder in it.
 const condemnedHome = 0o730
 

@@ -332,7 +332,7 @@ func TestStartTogether(t *testing.T) {
 	t.Logf("%d starts of %d workers at once: %d lost their folder", *starts, together, lost)
 }
 
-// starter is a process that opens a scratch folder when it is told.
+// starter is a process that opens a scratch folder on request.
 type starter struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser

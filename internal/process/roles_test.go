@@ -82,7 +82,7 @@ var roles = map[string]func() int{
 		_, err = NewHandler(k, scratch, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
 		return worked(err)
 	},
-	"starts": func() int { // opens a scratch folder when it is told, and says whether it is still there
+	"starts": func() int { // opens a scratch folder on request, and reports whether it is still there
 		fmt.Println("ready")
 		var s *Scratch
 		for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
@@ -159,7 +159,7 @@ var roles = map[string]func() int{
 		dir := filepath.Join(os.Getenv("TMPDIR"), "new")
 		return worked(os.Mkdir(dir, 0o700), os.Symlink("/etc/hostname", filepath.Join(dir, "link")), os.Rename(dir, os.Getenv(envCheckpoint)))
 	},
-	"fills the disk": func() int { // with many files, and goes on
+	"fills the disk": func() int { // with many files, and continues
 		for i := 0; ; i++ {
 			if err := os.WriteFile(fmt.Sprint(i), make([]byte, 50_000), 0o600); err != nil {
 				return 96

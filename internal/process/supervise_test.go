@@ -27,7 +27,7 @@ func (s *shrinking) leave(left time.Duration) {
 }
 
 // TestStopIsHastened: a program that does not stop is killed by the time that a
-// later notice leaves, and the stop file says so.
+// later notice leaves, and the stop file has the new time.
 func TestStopIsHastened(t *testing.T) {
 	b := setup(t)
 	w := b.begin(b.kind("stubborn"), "", nil)

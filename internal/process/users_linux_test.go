@@ -85,7 +85,7 @@ func TestWithUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
-		"TestAttack.*", "TestLeftoversOfUsers", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndGoOn", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
+		"TestAttack.*", "TestLeftoversOfUsers", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
 		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead",
 	}, "|")+")$")
 	cmd.Dir = folder
@@ -155,7 +155,7 @@ func TestAttackOnTheWorker(t *testing.T) {
 }
 
 // TestLeftoversOfUsers: what a dead worker's jobs left is removed with their users'
-// rights, and programs that run meanwhile cannot enter it.
+// rights, and programs that run during that time cannot enter it.
 func TestLeftoversOfUsers(t *testing.T) {
 	b, parent := attacked(t), scratchParent(t)
 	dead, err := OpenScratch(parent, testUsers(t), b.logger())

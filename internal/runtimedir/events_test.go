@@ -68,8 +68,8 @@ func TestBeginWorkTellsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An event that ends nothing is let go ahead when all that have work are ready.
-func TestReadyAtWork(t *testing.T) {
+// An event that ends nothing is acknowledged when all workers with jobs are ready.
+func TestReadyWithJobs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	a, b := open(t, path, "a"), open(t, path, "b")
 	doneA, _, errA := a.BeginWork(t.Context())
@@ -110,7 +110,7 @@ func TestBeginAgainstAcknowledge(t *testing.T) {
 		}
 		told := find(left, id) >= 0
 		if ackErr := <-acknowledged; (ackErr == nil) != told {
-			t.Fatalf("round %d: Acknowledge = %v while the other was told %t, want exactly one of the two to give way", i, ackErr, told)
+			t.Fatalf("round %d: Acknowledge = %v while the other was told %t, want exactly one of the two to succeed", i, ackErr, told)
 		}
 		done()
 	}
@@ -137,7 +137,7 @@ func TestEventsAreForgottenAfterADay(t *testing.T) {
 	})
 }
 
-func TestDamagedEventsBeginAnew(t *testing.T) {
+func TestDamagedEventsStartEmpty(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := open(t, path, "0")
 	if err := os.WriteFile(filepath.Join(path, eventsFile), []byte("[{"), 0o600); err != nil {
