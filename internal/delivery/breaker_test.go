@@ -106,7 +106,7 @@ func TestBreakerIsABrakeAlone(t *testing.T) {
 	}
 }
 
-// TestVerdicts: only a run that nobody stopped and that got nowhere speaks against
+// TestVerdicts: only a run that was not stopped and made no progress speaks against
 // the machine.
 func TestVerdicts(t *testing.T) {
 	failure := errors.New("no")

@@ -31,7 +31,7 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 			return
 		}
 		if d.cleanup.Err() != nil {
-			d.log.ErrorContext(ctx, "no time left; the message comes back by itself", "outcome", out.action.String(), "error", err)
+			d.log.ErrorContext(ctx, "no time left; the message becomes visible when its visibility timeout expires", "outcome", out.action.String(), "error", err)
 			d.runner.observer.Ended(outcomeLeft)
 			return
 		}
@@ -231,7 +231,7 @@ func (d *Delivery) requeue(ctx context.Context, out outcome) error {
 	if err := d.lease.Release(d.cleanup, out.delay); err != nil {
 		return err
 	}
-	d.log.DebugContext(ctx, "job gave way", "reason", out.reason, "in", out.delay)
+	d.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "in", out.delay)
 	return nil
 }
 

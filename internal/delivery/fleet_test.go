@@ -18,7 +18,7 @@ func TestWhoHas(t *testing.T) {
 		seen []presence.Listed
 		want presence.Has
 	}{
-		{"nobody", nil, presence.HasNot},
+		{"no worker", nil, presence.HasNot},
 		{"one that lacks it", []presence.Listed{worker(0, "process", digest, jobs)}, presence.HasNot},
 		{"one that has it", []presence.Listed{worker(0, "process", digest, jobs), worker(hasKindFor, "process", render, jobs)}, presence.HasIt},
 		{"one that has it and starts", []presence.Listed{worker(0, "start", render, jobs)}, presence.HasIt},

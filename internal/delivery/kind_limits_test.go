@@ -28,14 +28,14 @@ func TestMayWait(t *testing.T) {
 	}
 }
 
-func TestGiveWayFor(t *testing.T) {
+func TestRequeueDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 1024).Draw(t, "limit")
 		usual := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "usual"))
 		k := kindSlots{taken: make(chan struct{}, limit), average: averaging(usual)}
 		nominal := requeueDelay(limit, usual)
 		if nominal < minRequeue || nominal > maxRequeue || usual/time.Duration(limit) < maxRequeue && nominal < usual/time.Duration(limit) {
-			t.Fatalf("giveWayFor(%d, %s) = %s, want what it takes until a place is free, within bounds", limit, usual, nominal)
+			t.Fatalf("requeueDelay(%d, %s) = %s, want what it takes until a slot is free, within bounds", limit, usual, nominal)
 		}
 		if got := k.delay(); got < nominal*3/4 || got > nominal*5/4 {
 			t.Fatalf("delay = %s, want %s give or take a quarter", got, nominal)
@@ -63,7 +63,7 @@ func TestWaitersAreCountedDown(t *testing.T) {
 			<-k.taken
 		}
 		if k.waiting != 0 {
-			t.Errorf("%d are waiting in the end, want none", k.waiting)
+			t.Errorf("%d still wait, want none", k.waiting)
 		}
 	})
 }

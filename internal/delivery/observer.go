@@ -145,8 +145,8 @@ const (
 	// logLimitPeriod is for how long one line stands for all of its kind of job.
 	logLimitPeriod = time.Minute
 
-	// logLimitKinds bounds the kinds that are told apart: a message names any.
-	// Further ones share a line.
+	// logLimitKinds bounds the kinds that have a line of their own: a message may name
+	// any kind. Further ones share a line.
 	logLimitKinds = 64
 )
 

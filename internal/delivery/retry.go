@@ -71,7 +71,7 @@ func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time
 		d.log.WarnContext(ctx, "storage refused the call; trying again", "what", what, "code", response.ErrorCode, "error", err, "in", in)
 		return
 	}
-	d.log.WarnContext(ctx, "storage gave no answer; trying again", "what", what, "error", err, "in", in)
+	d.log.WarnContext(ctx, "storage is unavailable; trying again", "what", what, "error", err, "in", in)
 }
 
 // refusedOutcome is the outcome of a delivery of which storage permanently refuses a

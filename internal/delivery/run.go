@@ -126,7 +126,7 @@ func (d *Delivery) waitHandler(ctx context.Context, done <-chan ended, end ended
 	case e := <-done:
 		end.result, end.err, end.proven = e.result, e.err, e.proven
 	case <-patience.Done():
-		d.log.ErrorContext(ctx, "handler did not return in time; going on without it", "reason", drain.StopOf(ctx).Reason)
+		d.log.ErrorContext(ctx, "handler did not return in time; continuing without it", "reason", drain.StopOf(ctx).Reason)
 		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
 	}
 	end.stop = drain.StopOf(ctx)

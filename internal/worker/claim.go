@@ -242,7 +242,7 @@ func (c *claimer) releaseAll(leases []*queue.Lease) {
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(c.cleanup, 0); err != nil {
-				c.log.WarnContext(c.cleanup, "message not released; it comes back by itself", "message_id", lease.ID, "error", err)
+				c.log.WarnContext(c.cleanup, "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
 			}
 			return nil
 		})

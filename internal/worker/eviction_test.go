@@ -278,14 +278,14 @@ func TestForcedEndIsNoticed(t *testing.T) {
 		first.kill()
 		second := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitDone("long", 5*time.Minute)
-		found := second.log.find("last run was ended by force; its jobs come back by themselves")
+		found := second.log.find("last run was killed; its jobs are resumed when their visibility timeouts expire")
 		if len(found) != 1 || fmt.Sprint(found[0]["jobs"]) != "[long]" {
 			t.Errorf("log = %v, want one line that names the job in hand", found)
 		}
 		second.stop()
 		third := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitFor("process", time.Minute, func() bool { return third.machine.State() == lifecycle.Process })
-		if found := third.log.find("last run was ended by force; its jobs come back by themselves"); len(found) != 0 {
+		if found := third.log.find("last run was killed; its jobs are resumed when their visibility timeouts expire"); len(found) != 0 {
 			t.Errorf("log after an orderly end = %v, want none", found)
 		}
 	})

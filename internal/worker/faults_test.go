@@ -161,7 +161,7 @@ func TestOutages(t *testing.T) {
 }
 
 // TestOutageDuringDrain: a VM is evicted while storage is gone. Nothing can be
-// saved; the message comes back by itself, and the job goes on from its last
+// saved; the message becomes visible automatically, and the job resumes from its last
 // checkpoint.
 func TestOutageDuringDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -177,8 +177,8 @@ func TestOutageDuringDrain(t *testing.T) {
 		if took := time.Since(asked); took > 10*time.Second+lastWrite {
 			t.Errorf("SIGTERM to exit = %s, want within the budget of 10s", took)
 		}
-		if len(log.find("no time left; the message comes back by itself")) != 1 {
-			t.Errorf("the log does not say that the message comes back by itself: %q", log.values("msg"))
+		if len(log.find("no time left; the message becomes visible when its visibility timeout expires")) != 1 {
+			t.Errorf("the log does not say that the message becomes visible again: %q", log.values("msg"))
 		}
 		b.start("vm_1", job.Kinds{"steps": work})
 		b.waitDone("a", 5*time.Minute)

@@ -162,7 +162,7 @@ func (w *Worker) recallLastRun(ctx, aside context.Context) string {
 	case last.State == lifecycle.Stopped.String() || last.State == lifecycle.Shutdown.String() && len(last.Jobs) == 0:
 		return "the last run ended in good order"
 	}
-	w.Log.WarnContext(ctx, "last run was ended by force; its jobs come back by themselves", "state", last.State,
+	w.Log.WarnContext(ctx, "last run was killed; its jobs are resumed when their visibility timeouts expire", "state", last.State,
 		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
 	return fmt.Sprintf("the last run was ended by force with %d jobs in hand", len(last.Jobs))
 }

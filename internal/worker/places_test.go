@@ -75,8 +75,8 @@ func TestConcurrencyOfAKind(t *testing.T) {
 				t.Errorf("record of heavy-%d = %+v, want one claim and nothing counted", i, r)
 			}
 		}
-		if len(p.log.find("job gave way")) == 0 {
-			t.Error("no job gave way: the test shows nothing")
+		if len(p.log.find("job left to another worker")) == 0 {
+			t.Error("no job was requeued: the test shows nothing")
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestLeaseOnARecordAtWork(t *testing.T) {
 						named++
 					}
 				}
-				if named == 0 || len(p.log.find("storage gave no answer; trying again")) > 0 {
+				if named == 0 || len(p.log.find("storage is unavailable; trying again")) > 0 {
 					t.Errorf("%d lines name the code, and some say that storage gave no answer; want some and none", named)
 				}
 				for _, line := range p.log.find("message put back") {
