@@ -201,11 +201,18 @@ var importRules = []importRule{
 		reason: "it tells the worker when to leave, through an interface; what the worker does until then is not its concern",
 	},
 	{
+		name:    "breaker stands alone",
+		in:      []string{"./internal/breaker/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/breaker/..."},
+		reason:  "when to try again is a matter of verdicts and times; what was tried is not its concern",
+	},
+	{
 		name:    "delivery imports only what it joins",
 		in:      []string{"./internal/delivery/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/delivery/...", "./job", "./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health",
+			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health",
 			"./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",

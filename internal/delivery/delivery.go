@@ -229,3 +229,45 @@ func (d *Delivery) stopRenewing() {
 func (d *Delivery) stopJob(reason job.Reason, err error) {
 	d.cancel(drain.ForJob(reason, err, time.Now()))
 }
+
+// reportOutcome counts the outcome of the delivery.
+func (d *Delivery) reportOutcome(out outcome) {
+	switch out.action {
+	case commit:
+		d.runner.counters.committed.Add(1)
+	case interrupted:
+		d.runner.counters.released.Add(1)
+	default: // the log of a drain needs no other
+	}
+	if out.action == storageRefused {
+		d.runner.observer.Refused(out.refusal)
+	}
+	if d.leftOut {
+		d.runner.counters.leftOut.Add(1)
+		d.runner.observer.LeftOut()
+	}
+	word := outcomeWords[out.action]
+	if d.moved && out.action == interrupted {
+		word = outcomeMoved
+	}
+	d.runner.observer.Ended(word)
+}
+
+// reportFailures reports a job that failed so often in all that it may never end.
+func (d *Delivery) reportFailures() {
+	if n := d.claim.Record().FailuresTotal; circles(n) {
+		d.runner.observer.Circles(circlesByFailures)
+		d.log.Warn("job circles: it keeps failing although it makes progress",
+			"failures_total", n, "poison_at", d.jobLimits.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
+	}
+}
+
+// reportBreaks reports a job that took so many breaks in a row that it may never
+// end.
+func (d *Delivery) reportBreaks(out outcome) {
+	if n := d.claim.Record().Breaks; out.tookBreak && circles(n) {
+		d.runner.observer.Circles(circlesByBreaks)
+		d.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
+			"breaks", n, "poison_at", d.jobLimits.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
+	}
+}

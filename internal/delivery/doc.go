@@ -20,15 +20,12 @@
 //
 // Around the line:
 //
-//   - renew.go keeps the message hidden as long as the delivery needs it.
-//   - retry.go repeats calls to storage that fail.
+//   - storage.go renews the message as long as the delivery needs it, and retries calls
+//     to storage that fail.
 //   - registry.go holds the active deliveries: one handler for each job id, and a
 //     request to save that reaches all running jobs.
-//   - kind_limits.go bounds how many jobs of a kind run at once.
-//   - breaker.go keeps this worker from jobs that all fail on it; sick_machine.go
-//     records on which machine a job failed.
-//   - unclean.go counts starts that ended without a trace, and quarantines jobs that
-//     may kill their workers.
+//   - blame.go finds out what is to blame: a machine that fails all jobs of a kind (with
+//     package breaker), or a job that kills its workers, which it quarantines.
 //
 // # Who owns what
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/job"
 )
@@ -221,18 +222,18 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 // verdict returns what the end of a run means for its kind's circuit breaker. progressed
 // is whether the run made progress, knownElsewhere whether the job failed on another
 // machine last: then the job is more likely to blame.
-func (e ended) verdict(progressed, knownElsewhere bool) runVerdict {
+func (e ended) verdict(progressed, knownElsewhere bool) breaker.Verdict {
 	switch {
 	case e.conflict != nil || e.fault != nil:
-		return inconclusive
+		return breaker.Inconclusive
 	case progressed || e.err == nil && !e.abandoned && e.stop == nil:
-		return works
+		return breaker.Works
 	case !e.failed() || knownElsewhere || job.IsPermanent(e.err):
-		return inconclusive
+		return breaker.Inconclusive
 	case e.stop != nil && e.stop.Reason == job.Overrun:
-		return inconclusive
+		return breaker.Inconclusive
 	default:
-		return fails
+		return breaker.Fails
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/job"
 )
@@ -186,5 +187,36 @@ func TestBackoff(t *testing.T) {
 	}
 	if got := backoff(1000, usual); got != job.DefaultMaxBackoff {
 		t.Errorf("backoff(1000) = %s, want %s", got, job.DefaultMaxBackoff)
+	}
+}
+
+// TestVerdicts: only a run that was not stopped and made no progress speaks against
+// the machine.
+func TestVerdicts(t *testing.T) {
+	failure := errors.New("no")
+	evicted := &job.Stop{Reason: job.Evicted}
+	for _, tt := range []struct {
+		name                  string
+		end                   ended
+		progressed, elsewhere bool
+		want                  breaker.Verdict
+	}{
+		{name: "a result", want: breaker.Works},
+		{name: "a failure", end: ended{err: failure}, want: breaker.Fails},
+		{name: "a break without progress", end: ended{err: job.Interrupted(failure)}, want: breaker.Fails},
+		{name: "a break with progress", end: ended{err: job.Interrupted(failure)}, progressed: true, want: breaker.Works},
+		{name: "a failure with progress", end: ended{err: failure}, progressed: true, want: breaker.Works},
+		{name: "a failure of a job that failed elsewhere", end: ended{err: failure}, elsewhere: true, want: breaker.Inconclusive},
+		{name: "a permanent error", end: ended{err: job.Permanent(failure)}, want: breaker.Inconclusive},
+		{name: "an eviction", end: ended{err: failure, stop: evicted}, want: breaker.Inconclusive},
+		{name: "an eviction without return", end: ended{err: errAbandoned, abandoned: true, stop: evicted}, want: breaker.Inconclusive},
+		{name: "too long a silence", end: ended{err: failure, stop: &job.Stop{Reason: job.Silent}}, want: breaker.Fails},
+		{name: "too long a run", end: ended{err: failure, stop: &job.Stop{Reason: job.Overrun}}, want: breaker.Inconclusive},
+		{name: "another's record", end: ended{err: failure, conflict: &checkpoint.ConflictError{}}, want: breaker.Inconclusive},
+		{name: "a state that is too large", end: ended{err: failure, fault: failure}, want: breaker.Inconclusive},
+	} {
+		if got := tt.end.verdict(tt.progressed, tt.elsewhere); got != tt.want {
+			t.Errorf("%s: verdict = %d, want %d", tt.name, got, tt.want)
+		}
 	}
 }

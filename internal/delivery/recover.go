@@ -247,3 +247,15 @@ func (d *Delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bo
 		Fraction: snapshot.Fraction, Text: snapshot.Text,
 	}, outcome{}, true
 }
+
+// reportStart reports that the handler is about to be called.
+func (d *Delivery) reportStart(record checkpoint.Record, resumed bool) {
+	switch {
+	case resumed:
+		d.runner.observer.Started(startedResumed)
+	case record.Generation > 1:
+		d.runner.observer.Started(startedAgain)
+	default:
+		d.runner.observer.Started(startedFirst)
+	}
+}

@@ -3,12 +3,15 @@ package delivery
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
@@ -88,7 +91,7 @@ type Runner struct {
 	latency       haste.Latency // of storage's answers to small calls
 	payloadMemory *semaphore.Weighted
 	kindLimits    kindLimits
-	breakers      breakers
+	breakers      breaker.Set
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	mover         mover
 	deferred      spacing
@@ -153,7 +156,7 @@ func (r *Runner) Has(lease *queue.Lease) bool {
 // Claimable returns how many messages the circuit breakers let the worker claim at
 // now, limit at most, and if none, after what time that changes.
 func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Duration) {
-	return r.breakers.claimable(limit, now)
+	return r.breakers.Claimable(limit, now)
 }
 
 // Jobs returns the ids of the active jobs in order.
@@ -204,3 +207,66 @@ func (r *Runner) deferFor(kind, queue string) time.Duration {
 	}
 	return r.jitter.Vary(r.deferred.next(now, lacking))
 }
+
+// Observer counts deliveries, for metrics. The words that it gets are from short
+// lists, never the name of a job or a blob. Its methods are called from many
+// goroutines at once: they must be quick.
+type Observer interface {
+	// Delivered reports that a delivery began, and Ended its outcome: a word of
+	// [Outcomes].
+	Delivered()
+	Ended(outcome string)
+
+	// Started reports that a handler is called: for the "first" time, "resumed" from
+	// a recorded state, or "again" because nothing was recorded.
+	Started(how string)
+
+	// Saved reports an attempt to record a state of that many bytes: "saved",
+	// "fenced" because another worker owns the job by now, or "failed".
+	Saved(result string, bytes int64, took time.Duration)
+
+	// Broke reports that the circuit breaker of a kind opened, or opened again, and
+	// Recovered that it is closed.
+	Broke(kind string)
+	Recovered(kind string)
+
+	// Refused reports a message that was put back because storage permanently
+	// refused a blob of its job, with the service's error code.
+	Refused(code string)
+
+	// LeftOut reports a job that was released without its last state.
+	LeftOut()
+
+	// Circles reports a job that does not end: its 10th, 20th, 40th ... of
+	// "failures" in all, or of "breaks" in a row.
+	Circles(cause string)
+}
+
+// The words that an [Observer] gets.
+const (
+	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
+	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
+	circlesByFailures, circlesByBreaks         = "failures", "breaks"
+	outcomeMoved                               = "moved" // released to the on-demand queue
+	outcomeLeft                                = "left"  // its visibility timeout will expire
+)
+
+// outcomeWords are the actions as [Observer.Ended] reports them.
+var outcomeWords = map[action]string{
+	commit: "committed", interrupted: "released", retryLater: "failed", poison: "poisoned", reject: "poisoned",
+	alreadyOver: "finished", putBack: "put_back", storageRefused: "put_back", requeue: "gave_way", skip: "gave_way", drop: "dropped",
+}
+
+// Outcomes returns the words that [Observer.Ended] gets.
+func Outcomes() []string {
+	return append(slices.Compact(slices.Sorted(maps.Values(outcomeWords))), outcomeMoved, outcomeLeft)
+}
+
+// Starts returns the words that [Observer.Started] gets.
+func Starts() []string { return []string{startedFirst, startedResumed, startedAgain} }
+
+// Saves returns the results that [Observer.Saved] gets.
+func Saves() []string { return []string{savedWell, savedFenced, savedFailed} }
+
+// Circles returns the causes that [Observer.Circles] gets.
+func Circles() []string { return []string{circlesByFailures, circlesByBreaks} }

@@ -217,3 +217,18 @@ func (d *Delivery) latest() *job.Progress {
 	}
 	return d.job.Latest()
 }
+
+// measureSave makes a write that records a state, and reports its result.
+func (d *Delivery) measureSave(write func() error) error {
+	begun := time.Now()
+	err := write()
+	result := savedWell
+	switch {
+	case asConflict(err) != nil:
+		result = savedFenced
+	case err != nil:
+		result = savedFailed
+	}
+	d.runner.observer.Saved(result, d.recordedSize(), time.Since(begun))
+	return err
+}

@@ -22,7 +22,7 @@ var mutations = []mutation{
 		// Without it every job of more than 30 s is claimed by another worker
 		// while its own is well.
 		name: "no renewal of messages", important: true,
-		file: "internal/delivery/renew.go",
+		file: "internal/delivery/storage.go",
 		old:  "next := r.lease.AskedAt.Add(after)", replacement: "next := r.lease.AskedAt.Add(after * 10000)",
 		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
 	},
@@ -152,7 +152,7 @@ var mutations = []mutation{
 	{
 		// A worker that lacks a kind poisons the jobs of those that have it.
 		name: "no other worker has a kind that this one lacks",
-		file: "internal/delivery/fleet.go",
+		file: "internal/delivery/kinds.go",
 		old:  "best = max(best, has)", replacement: "_ = has",
 		run: "^TestHistories$", args: some, sign: `has a handler for kind`,
 	},
@@ -166,7 +166,7 @@ var mutations = []mutation{
 	{
 		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
-		file: "internal/delivery/fleet.go",
+		file: "internal/delivery/kinds.go",
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
 		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
 	},
