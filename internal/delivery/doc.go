@@ -10,13 +10,15 @@
 //		                   │
 //		                   └─ stop → save → release → message visible again
 //
-//	  - delivery.go decodes the message and holds the line together; fleet.go says
-//	    which workers have a handler for its kind.
-//	  - recover.go acquires the job's record, and loads its payload and last state.
-//	  - run.go calls the handler, and enforces the limits of the job.
-//	  - save.go writes the record while the handler runs and when it ends.
-//	  - outcome.go decides what the end of the handler means. Its functions are pure.
-//	  - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
+// The files follow it:
+//
+//   - delivery.go decodes the message and holds the line together; kinds.go says which
+//     workers have a handler for its kind, and how many jobs of it run at once.
+//   - recover.go acquires the job's record, and loads its payload and last state.
+//   - run.go calls the handler, and enforces the limits of the job.
+//   - save.go writes the record while the handler runs and when it ends.
+//   - outcome.go decides what the end of the handler means. Its functions are pure.
+//   - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
 //
 // Around the line:
 //
