@@ -6,9 +6,9 @@
 // [Runner.Open] makes a [Delivery] of a message, and [Delivery.Run] reads like this
 // line:
 //
-//		claim → recover → run ⇄ save → commit → delete message
-//		                   │
-//		                   └─ stop → save → release → message visible again
+//	claim → recover → run ⇄ save → commit → delete message
+//	                   │
+//	                   └─ stop → save → release → message visible again
 //
 // The files follow it:
 //
