@@ -62,11 +62,12 @@ type painter struct {
 
 func (p *painter) print(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
-// percent is a step as a part of the animation.
+// percent is a step as a part of the animation. It is exact enough that a line ends
+// when the next one begins.
 func (p *painter) percent(step int) string { return trim(100 * float64(step) / float64(p.total)) }
 
 func trim(number float64) string {
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", number), "0"), ".")
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.4f", number), "0"), ".")
 }
 
 // scroll is how far the printed lines are moved down in a frame, so that the
