@@ -18,5 +18,5 @@
 //
 // [PoisonQueue.Peek] changes nothing, but the service shows it only the 32 messages
 // at the front. Messages behind them must be claimed, which hides them from other
-// operators until the scan has ended, or for [hold] after a crash.
+// operators until the scan has ended, or for two minutes after a crash.
 package operate
