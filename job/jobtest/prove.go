@@ -65,7 +65,7 @@ func (t *trial) reference(ctx context.Context) error {
 	t.sameEnd = len(first.runs) == 1 && len(second.runs) == 1 && second.runs[0].reports == t.reports && second.last().recorded().is(t.final)
 	if f := t.compare(second.last().result); f != nil {
 		f.what = "two uninterrupted runs differ: " + f.what
-		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results mean the same, say so in Case.Same."
+		f.hint = "The job depends on more than its payload: time, chance, or what an earlier job left in memory. If both results are equivalent, compare them in Case.Same."
 		return second.fail(f)
 	}
 	if len(t.effects.byKey) == 0 {
