@@ -64,7 +64,6 @@ var allowed = []struct{ path, text, reason string }{
 var exempt = []string{
 	"CHANGELOG.md",
 	"docs",
-	"cmd/lab",
 	"infra/bicep",
 	"infra/policy",
 	"internal/delivery",
@@ -72,14 +71,6 @@ var exempt = []string{
 	"internal/drain/gate_test.go",
 	"internal/events/awaited_test.go",
 	"internal/events/responder.go",
-	"internal/lab/chaos/recorder.go",
-	"internal/lab/demo/config.go",
-	"internal/lab/demo/findings_test.go",
-	"internal/lab/fleet_test.go",
-	"internal/lab/main_test.go",
-	"internal/lab/oracle/judge_test.go",
-	"internal/lab/screen",
-	"internal/lab/up",
 	"internal/worker",
 }
 

@@ -84,7 +84,7 @@ type Config struct {
 	Display Display
 }
 
-// Display shows the fleet at work.
+// Display shows the fleet while it works.
 type Display interface {
 	// Show replaces the picture.
 	Show(screen.Scene)

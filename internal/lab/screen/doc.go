@@ -1,4 +1,4 @@
-// Package screen shows a fleet at work in a terminal: a picture of a few lines that
+// Package screen shows a working fleet in a terminal: a picture of a few lines that
 // changes, and above it the narration, which stays in the scrollback.
 //
 //	 11.0 s  Sudden death: spot_3 was killed without notice …

@@ -122,7 +122,7 @@ func (u *up) remove(vm string, e eviction) {
 	u.local.Metadata.RemoveVM(vm)
 	u.local.Metadata.Complete(e.id)
 	next := u.newVM()
-	u.narrator.Say("%s is gone. On Azure its worker would be gone, too: end it with kill -9. %s replaces it:", vm, next)
+	u.narrator.Say("%s has been evicted. On Azure its worker would have been killed: end it with kill -9. %s replaces it:", vm, next)
 	u.commands.writeWorker(u.narrator, next)
 }
 
