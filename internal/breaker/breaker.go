@@ -56,6 +56,7 @@ type Breaker struct {
 // Verdict is what the end of a run shows about the worker.
 type Verdict int
 
+// The verdicts.
 const (
 	Inconclusive Verdict = iota // nothing: an eviction, a permanent error, a lost record
 	Works                       // it committed the job, or made progress

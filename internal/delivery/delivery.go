@@ -76,6 +76,7 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 // Result says whether a delivery ran its job.
 type Result int
 
+// The results.
 const (
 	Ran     Result = iota // the job was run, or its message was removed
 	NotRun                // the message was requeued: others, or this worker later, may run it

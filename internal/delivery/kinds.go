@@ -172,6 +172,7 @@ type Sample struct {
 	err     error // why there are none
 }
 
+// NewFleet returns a Fleet without a sample.
 func NewFleet(store *presence.Store) *Fleet {
 	return &Fleet{store: store, turn: make(chan struct{}, 1)}
 }

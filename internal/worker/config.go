@@ -29,11 +29,11 @@ const defaultPayloadMemory = 1 << 30
 
 // Config is what a worker is made of.
 type Config struct {
-	// Queue holds the jobs, Poison those that were given up.
+	// Queue holds the jobs, Poison those that were dead-lettered.
 	Queue, Poison *queue.Queue
 
 	// OnDemand holds the jobs that VMs of regular priority are to finish. It is
-	// needed where TakeFrom names it or MoveAfter is set.
+	// required if TakeFrom names it or MoveAfter is set.
 	OnDemand *queue.Queue
 
 	// TakeFrom are the queues that jobs are taken from, in turn. Default: Queue
@@ -60,10 +60,9 @@ type Config struct {
 	// Default: one per processor.
 	Concurrency int
 
-	// Visibility is how long a message in hand is hidden from other workers, and
-	// so after what time the jobs of a dead worker go on elsewhere; renewals are
-	// made every third of it. Throttling makes it longer for a while.
-	// 3 s … 5 min, default 30 s.
+	// Visibility is the visibility timeout of active messages, and so the time after
+	// which the jobs of a dead worker resume elsewhere. Messages are renewed every
+	// third of it. Throttling makes it longer for a while. 3 s … 5 min, default 30 s.
 	Visibility time.Duration
 
 	// PayloadMemory bounds the bytes of payloads that all jobs hold at once, those
@@ -82,8 +81,8 @@ type Config struct {
 	// Metadata is the VM's metadata service; nil runs without notices.
 	Metadata *preempt.Client
 
-	// Acknowledge says which events are let go ahead before their time, once
-	// everything is saved or released. Default: [events.AcknowledgeSelf].
+	// Acknowledge says which events are acknowledged early, once everything is saved
+	// or released. Default: [events.AcknowledgeSelf].
 	Acknowledge events.Acknowledge
 
 	// Runtime is this worker's place among those of its VM; nil for the only one.
@@ -105,14 +104,14 @@ type Config struct {
 	// BootID tells one start of the machine from the next. Optional.
 	BootID string
 
-	// Observer is told what happens, for metrics. Default: nobody.
+	// Observer counts what happens, for metrics. Default: none.
 	Observer Observer
 
 	// Jitter varies delays at random. Tests that must repeat exactly replace it.
 	Jitter retry.Jitter
 
 	// Loops get this worker's loops, whose health is that of the process.
-	// Default: ones that nobody checks.
+	// Default: loops that are not checked.
 	Loops *health.Loops
 
 	// Log gets one line per thing that happened. Default: none.
@@ -155,7 +154,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Validate says what must be changed, or returns nil.
+// Validate returns an error that says what to change, or nil.
 func (c *Config) Validate() error {
 	switch {
 	case !c.hasStores():

@@ -27,7 +27,7 @@ type heartbeat struct {
 	worker  *Worker
 	changed chan struct{} // holds one: a transition that was not written yet
 	ready   atomic.Bool   // there is a presence to write
-	writing chan struct{} // holds one: whoever writes, so that the newest comes last
+	writing chan struct{} // holds one: the writer, so that the newest heartbeat comes last
 
 	mu        sync.Mutex // guards what follows
 	lastEvent presence.Event
@@ -49,7 +49,7 @@ func (b *heartbeat) trigger() {
 	}
 }
 
-// run writes until ctx ends, and once more then.
+// run writes heartbeats until ctx ends, and a last one then.
 func (b *heartbeat) run(ctx context.Context) {
 	ticker := time.NewTicker(presence.Every)
 	defer ticker.Stop()
@@ -67,15 +67,15 @@ func (b *heartbeat) run(ctx context.Context) {
 	}
 }
 
-// writeLast says how the process ended; ctx has ended already.
+// writeLast writes how the process ended; ctx has ended already.
 func (b *heartbeat) writeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	b.tryWrite(ctx)
 }
 
-// publish writes at once, for those who must know before this worker goes on. A
-// worker that never got ready to work has nothing to tell.
+// publish writes at once, for others that must know before this worker continues. A
+// worker that was never ready to work writes nothing.
 func (b *heartbeat) publish(ctx context.Context) error {
 	if !b.ready.Load() {
 		return nil
@@ -137,10 +137,9 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 	}
 }
 
-// recallLastRun is Recover: it learns from the worker's own presence how its last run
-// ended, and from then on keeps the presence up to date. It returns what it
-// learned, for people.
-func (w *Worker) recallLastRun(ctx, aside context.Context) string {
+// recallLastRun is Recover: it reads from the worker's own presence how its last run
+// ended, and starts the heartbeat. It returns what it read, for the log.
+func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	w.events.WaitDecided(ctx, announcedPatience)
 	if w.heartbeat.ready.Load() {
 		return "the announced event was withdrawn"
@@ -152,7 +151,7 @@ func (w *Worker) recallLastRun(ctx, aside context.Context) string {
 	}
 	w.events.AddLeft(last.Ready)
 	w.heartbeat.ready.Store(true)
-	defer w.tasks.Go(func() { w.heartbeat.run(aside) })
+	defer w.tasks.Go(func() { w.heartbeat.run(background) })
 	switch {
 	case err != nil:
 		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)
@@ -164,5 +163,5 @@ func (w *Worker) recallLastRun(ctx, aside context.Context) string {
 	}
 	w.Log.WarnContext(ctx, "last run was killed; its jobs are resumed when their visibility timeouts expire", "state", last.State,
 		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
-	return fmt.Sprintf("the last run was ended by force with %d jobs in hand", len(last.Jobs))
+	return fmt.Sprintf("the last run was ended by force with %d active jobs", len(last.Jobs))
 }

@@ -35,11 +35,11 @@ type lossEstimate struct {
 	mu         sync.Mutex
 	blindSince time.Time         // zero while the metadata service answers
 	past       checkpoint.Losses // runs of this worker's name before this one
-	fleet      checkpoint.Losses // as of the last survey
+	fleet      checkpoint.Losses // as of the last sample
 }
 
-// blind takes note that the metadata service has been silent since then, or
-// with the zero time that it answers.
+// blind records since when the metadata service has been silent, and with the zero time
+// that it answers.
 func (f *lossEstimate) blind(since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,8 +60,7 @@ func (f *lossEstimate) Losses() checkpoint.Losses {
 	return add(f.past, f.fleet)
 }
 
-// addLastRun takes note of the run before this one, whose presence will be
-// overwritten.
+// addLastRun adds the run before this one, whose presence will be overwritten.
 func (f *lossEstimate) addLastRun(last presence.Presence, now time.Time) {
 	if now.Sub(last.At) > lossesWindow {
 		return
@@ -71,7 +70,7 @@ func (f *lossEstimate) addLastRun(last presence.Presence, now time.Time) {
 	f.past = lossOf(last, true)
 }
 
-// run surveys the fleet from time to time until ctx ends.
+// run samples the fleet from time to time until ctx ends.
 func (f *lossEstimate) run(ctx context.Context, w *Worker) {
 	for retry.Sleep(ctx, w.Jitter.Vary(lossesEvery)) == nil {
 		all, err := w.fleet.Sample(ctx, 0)
@@ -101,7 +100,7 @@ func lossesOf(all []presence.Listed, now time.Time) checkpoint.Losses {
 
 // lossOf is what one presence says: how long its worker ran and, if that is over,
 // how it ended. One that ended in Shutdown had drained for a notice, and its VM
-// was taken; one that was told to end said so; any other ended without a word.
+// was taken; one that ended in Stopped was asked to end; any other died.
 func lossOf(p presence.Presence, over bool) checkpoint.Losses {
 	l := checkpoint.Losses{Watched: max(p.At.Sub(p.StartedAt), 0)}
 	switch {

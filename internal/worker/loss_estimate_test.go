@@ -11,7 +11,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-func TestSurvey(t *testing.T) {
+func TestLossesOf(t *testing.T) {
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	listed := func(p presence.Presence) presence.Listed { return presence.Listed{Presence: p} }
 	ran := func(state string, hours int, ago time.Duration) presence.Listed {
@@ -40,9 +40,9 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestForecastLearns: a worker counts how its own last run ended, and from time
+// TestLossEstimateLearns: a worker counts how its own last run ended, and from time
 // to time how all the others did, by one call.
-func TestForecastLearns(t *testing.T) {
+func TestLossEstimateLearns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		first := b.start("vm_0", job.Kinds{"echo": echo})
 		time.Sleep(time.Hour)

@@ -75,7 +75,7 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 
 // observe takes the outcome of a claim that ended at now and hid its messages for
 // visibility. Where it failed without a refusal, the service may have handed out
-// messages that nobody got: one that makes the reply unreadable, or too long for
+// messages that did not arrive: one that makes the reply unreadable, or too long for
 // the connection, takes its neighbours along. Asked for alone it costs only itself.
 // It comes round after its visibility, so one at a time lasts for two of them.
 func (s *queueState) observe(err error, now time.Time, visibility time.Duration) {
@@ -120,8 +120,8 @@ const (
 var pollDelays = retry.Backoff{First: 250 * time.Millisecond, Max: longestPoll}
 
 // prefetch returns how many messages to claim: as many as there are free slots,
-// and of short jobs as many more as the slots will finish within prefetchAhead.
-// mean is the usual duration of a job, 0 when it is not known.
+// and of short jobs as many more as the slots will finish within prefetchTime.
+// mean is how long jobs take, 0 if that is unknown.
 func prefetch(slots, free int, mean time.Duration) int {
 	buffer := 0
 	if mean > 0 {

@@ -20,9 +20,9 @@ const (
 // warmUpDelays are the waits between checks of a storage that is not ready.
 var warmUpDelays = retry.Backoff{First: time.Second, Max: 30 * time.Second}
 
-// warmUp finds out the worker's name and waits until the storage answers. What
-// a person must mend is said in the log, and tried again: a role assignment or
-// a queue may be on its way. It returns false when ctx ended first.
+// warmUp chooses the worker's name and waits until the storage answers. It logs what an
+// operator must fix, and tries again: a role assignment or a queue may be on its way.
+// It returns false if ctx ended first.
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.name == "" {
 		w.name = w.chooseName(ctx)

@@ -16,8 +16,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// Worker goes through the states of package lifecycle, again and again if an
-// announced event is withdrawn, until it is told to end.
+// Worker goes through the states of package lifecycle until it is asked to end. It
+// takes up work again when an announced event is withdrawn.
 type Worker struct {
 	Config
 	started   time.Time
@@ -37,7 +37,7 @@ type Worker struct {
 	stop context.CancelCauseFunc // ends the phase under way
 }
 
-// New returns a worker. The error says what must be changed.
+// New returns a worker. The error says what to change in the configuration.
 func New(c Config) (*Worker, error) {
 	c.setDefaults()
 	if err := c.Validate(); err != nil {
@@ -63,22 +63,22 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// Run works until ctx ends, which counts as SIGTERM, and everything in hand is
-// released or the drain's time is over. It returns nil then.
+// Run works until ctx ends, which counts as SIGTERM, and all active jobs are released
+// or the drain's time is over. It returns nil then.
 func (w *Worker) Run(ctx context.Context) error {
-	aside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.tasks.Wait()
 	defer cancel()
-	w.tasks.Go(func() { w.events.Run(aside) })
-	w.tasks.Go(func() { w.losses.run(aside, w) })
-	_, end := w.beginPhase(aside) // so that there is a phase to interrupt
+	w.tasks.Go(func() { w.events.Run(background) })
+	w.tasks.Go(func() { w.losses.run(background, w) })
+	_, end := w.beginPhase(background) // so that there is a phase to interrupt
 	defer end()
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {
-		phase, end := w.beginPhase(aside)
+		phase, end := w.beginPhase(background)
 		w.loops.enter(phase.state, time.Now())
-		err := w.inState(aside, phase)
+		err := w.inState(background, phase)
 		end()
 		switch {
 		case errors.Is(err, lifecycle.ErrStopped):
@@ -89,14 +89,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// phase is what the worker does in one state, until the state is left.
+// phase is the work of one state, until the state is left.
 type phase struct {
 	context.Context
 	state lifecycle.State
 }
 
-// beginPhase begins what the present state is for. An interruption ends the
-// phase and changes the state in one step, so none falls between the two.
+// beginPhase begins the phase of the present state. An interruption ends the phase and
+// changes the state in one step, so that it cannot come between the two.
 func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	return phase{ctx, state}, func() { stop(nil) }
 }
 
-// interrupt ends the phase under way with d as the cause, and reports event.
+// interrupt ends the phase under way with d as the cause, and applies event.
 func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,10 +117,10 @@ func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 	_ = w.apply(event, why) // refused only when the worker has stopped already
 }
 
-// inState does what a state is for and reports the event that ends it. A step
-// that the table refuses was overtaken by an interruption: the next phase sees
-// the new state. aside outlives the phase.
-func (w *Worker) inState(aside context.Context, p phase) error {
+// inState does the work of a state and applies the event that ends it. If the table
+// refuses the event, an interruption came first: the next phase sees the new state.
+// background outlives the phase.
+func (w *Worker) inState(background context.Context, p phase) error {
 	switch p.state {
 	case lifecycle.Start:
 		if !w.warmUp(p) {
@@ -128,12 +128,12 @@ func (w *Worker) inState(aside context.Context, p phase) error {
 		}
 		return w.apply(lifecycle.Warm, "storage answers")
 	case lifecycle.Recover:
-		return w.apply(lifecycle.Known, w.recallLastRun(p, aside))
+		return w.apply(lifecycle.Known, w.recallLastRun(p, background))
 	case lifecycle.Resume:
 		return w.apply(lifecycle.Ready, "taking work")
 	case lifecycle.Process:
 		w.work(p)
-		return w.apply(lifecycle.Drained, "nothing is in hand")
+		return w.apply(lifecycle.Drained, "no job is active")
 	case lifecycle.Shutdown:
 		return w.rest(p)
 	case lifecycle.Stopped:
@@ -143,9 +143,9 @@ func (w *Worker) inState(aside context.Context, p phase) error {
 	}
 }
 
-// work is Process: it takes jobs until it is interrupted. The other workers of the
-// VM know meanwhile that there may be work, and no job is begun under an event
-// that was left for before.
+// work is Process: it runs jobs until it is interrupted. It tells the other workers of
+// the VM that there may be work, and starts no job under an event that it left for
+// before.
 func (w *Worker) work(ctx context.Context) {
 	if w.Runtime != nil {
 		done, known, err := w.Runtime.BeginWork(ctx)
@@ -203,11 +203,11 @@ func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
 		"states_left_out", leftOut, "still_in_hand", now.Active, "since_notice", took, "budget", budget)
 }
 
-// rest is Shutdown once the work is put away: it waits for the end of the VM or
-// of the process, or for the event to be withdrawn.
+// rest is Shutdown after the drain: it waits for the end of the VM or of the process, or
+// until the event is withdrawn.
 func (w *Worker) rest(ctx context.Context) error {
 	if !w.machine.Position().Facts.Has(lifecycle.WorkReleased) {
-		return w.apply(lifecycle.Drained, "nothing was in hand")
+		return w.apply(lifecycle.Drained, "no job was active")
 	}
 	if _, err := w.machine.Wait(ctx, lifecycle.Recover, lifecycle.Start); ctx.Err() == nil {
 		return err
@@ -215,7 +215,7 @@ func (w *Worker) rest(ctx context.Context) error {
 	return nil // interrupted: the next phase sees the new state
 }
 
-// terminate is SIGTERM: the process is to end.
+// terminate starts the drain for SIGTERM.
 func (w *Worker) terminate() {
 	d := drain.New(job.Shutdown, errors.New("asked to end"), time.Now(), w.DrainBudget)
 	w.interrupt(lifecycle.Terminate, "asked to end", d)
@@ -226,7 +226,7 @@ func (w *Worker) apply(event lifecycle.Event, why string) error {
 	return err
 }
 
-// transition observes the machine.
+// transition reports a transition of the machine.
 func (w *Worker) transition(t lifecycle.Transition) {
 	if t.From != t.To {
 		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
