@@ -27,7 +27,7 @@ param prefix string = 'spotworker'
 @description('Tags of every resource.')
 param tags { *: string } = {}
 
-@description('How much is made: Foundation, Application or Workers. What an earlier deployment made beyond that stays.')
+@description('How much to deploy: Foundation, Application or Workers. What an earlier deployment created beyond that stays.')
 param stage stageType = 'Workers'
 
 // Storage.
@@ -40,13 +40,13 @@ param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(
 @description('Resource group of the storage account, for a region that shares the account of another one: docs/deploy.md.')
 param accountGroup string = resourceGroup().name
 
-@description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')
+@description('Whether only the VMs, operatorAddresses and otherSubnets may access the account. Roles are required in any case.')
 param storageFirewall bool = true
 
 @description('Public IPv4 addresses, or ranges of them such as 203.0.113.0/28, from which packages are uploaded, jobs put and results read.')
 param operatorAddresses string[] = []
 
-@description('Resource ids of subnets of other deployments that get to the account.')
+@description('Resource ids of subnets of other deployments that may access the account.')
 param otherSubnets string[] = []
 
 @description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
@@ -59,10 +59,10 @@ param retention retentionType = {
   workers: 7
 }
 
-@description('Containers with the data that jobs work on, and what jobs may do there. With none of them the package must bring handlers of its own, or the workers have nothing to do and do not start.')
+@description('Containers with the data that jobs work on, and what jobs may do there. With none, the package must contain handlers of its own; workers without any kind of job do not start.')
 param dataContainers dataContainerType[] = []
 
-@description('Object id of the person, group or service principal that puts jobs, reads results, handles poison messages and uploads packages. Empty for nobody; then nobody but the workers gets at the data.')
+@description('Object id of the person, group or service principal that puts jobs, reads results, handles dead-lettered jobs and uploads packages. Empty for none; then only the workers can access the data.')
 param operatorId string = ''
 
 @description('What kind of principal operatorId is.')
@@ -98,31 +98,31 @@ param failOnInstall bool = false
 @description('More settings of all workers, by the names of their environment variables, such as { SPOTWORKER_CONCURRENCY: \'4\' }. No secrets: every user of a VM can read them.')
 param workerSettings { *: string } = {}
 
-@description('Port on the loopback interface where the worker tells its health: 8810 for the first of a VM, unless workerSettings have SPOTWORKER_LISTEN.')
+@description('Port on the loopback interface on which the worker serves its health: 8810 for the first of a VM, unless workerSettings have SPOTWORKER_LISTEN.')
 @minValue(1024)
 @maxValue(65535)
 param healthPort int = 8810
 
 // VMs.
 
-@description('Sizes to choose from: one to five, with the same architecture, disk interface and kind of local disk. Not of the B series, which is not to be had as Spot.')
+@description('Sizes to choose from: one to five, with the same architecture, disk interface and kind of local disk. Not of the B series, which is not offered as Spot.')
 @minLength(1)
 @maxLength(5)
 param vmSizes string[] = ['Standard_D2as_v5']
 
-@description('What decides between several sizes: CapacityOptimized, which is evicted least, or LowestPrice.')
+@description('How Azure chooses between several sizes: CapacityOptimized, which is evicted least, or LowestPrice.')
 param allocationStrategy 'LowestPrice' | 'CapacityOptimized' = 'CapacityOptimized'
 
-@description('Priority of the VMs. SpotPlus is the next generation of Spot: still evicted and still discounted, said to run longer, and not to be had everywhere.')
+@description('Priority of the VMs. SpotPlus is the next generation of Spot: still evicted and still discounted, said to run longer, and not available in every region.')
 param priority 'Spot' | 'SpotPlus' = 'Spot'
 
-@description('What an eviction does to a VM: Delete it, or Deallocate it, which keeps its disk and its share of the quota, both of which go on to cost, and rules autoscale out.')
+@description('What an eviction does to a VM: Delete it, or Deallocate it, which keeps its disk and its share of the quota, which both still cost, and excludes autoscale.')
 param evictionPolicy 'Delete' | 'Deallocate' = 'Delete'
 
-@description('Highest price of a VM in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM. To change it, VMs must be deallocated first, or made anew.')
+@description('Highest price of a VM in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM. To change it, VMs must be deallocated first, or replaced.')
 param maxPrice string = '-1'
 
-@description('Without autoscale: whether Azure is asked to bring VMs back that it evicted for want of capacity (spotRestorePolicy). Documented for Flexible scale sets, and reported as refused there with InvalidParameter; a fleet holds its number without it.')
+@description('Without autoscale: whether Azure is asked to restore VMs that it evicted for lack of capacity (spotRestorePolicy). Documented for Flexible scale sets, and reported as refused there with InvalidParameter; a fleet holds its number without it.')
 param restoreEvicted bool = false
 
 @description('With restoreEvicted: how long Azure tries, as an ISO 8601 duration of PT15M to PT2H.')
@@ -140,10 +140,10 @@ param baseRegularCount int = 0
 @maxValue(100)
 param regularPercentage int = 0
 
-@description('How VMs that run learn of a new version or size: Rolling, a fifth at a time; Automatic, all at once; Manual, not by themselves. Their jobs are handed over in any case.')
+@description('How running VMs get a new version or size: Rolling, a fifth at a time; Automatic, all at once; Manual, only when an operator upgrades them. Their jobs are handed over in any case.')
 param upgradeMode 'Manual' | 'Automatic' | 'Rolling' = 'Rolling'
 
-@description('Whether scheduled events are published to Event Grid and Resource Graph as well, for who watches from outside. Not in every region.')
+@description('Whether scheduled events are published to Event Grid and Resource Graph as well, for monitoring from outside. Not in every region.')
 param publishEvents bool = false
 
 @description('Image of the VMs: Linux with systemd, of generation 2.')
@@ -178,7 +178,7 @@ param minInstances int = 1
 @maxValue(1000)
 param maxInstances int = 2
 
-@description('Number of VMs that this deployment sets. With autoscale give the number there is, as tools/deploy.sh does: fewer would evict VMs at work.')
+@description('Number of VMs that this deployment sets. With autoscale give the number there is, as tools/deploy.sh does: fewer would delete busy VMs.')
 @minValue(0)
 @maxValue(1000)
 param capacity int = minInstances
@@ -236,11 +236,11 @@ param logDailyQuotaGb int = 1
 @description('Resource ids of the action groups that alerts are sent to. Without one they are seen in the portal only.')
 param actionGroupIds string[] = []
 
-@description('Messages that go to the poison queue within an hour before that is told.')
+@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
 @minValue(1)
 param poisonPerHour int = 5
 
-@description('Hours after it was put until a job that was started and has not ended is told of.')
+@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 @minValue(1)
 @maxValue(48)
 param oldestJobHours int = 12
@@ -378,7 +378,7 @@ output accountName string = accountName
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder
 
-@description('Containers that workers may only read, and their identities: what an earlier deployment gave them beyond that is taken back by tools/deploy.sh.')
+@description('Containers that workers may only read, and their identities: tools/deploy.sh removes what an earlier deployment granted beyond that.')
 output readOnlyContainerIds string[] = foundation.outputs.readOnlyContainerIds
 
 @description('Object ids of the workers\' identities.')

@@ -27,7 +27,7 @@ param prefix string = 'spotworker'
 @description('Tags of every resource.')
 param tags { *: string } = {}
 
-@description('How much is made: Foundation, Application or Workers. What an earlier deployment made beyond that stays.')
+@description('How much to deploy: Foundation, Application or Workers. What an earlier deployment created beyond that stays.')
 param stage stageType = 'Workers'
 
 // Storage.
@@ -40,13 +40,13 @@ param accountName string = '${take(replace(prefix, '-', ''), 11)}${uniqueString(
 @description('Resource group of the storage account, for a region that shares the account of another one: docs/deploy.md.')
 param accountGroup string = resourceGroup().name
 
-@description('Whether only the VMs, operatorAddresses and otherSubnets get to the account. Roles are asked for in any case.')
+@description('Whether only the VMs, operatorAddresses and otherSubnets may access the account. Roles are required in any case.')
 param storageFirewall bool = true
 
 @description('Public IPv4 addresses, or ranges of them such as 203.0.113.0/28, from which packages are uploaded, jobs put and results read.')
 param operatorAddresses string[] = []
 
-@description('Resource ids of subnets of other deployments that get to the account.')
+@description('Resource ids of subnets of other deployments that may access the account.')
 param otherSubnets string[] = []
 
 @description('How often the account keeps the data: Standard_LRS in one zone, Standard_ZRS in three.')
@@ -59,10 +59,10 @@ param retention retentionType = {
   workers: 7
 }
 
-@description('Containers with the data that jobs work on, and what jobs may do there. With none of them the package must bring handlers of its own, or the workers have nothing to do and do not start.')
+@description('Containers with the data that jobs work on, and what jobs may do there. With none, the package must contain handlers of its own; workers without any kind of job do not start.')
 param dataContainers dataContainerType[] = []
 
-@description('Object id of the person, group or service principal that puts jobs, reads results, handles poison messages and uploads packages. Empty for nobody; then nobody but the workers gets at the data.')
+@description('Object id of the person, group or service principal that puts jobs, reads results, handles dead-lettered jobs and uploads packages. Empty for none; then only the workers can access the data.')
 param operatorId string = ''
 
 @description('What kind of principal operatorId is.')
@@ -103,7 +103,7 @@ param workerSettings { *: string } = {}
 @description('Size of the VM. Not of the B series, which is not offered as Spot.')
 param vmSize string = 'Standard_D2as_v5'
 
-@description('What an eviction does to the VM: Deallocate it, so that az vm start brings it back, with its disk paid for meanwhile; or Delete it.')
+@description('What an eviction does to the VM: Deallocate it, so that az vm start brings it back, with its disk paid for until then; or Delete it.')
 param evictionPolicy 'Delete' | 'Deallocate' = 'Deallocate'
 
 @description('Highest price in US dollars an hour, such as 0.05. With -1 the price never evicts, and never exceeds that of a regular VM.')
@@ -148,11 +148,11 @@ param logDailyQuotaGb int = 1
 @description('Resource ids of the action groups that alerts are sent to. Without one they are seen in the portal only.')
 param actionGroupIds string[] = []
 
-@description('Messages that go to the poison queue within an hour before that is told.')
+@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
 @minValue(1)
 param poisonPerHour int = 5
 
-@description('Hours after it was put until a job that was started and has not ended is told of.')
+@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 @minValue(1)
 @maxValue(48)
 param oldestJobHours int = 12
@@ -219,7 +219,7 @@ output accountName string = accountName
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder
 
-@description('Containers that workers may only read, and their identities: what an earlier deployment gave them beyond that is taken back by tools/deploy.sh.')
+@description('Containers that workers may only read, and their identities: tools/deploy.sh removes what an earlier deployment granted beyond that.')
 output readOnlyContainerIds string[] = foundation.outputs.readOnlyContainerIds
 
 @description('Object ids of the workers\' identities.')

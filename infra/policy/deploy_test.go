@@ -355,7 +355,7 @@ func TestDeployImage(t *testing.T) {
 // made, and told which it is.
 func TestDeploySaysWhere(t *testing.T) {
 	a := newSubscription(t)
-	said, calls, err := a.deploy() // nobody there to answer
+	said, calls, err := a.deploy() // no terminal to answer from
 	if err == nil || !strings.Contains(said, "subscription Some (1234) of tenant 5678") || len(changing(calls)) > 0 {
 		t.Errorf("deploy = %v after %q, want a question with the subscription first; it said:\n%s", err, changing(calls), said)
 	}
@@ -377,7 +377,7 @@ func TestDeployAsksTheWorkers(t *testing.T) {
 				t.Errorf("deploy = %v, want a failure; it said:\n%s", err, said)
 			}
 			if got := changing(calls); slices.Contains(got, "deployment group create Workers false") {
-				t.Errorf("it went on: %q", got)
+				t.Errorf("it continued: %q", got)
 			}
 		})
 	}
@@ -459,7 +459,7 @@ func TestDeployWaitsForRoles(t *testing.T) {
 
 func TestDeployAsksFirst(t *testing.T) {
 	a := newSubscription(t)
-	said, calls, err := a.deploy() // nobody there to answer
+	said, calls, err := a.deploy() // no terminal to answer from
 	if err == nil || !strings.Contains(said, "stopped") {
 		t.Errorf("deploy without an answer = %v, want a stop; it said:\n%s", err, said)
 	}
@@ -473,7 +473,7 @@ func TestDeployWithoutASubscription(t *testing.T) {
 	a.write("signed-out", "", 0o600)
 	said, calls, err := a.deploy("--yes")
 	if err == nil || !strings.Contains(said, "nothing was deployed") {
-		t.Errorf("deploy without a subscription = %v, want a failure that says so; it said:\n%s", err, said)
+		t.Errorf("deploy without a subscription = %v, want a failure that names it; it printed:\n%s", err, said)
 	}
 	if !strings.Contains(said, "$ az deployment group create") {
 		t.Errorf("the commands were not shown:\n%s", said)

@@ -4,7 +4,7 @@
 //
 // It reads testdata/dump.json, every resource, module, parameter, variable and
 // output of infra/bicep as the checker prints them, and where a rule is about
-// words, the files themselves. tools/bicep.sh writes the dump anew.
+// words, the files themselves. tools/bicep.sh writes the dump again.
 package policy
 
 import (

@@ -40,7 +40,7 @@ func checkRetention(d deployment, tell report) {
 		"delete: { daysAfterModificationGreaterThan: rule.days }")
 }
 
-// checkAlerts: whoever is to be told of something is told of all of it.
+// checkAlerts: every alert is sent to the same action groups.
 func checkAlerts(d deployment, tell report) {
 	for path, want := range map[string]string{
 		"modules/alerts.bicep":         "actions: { actionGroups: actionGroupIds }",

@@ -48,7 +48,7 @@ func checkSubnets(path string, r resource, tell report) {
 	for _, subnet := range subnets {
 		properties, name := at(subnet, "properties"), text(at(subnet, "name"))
 		if at(properties, "defaultOutboundAccess") != false {
-			tell(path, r.Line, "subnet %s goes out by default, by an address that nobody chose", name)
+			tell(path, r.Line, "subnet %s reaches the internet by Azure's default, with an address that is not in the templates", name)
 		}
 		if text(at(properties, "networkSecurityGroup", "id")) != "securityGroup.id" {
 			tell(path, r.Line, "subnet %s has no security group", name)

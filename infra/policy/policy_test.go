@@ -41,7 +41,7 @@ var brokenCopies = []struct {
 	{"VMs outside of the firewall", "modules/foundation.bicep", "concat([network.outputs.subnetId], otherSubnets)", "otherSubnets", "storage access"},
 	{"an operator outside of the firewall", "modules/foundation.bicep", "    addresses: operatorAddresses\n", "    addresses: []\n", "storage access"},
 	{"a subnet without its endpoint", "modules/network.bicep", "serviceEndpoints: [{ service: remoteStorage", "serviceEndpoints: [{ service: !remoteStorage", "storage access"},
-	{"writes that nobody sees", "modules/storage-log.bicep", "      { category: 'StorageWrite', enabled: true }\n", "", "storage access"},
+	{"writes that are not logged", "modules/storage-log.bicep", "      { category: 'StorageWrite', enabled: true }\n", "", "storage access"},
 	{"a log that is off", "modules/foundation.bicep", "if (collects && logStorage && ownsAccount)", "if (collects && !logStorage && ownsAccount)", "storage access"},
 	{"a key in an output", "modules/storage.bicep", "= account.id\n", "= account.listKeys().keys[0].value\n", "secrets"},
 	{"a secret setting", "modules/vm.bicep", "    autoUpgradeMinorVersion: true\n    settings: {\n      protocol", "    autoUpgradeMinorVersion: true\n    protectedSettings: { key: 'x' }\n    settings: {\n      protocol", "secrets"},
@@ -52,8 +52,8 @@ var brokenCopies = []struct {
 	{"records that go too soon", "main.bicep", "records: 30", "records: 3", "retention"},
 	{"data that goes by age", "modules/storage.bicep", "container: names.workers, days", "container: dataContainers[0].name, days", "retention"},
 	{"an age of the wrong thing", "modules/storage.bicep", "days: retention.payloads", "days: retention.workers", "retention"},
-	{"an alert that nobody hears", "modules/foundation.bicep", "    actionGroupIds: actionGroupIds\n    poisonPerHour", "    actionGroupIds: []\n    poisonPerHour", "alerts"},
-	{"an eviction that nobody hears of", "modules/eviction-alert.bicep", "[for id in actionGroupIds: { actionGroupId: id }]", "[]", "alerts"},
+	{"an alert without receivers", "modules/foundation.bicep", "    actionGroupIds: actionGroupIds\n    poisonPerHour", "    actionGroupIds: []\n    poisonPerHour", "alerts"},
+	{"an eviction alert without receivers", "modules/eviction-alert.bicep", "[for id in actionGroupIds: { actionGroupId: id }]", "[]", "alerts"},
 	{"VMs before their roles", "modules/foundation.bicep", "string = workerRoles.outputs.identityId", "string = identities.outputs.worker.id", "roles first"},
 	{"a random name", "modules/gallery-roles.bicep", "  name: guid(account::blobService::packages.id, principalId, roles.blobDataContributor)", "  name: principalId", "assignment names"},
 	{"another queue", "modules/foundation.bicep", "'${prefix}-jobs-poison'", "'${prefix}-jobs-dead'", "names"},
@@ -76,7 +76,7 @@ var brokenCopies = []struct {
 	{"up and up", "modules/autoscale.bicep", "direction: 'Decrease'", "direction: 'Increase'", "directions"},
 	{"names too long", "single.bicep", "@maxLength(30)\nparam prefix", "@maxLength(60)\nparam prefix", "name lengths"},
 	{"two kinds of processor", "production.bicepparam", "'Standard_D2s_v4'", "'Standard_D2pds_v5'", "mixes"},
-	{"a VM that nobody asks", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
+	{"a VM without health probe", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
 }
 
 // checker stands for the checker's own findings.
@@ -142,12 +142,12 @@ func TestDumpIsFresh(t *testing.T) {
 		t.Fatal("the checker cannot print the deployment")
 	}
 	if !bytes.Equal(bytes.TrimSpace(got), bytes.TrimSpace(want)) {
-		t.Errorf("%s is not what infra/bicep says; write it anew with tools/bicep.sh update", dumpFile)
+		t.Errorf("%s is not what infra/bicep says; write it again with tools/bicep.sh update", dumpFile)
 	}
 }
 
 // checkerCommand returns the command in BICEPCHECK, or skips the test. Where
-// the checker is at hand .ci/run sets it.
+// the checker is installed .ci/run sets it.
 func checkerCommand(t *testing.T) []string {
 	t.Helper()
 	command := strings.Fields(os.Getenv("BICEPCHECK"))

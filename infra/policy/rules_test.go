@@ -16,7 +16,7 @@ func (f finding) String() string {
 	return fmt.Sprintf("infra/bicep/%s:%d: %s: %s", f.path, f.line, f.rule, f.text)
 }
 
-// report is told of what breaks a rule.
+// report receives what breaks a rule.
 type report func(path string, line int, format string, arguments ...any)
 
 // rules are the policy. The name of a rule is what a finding of it is called.

@@ -123,8 +123,7 @@ func checkDeploymentNames(d deployment, tell report) {
 	}
 }
 
-// checkDescribed: a person who sets a parameter or reads an output is told
-// what it is.
+// checkDescribed: every parameter and output has a description.
 func checkDescribed(d deployment, tell report) {
 	for name, f := range d {
 		if strings.HasSuffix(name, ".bicepparam") {

@@ -46,11 +46,11 @@ var computedSettings = map[string]string{
 
 // TestSettingsAreAccepted gives a worker all that a deployment may write into
 // its configuration, and one more that is wrong: the worker, which therefore
-// contacts nobody, finds nothing else to complain of.
+// contacts nothing, finds nothing else to complain of.
 func TestSettingsAreAccepted(t *testing.T) {
 	settings := map[string]string{
 		"SPOTWORKER_METADATA_ENDPOINT": "ftp://127.0.0.1", "AZURE_CLIENT_ID": "00000000-0000-0000-0000-000000000000",
-		// Should it go on all the same, it finds nobody.
+		// Should it continue all the same, nothing answers.
 		"IDENTITY_ENDPOINT": "http://127.0.0.1:1", "IDENTITY_HEADER": "x",
 		"SPOTWORKER_BLOB_ENDPOINT": "https://127.0.0.1:1/account", "SPOTWORKER_QUEUE_ENDPOINT": "https://127.0.0.1:1/account",
 	}
@@ -87,7 +87,7 @@ func TestSettingsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestHealthPort: the health extension asks where a worker answers by itself.
+// TestHealthPort: the health extension probes the port that a worker listens on by default.
 func TestHealthPort(t *testing.T) {
 	want := fmt.Sprintf("param healthPort int = %d\n", monitor.BasePort)
 	for _, path := range []string{"main.bicep", "fleet.bicep"} {

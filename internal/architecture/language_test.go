@@ -64,8 +64,6 @@ var allowed = []struct{ path, text, reason string }{
 var exempt = []string{
 	"CHANGELOG.md",
 	"docs",
-	"infra/bicep",
-	"infra/policy",
 	"internal/delivery",
 	"internal/drain/doc.go",
 	"internal/drain/gate_test.go",

@@ -201,7 +201,7 @@ func (r *Responder) observe(o preempt.Observation) {
 		r.document = &o.Document
 		r.decide()
 	case o.Blind():
-		r.log.Warn("metadata service gives no answer; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
+		r.log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
 	default:
 		r.log.Info("metadata service answers again")
 	}

@@ -1,5 +1,5 @@
-// What a person should hear of, as queries over the worker's log and the
-// agents' heartbeats. The queue's own count would tell a good deal later.
+// Alerts, as queries over the worker's log and the
+// agents' heartbeats. The queue's own count is updated much later.
 
 @description('Region.')
 param location string
@@ -16,14 +16,14 @@ param workspaceId string
 @description('Name of the table of log lines.')
 param tableName string
 
-@description('Resource ids of the action groups that are told; none tells nobody, and the alerts are seen in the portal.')
+@description('Resource ids of the action groups that alerts are sent to. Without one, alerts are seen in the portal only.')
 param actionGroupIds string[]
 
-@description('Messages that go to the poison queue within an hour before that is told.')
+@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
 @minValue(1)
 param poisonPerHour int
 
-@description('Hours after it was put until a job that was started and has not ended is told of.')
+@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 @minValue(1)
 @maxValue(48)
 param oldestJobHours int
@@ -56,7 +56,7 @@ var rules = [
     title: 'There are no workers'
     text: 'There were VMs within the last two days, and none has sent a heartbeat for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start.'
     severity: 1
-    // Before the first VM there is no heartbeat either, and nothing to tell of.
+    // Before the first VM there is no heartbeat either, and no reason for an alert.
     query: 'Heartbeat | where Category == "Azure Monitor Agent" | summarize last = max(TimeGenerated) | where isnotnull(last) and last < ago(15m)'
     operator: 'GreaterThan'
     threshold: 0
@@ -70,7 +70,7 @@ var rules = [
     severity: 2
     // A worker says that once, and once that the service answers again; the agent
     // tells whether its VM is still there.
-    query: '${tableName} | where msg in ("metadata service gives no answer; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service gives no answer" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer'
+    query: '${tableName} | where msg in ("metadata service is unavailable; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service is unavailable" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer'
     operator: 'GreaterThan'
     threshold: 0
     window: 'P1D'

@@ -1,7 +1,7 @@
 // The number of VMs follows the depth of a queue. The depth counts messages in
-// work too, so VMs at work are not taken for idle.
+// work too, so busy VMs do not count as idle.
 //
-// Two things that only a subscription can tell, see docs/first-run.md: whether
+// Two things only a subscription can show, see docs/first-run.md: whether
 // autoscale may read the depth in an account without keys and with a firewall,
 // and how late it learns that an evicted VM is gone.
 
@@ -20,7 +20,7 @@ param accountName string
 @description('Resource group of the storage account.')
 param accountGroup string
 
-@description('Queue whose depth decides.')
+@description('Queue whose depth sets the number of VMs.')
 param queueName string
 
 @description('Fewest VMs.')

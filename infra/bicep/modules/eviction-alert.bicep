@@ -7,7 +7,7 @@ param tags { *: string }
 @description('Start of the names.')
 param prefix string
 
-@description('Resource ids of the action groups that are told.')
+@description('Resource ids of the action groups that alerts are sent to.')
 param actionGroupIds string[]
 
 resource evictions 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
@@ -15,7 +15,7 @@ resource evictions 'Microsoft.Insights/activityLogAlerts@2020-10-01' = {
   location: 'global'
   tags: tags
   properties: {
-    description: 'Azure evicted a Spot VM. Its jobs go on elsewhere; nothing needs to be done unless it happens all the time.'
+    description: 'Azure evicted a Spot VM. Its jobs continue on other VMs. No action is needed unless evictions are constant.'
     enabled: true
     scopes: [resourceGroup().id]
     condition: {

@@ -35,7 +35,7 @@ param vmSizes string[]
 @description('Target number of Spot VMs.')
 param spotCapacity int
 
-@description('What decides between sizes and zones.')
+@description('How Azure chooses between sizes and zones.')
 param allocationStrategy 'PriceCapacityOptimized' | 'CapacityOptimized' | 'LowestPrice'
 
 @description('Highest price in US dollars an hour; -1 is the price of a regular VM.')
@@ -56,7 +56,7 @@ param adminUsername string
 @description('Public key that the account signs in with.')
 param sshPublicKey string
 
-@description('Port where the worker tells its health.')
+@description('Port on which the worker serves its health.')
 param healthPort int
 
 @description('Whether the worker\'s log is sent off the VM.')

@@ -21,7 +21,7 @@ param tags { *: string }
 @description('Start of the names.')
 param prefix string
 
-@description('How much is made.')
+@description('How much to deploy.')
 param stage stageType
 
 @description('Name of the storage account.')
@@ -30,13 +30,13 @@ param accountName string
 @description('Resource group of the storage account. Where it is another one, the account and its containers are that deployment\'s.')
 param accountGroup string
 
-@description('Whether only named networks get to the account.')
+@description('Whether only named networks may access the account.')
 param storageFirewall bool
 
-@description('Public IPv4 addresses, or ranges of them, that get to the account.')
+@description('Public IPv4 addresses, or ranges of them, that may access the account.')
 param operatorAddresses string[]
 
-@description('Resource ids of subnets of other deployments that get to the account.')
+@description('Resource ids of subnets of other deployments that may access the account.')
 param otherSubnets string[]
 
 @description('How often the account keeps the data.')
@@ -48,7 +48,7 @@ param retention retentionType
 @description('Containers with the data that jobs work on.')
 param dataContainers dataContainerType[]
 
-@description('Object id of who puts jobs and reads results; empty for nobody.')
+@description('Object id of who puts jobs and reads results; empty for none.')
 param operatorId string
 
 @description('What kind of principal that is.')
@@ -93,10 +93,10 @@ param logDailyQuotaGb int
 @description('Resource ids of the action groups that alerts are sent to.')
 param actionGroupIds string[]
 
-@description('Messages that go to the poison queue within an hour before that is told.')
+@description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
 param poisonPerHour int
 
-@description('Hours after it was put until a job that was started and has not ended is told of.')
+@description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 param oldestJobHours int
 
 // As internal/azure/names.go makes them.
@@ -297,7 +297,7 @@ module storageLog 'storage-log.bicep' = if (collects && logStorage && ownsAccoun
   dependsOn: [storage]
 }
 
-// With the VMs, so that nothing is told of before there is anything.
+// Deployed with the VMs, so that no alert fires before there is a VM.
 module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
   name: '${prefix}-alerts'
   params: {

@@ -14,7 +14,7 @@ param containerName string
 @description('Object id of the gallery\'s identity.')
 param principalId string
 
-@description('Resource id of the gallery\'s identity, handed through: who takes it from here takes it with its role.')
+@description('Resource id of the gallery\'s identity, passed through: what depends on this output waits for its role.')
 param identityId string
 
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {

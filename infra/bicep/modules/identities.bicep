@@ -1,6 +1,6 @@
 // The identities that VMs and the gallery sign in with. They are the user's,
 // not the VM's own: their roles are assigned before the first VM exists, and
-// an evicted VM takes none of them along.
+// an eviction deletes none of them.
 
 @description('Region.')
 param location string

@@ -1,4 +1,4 @@
-// Tells the agents on the VMs which collection rule is theirs.
+// Associates the agents on the VMs with their collection rule.
 //
 // The VMs of a Flexible scale set and of a fleet are resources of their own,
 // and come and go. A policy, which sees each of them when it is made,
@@ -59,5 +59,5 @@ resource assignment 'Microsoft.Authorization/policyAssignments@2025-03-01' = {
   dependsOn: [policyRoles]
 }
 
-@description('Resource id of the policy assignment. VMs made after it are associated by themselves.')
+@description('Resource id of the policy assignment. VMs created after it are associated automatically.')
 output assignmentId string = assignment.id

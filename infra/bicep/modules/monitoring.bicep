@@ -1,5 +1,5 @@
-// Where the worker's log goes, so that a deletion does not take it along: the
-// agent reads the log file, the collection rule says what becomes of a line,
+// Keeps the worker's log when its VM is deleted: the
+// agent reads the log file, the collection rule maps each line to a row,
 // the workspace keeps it.
 
 @description('Region.')

@@ -30,7 +30,7 @@ resource securityGroup 'Microsoft.Network/networkSecurityGroups@2025-01-01' = {
       {
         name: 'DenyAllInbound'
         properties: {
-          description: 'Workers ask; nobody asks them. Their health is read on the loopback interface.'
+          description: 'Workers accept no connections. Their health is read on the loopback interface.'
           priority: 4096
           direction: 'Inbound'
           access: 'Deny'

@@ -37,7 +37,7 @@ param vmSize string
 @maxValue(1000)
 param capacity int
 
-@description('How VMs that run learn of a new version or size.')
+@description('How running VMs get a new version or size.')
 param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
 
 @description('Image of the VMs.')
@@ -52,7 +52,7 @@ param adminUsername string
 @description('Public key that the account signs in with.')
 param sshPublicKey string
 
-@description('Port where the worker tells its health.')
+@description('Port on which the worker serves its health.')
 param healthPort int
 
 @description('Whether the worker\'s log is sent off the VM.')

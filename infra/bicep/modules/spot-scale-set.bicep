@@ -33,7 +33,7 @@ param failOnInstall bool
 @maxLength(5)
 param vmSizes string[]
 
-@description('What decides between the sizes.')
+@description('How Azure chooses between the sizes.')
 param allocationStrategy 'LowestPrice' | 'CapacityOptimized'
 
 @description('Priority of the VMs.')
@@ -45,7 +45,7 @@ param evictionPolicy 'Delete' | 'Deallocate'
 @description('Highest price in US dollars an hour; -1 is the price of a regular VM, and then only capacity evicts.')
 param maxPrice string
 
-@description('Whether Azure is asked to bring back what it evicted. Microsoft documents that for Flexible orchestration, and people report that it is refused there with InvalidParameter.')
+@description('Whether Azure is asked to restore evicted VMs. Microsoft documents that for Flexible orchestration; users report that Azure refuses it there with InvalidParameter.')
 param restore bool
 
 @description('How long that is tried, as an ISO 8601 duration.')
@@ -65,10 +65,10 @@ param regularPercentage int
 @maxValue(1000)
 param capacity int
 
-@description('How VMs that run learn of a new version or size.')
+@description('How running VMs get a new version or size.')
 param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
 
-@description('Whether events are published to Event Grid and Resource Graph too, for who watches from outside.')
+@description('Whether events are published to Event Grid and Resource Graph too, for monitoring from outside.')
 param publishEvents bool
 
 @description('Image of the VMs.')
@@ -83,7 +83,7 @@ param adminUsername string
 @description('Public key that the account signs in with.')
 param sshPublicKey string
 
-@description('Port where the worker tells its health.')
+@description('Port on which the worker serves its health.')
 param healthPort int
 
 @description('Whether the worker\'s log is sent off the VM.')

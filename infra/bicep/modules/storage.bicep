@@ -1,6 +1,6 @@
 // The storage account: queues, containers, and how long blobs are kept.
-// Nobody signs in with a key, nothing is public, only networks that are named
-// get to it, and nothing keeps a second copy of a record: a job is written many
+// Keys are disabled, nothing is public, only networks that are named
+// can access it, and nothing keeps a second copy of a record: a job is written many
 // times.
 
 import { dataContainerType, namesType, retentionType } from 'types.bicep'
@@ -28,13 +28,13 @@ param dataContainers dataContainerType[]
 @description('How long blobs are kept.')
 param retention retentionType
 
-@description('Whether only the networks below get to the account.')
+@description('Whether only the networks below may access the account.')
 param firewall bool
 
-@description('Resource ids of the subnets that get to the account.')
+@description('Resource ids of the subnets that may access the account.')
 param subnetIds string[]
 
-@description('Public IPv4 addresses, or ranges of them, that get to the account.')
+@description('Public IPv4 addresses, or ranges of them, that may access the account.')
 param addresses string[]
 
 resource account 'Microsoft.Storage/storageAccounts@2025-01-01' = {
@@ -77,7 +77,7 @@ resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-
 
 // Versions, soft delete and the change feed are off, since they would keep a
 // copy or an event of every save. What is deleted is therefore gone: records by
-// their age, data by whoever may write it.
+// their age, data by those who may write it.
 resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01' = {
   parent: account
   name: 'default'

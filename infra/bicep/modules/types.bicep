@@ -7,13 +7,13 @@ type namesType = {
   queue: string
   @description('Queue of the jobs that VMs of regular priority are to finish.')
   onDemand: string
-  @description('Queue of the messages that were given up.')
+  @description('Queue of dead-lettered jobs.')
   poison: string
   @description('Container of the job records.')
   records: string
   @description('Container of payloads too large for a message.')
   payloads: string
-  @description('Container of what each worker says about itself.')
+  @description('Container of heartbeats.')
   workers: string
   @description('Container of packages that the gallery reads. Not known to the workers.')
   packages: string
@@ -39,7 +39,7 @@ type retentionType = {
   @description('Payloads. Longer than any job waits, since a job without its payload cannot run.')
   @minValue(1)
   payloads: int
-  @description('What workers that are gone said about themselves.')
+  @description('Heartbeats of workers that ended.')
   @minValue(1)
   workers: int
 }
@@ -63,10 +63,10 @@ type packageCommandsType = {
   @description('Puts the package in place and starts the worker.')
   @maxLength(4096)
   install: string
-  @description('Replaces the version before by this one.')
+  @description('Replaces the previous version with this one.')
   @maxLength(4096)
   update: string
-  @description('Stops the worker and takes the package away.')
+  @description('Stops the worker and removes the package.')
   @maxLength(4096)
   remove: string
 }

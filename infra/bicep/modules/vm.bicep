@@ -97,7 +97,7 @@ func applicationProfile(
   ]
 }
 
-// An answer other than Healthy, and none, count as ill after a minute: longer
+// An answer other than Healthy, and none, count as unhealthy after a minute: longer
 // than a restart of the worker, which happens on every update.
 @export()
 @description('Asks the worker for its health, in the form of rich health states.')

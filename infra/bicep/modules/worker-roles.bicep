@@ -14,7 +14,7 @@ param dataContainers dataContainerType[]
 @description('Object id of the identity.')
 param principalId string
 
-@description('Resource id of the identity, handed through: who takes it from here takes it with its roles.')
+@description('Resource id of the identity, passed through: what depends on this output waits for its roles.')
 param identityId string
 
 @description('Whether these workers take jobs from the on-demand queue, and from no other. Others only move jobs there.')
