@@ -54,6 +54,7 @@ var idioms = []struct{ expressions, instead string }{
 var allowed = []struct{ path, text, reason string }{
 	{"internal/integration/mutants/table_test.go", "`work went on`", "what a test of package worker prints"},
 	{"internal/architecture/language_test.go", "", "the list itself"},
+	{"CHANGELOG.md", "reworded", "quotes the old log messages"},
 	{"internal/sandbox/range.go", "65534", "the name of a system user"},
 	{"internal/sandbox/users_test.go", "65535", "the name of a system user"},
 	{"internal/sandbox/users_test.go", "65534", "the name of a system user"},
@@ -62,13 +63,10 @@ var allowed = []struct{ path, text, reason string }{
 // exempt are the files and directories that are not rewritten yet. The list only
 // gets shorter.
 var exempt = []string{
-	"CHANGELOG.md",
 	"docs",
-	"internal/delivery",
 	"internal/drain/doc.go",
 	"internal/drain/gate_test.go",
 	"internal/events/awaited_test.go",
-	"internal/events/responder.go",
 	"internal/worker",
 }
 
