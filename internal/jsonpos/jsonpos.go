@@ -76,12 +76,12 @@ func Locate(file string, data []byte, err error) error {
 	if !ok {
 		return err
 	}
-	line, column := Position(data, e.Offset)
+	line, column := position(data, e.Offset)
 	return fmt.Errorf("%s:%d:%d: %w", file, line, column, err)
 }
 
-// Position counts lines and characters from 1, as editors do.
-func Position(data []byte, offset int) (line, column int) {
+// position counts lines and characters from 1, as editors do.
+func position(data []byte, offset int) (line, column int) {
 	before := data[:min(offset, len(data))]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])

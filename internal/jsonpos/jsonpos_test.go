@@ -73,7 +73,7 @@ func FuzzParse(f *testing.F) {
 		if json.Valid(data) && strings.HasPrefix(e.Problem, "not JSON") {
 			t.Errorf("Parse = %v for valid JSON", err)
 		}
-		line, column := Position(data, e.Offset)
+		line, column := position(data, e.Offset)
 		lines := strings.Split(string(data), "\n")
 		if line > len(lines) || column > len(lines[line-1])+1 {
 			t.Errorf("error at %d:%d, which is outside of %q", line, column, data)

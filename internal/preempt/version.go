@@ -56,10 +56,6 @@ func (v *eventsVersion) set(version string) {
 
 func (v *eventsVersion) get() string { return v.current.Load().(string) }
 
-// EventsVersion returns the api-version of scheduled events in use. After a
-// fallback it is the older one.
-func (c *Client) EventsVersion() string { return c.version.get() }
-
 // askEvents sends a request about scheduled events. If the service refuses the newest
 // version, it repeats the request in the older one, and keeps to that once it has
 // succeeded. A refusal for another reason, such as the 404 of a service that is being

@@ -63,7 +63,7 @@ func TestVersionIsFoundAndKept(t *testing.T) {
 			if diff := cmp.Diff(tt.want, versions(vm)); diff != "" {
 				t.Errorf("%s: versions asked for (-want +got):\n%s", tt.name, diff)
 			}
-			if got, last := c.EventsVersion(), tt.want[len(tt.want)-1]; got != last {
+			if got, last := c.version.get(), tt.want[len(tt.want)-1]; got != last {
 				t.Errorf("%s: version in use = %s, want %s", tt.name, got, last)
 			}
 		})
@@ -92,8 +92,8 @@ func TestPassingRefusalChangesNothing(t *testing.T) {
 			t.Errorf("Events = %v, want 404", err)
 		}
 		s.OnRequest(nil)
-		if _, err := c.Events(t.Context()); err != nil || c.EventsVersion() != newestEvents {
-			t.Errorf("Events = %v in version %s, want nil in %s", err, c.EventsVersion(), newestEvents)
+		if _, err := c.Events(t.Context()); err != nil || c.version.get() != newestEvents {
+			t.Errorf("Events = %v in version %s, want nil in %s", err, c.version.get(), newestEvents)
 		}
 	})
 }
@@ -109,8 +109,8 @@ func TestBadRequestIsARefusalToo(t *testing.T) {
 			}
 			return imds.Fault{}
 		})
-		if _, err := c.Events(t.Context()); err != nil || c.EventsVersion() != generalEvents {
-			t.Errorf("Events = %v in version %s, want nil in %s", err, c.EventsVersion(), generalEvents)
+		if _, err := c.Events(t.Context()); err != nil || c.version.get() != generalEvents {
+			t.Errorf("Events = %v in version %s, want nil in %s", err, c.version.get(), generalEvents)
 		}
 	})
 }
