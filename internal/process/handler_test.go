@@ -33,8 +33,8 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestEnvironment: the contract's names are there, and of the worker's own
-// environment only what is named.
+// TestEnvironment: a program gets the variables of the contract, and from the worker's
+// environment only those that its kind names.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=secret")
 	t.Setenv("IDENTITY_HEADER", "secret")
@@ -93,7 +93,7 @@ func TestWorkingDirectory(t *testing.T) {
 	}
 }
 
-// TestRestore: what was recorded comes back in its form.
+// TestRestore: a recorded checkpoint is restored as the file or folder that it was.
 func TestRestore(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("in a folder"), 0o600); err != nil {
@@ -158,8 +158,8 @@ func folderState(t *testing.T, dir string) *job.Progress {
 	return p
 }
 
-// TestStopAndResume is the whole contract: stopped again and again, a program
-// comes to the result that it would have come to undisturbed.
+// TestStopAndResume is the whole contract: a program that is stopped repeatedly has the
+// same result as one that is not.
 func TestStopAndResume(t *testing.T) {
 	b := setup(t)
 	k := b.kind("count", "N=40")
@@ -229,8 +229,8 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestSignalsFromElsewhere: a program that somebody else ends just before the
-// notice is seen has not failed.
+// TestSignalsFromElsewhere: a program that a signal from elsewhere ends shortly before
+// the notice arrives has not failed.
 func TestSignalsFromElsewhere(t *testing.T) {
 	for _, row := range []struct {
 		name, role, variable string
@@ -263,8 +263,8 @@ func TestSignalsFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhatGoesWrong: each ends with an error that says what it was, costs the
-// other jobs nothing, and leaves nothing behind.
+// TestWhatGoesWrong: each fault ends in an error that names it, affects no other job, and
+// leaves nothing behind.
 func TestWhatGoesWrong(t *testing.T) {
 	for _, row := range []struct {
 		role      string
@@ -336,8 +336,8 @@ func (b *rig) demandNotCounted(k Kind, says string) {
 	}
 }
 
-// TestMachineLacks: what a kind needs and this machine does not have is not the
-// job's failure, with limits, which a shell sets before the program, and without.
+// TestMachineLacks: a program or file that is missing on this machine is not a failure of
+// the job, with limits, which a shell sets before the program, and without.
 func TestMachineLacks(t *testing.T) {
 	script := func(t *testing.T, text string) string {
 		name := filepath.Join(t.TempDir(), "script")
@@ -387,8 +387,8 @@ func TestMachineLacks(t *testing.T) {
 	}
 }
 
-// TestScratchCannotBeUsed: a scratch folder that cannot be made costs no job a
-// failure, and jobs run again once it can.
+// TestScratchCannotBeUsed: a scratch folder that cannot be made is not a failure of a job,
+// and jobs run again once it can be made.
 func TestScratchCannotBeUsed(t *testing.T) {
 	b := setup(t)
 	if err := errors.Join(os.RemoveAll(b.scratch.parent), os.WriteFile(b.scratch.parent, nil, 0o600)); err != nil {
@@ -403,8 +403,8 @@ func TestScratchCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestCleanedAwayWhileRunning: a program whose folder was removed has not failed,
-// and has not finished either, whatever it makes of that.
+// TestCleanedAwayWhileRunning: a program whose folder was removed has neither failed nor
+// finished, whatever its exit code.
 func TestCleanedAwayWhileRunning(t *testing.T) {
 	for _, code := range []string{"0", "1"} {
 		b := setup(t)
@@ -417,8 +417,7 @@ func TestCleanedAwayWhileRunning(t *testing.T) {
 	}
 }
 
-// TestStateFaults: a recorded state that cannot be read is the job's matter, not
-// the machine's.
+// TestStateFaults: a recorded state that cannot be read is a failure of the job.
 func TestStateFaults(t *testing.T) {
 	b := setup(t)
 	broken := errors.New("recorded state is damaged")
@@ -438,8 +437,8 @@ func TestStateFaults(t *testing.T) {
 // shell is the command line of a shell script.
 func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-// A checkpoint that cannot be kept is no matter once the job is done, unless the
-// program was ended because of it.
+// A checkpoint that cannot be kept does not matter once the job is done, unless the program
+// was killed because of it.
 func TestFaultAtTheEnd(t *testing.T) {
 	b := setup(t)
 	f, err := b.scratch.newFolder()
@@ -485,8 +484,8 @@ func TestCheckpointThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestChildrenEndWithTheirProgram: what a program leaves running is ended, and
-// what it holds open does not hold the job up.
+// TestChildrenEndWithTheirProgram: children of a program are killed at its end, and open
+// pipes do not delay the job.
 func TestChildrenEndWithTheirProgram(t *testing.T) {
 	for _, code := range []int{0, 1} {
 		b := setup(t)
@@ -514,8 +513,7 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(status), ") Z ")
 }
 
-// TestProgress: what a program tells is reported, what cannot be understood is
-// passed over.
+// TestProgress: a program's valid progress is reported, malformed lines are skipped.
 func TestProgress(t *testing.T) {
 	b := setup(t)
 	w := b.begin(b.kind("progress", `LINES={"fraction":0.1}|nonsense|{"fraction":7}|{"fraction":0.5,"text":"half"}|{"fraction":0.9`), "", nil)
@@ -545,8 +543,8 @@ func TestLogHasTheOutput(t *testing.T) {
 	}
 }
 
-// TestFlood: a program that prints without end fills neither log nor memory,
-// and is not held up.
+// TestFlood: a program that prints without end fills neither log nor memory, and is not
+// blocked.
 func TestFlood(t *testing.T) {
 	b := setup(t)
 	w := b.run(b.kind("flood"), "", nil)
@@ -566,7 +564,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// A program that takes its own rights away cannot keep its folder.
+// The folder of a program that removes its own permissions is still removed.
 func TestFolderGoesAway(t *testing.T) {
 	b := setup(t)
 	w := b.run(b.kind("locks itself out"), "", nil)
@@ -587,8 +585,8 @@ func (g *granted) Grant(resources []string) (endpoint, secret string, revoke fun
 	return "http://127.0.0.1:1/" + strings.Join(resources, ","), "s3cret", func() { g.revoked.Add(1) }
 }
 
-// TestTokens: a program of a kind with tokens finds where to get them, while it
-// runs, and one of another kind does not.
+// TestTokens: a program of a kind with tokens gets the endpoint for them while it runs, and
+// one of another kind does not.
 func TestTokens(t *testing.T) {
 	for _, tokens := range [][]string{nil, {"https://storage.azure.com/"}} {
 		b := setup(t)
