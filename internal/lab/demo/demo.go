@@ -202,10 +202,10 @@ func (d *demo) startRecording() {
 
 // report prints the table, and returns an error if the demo failed.
 func (d *demo) report(played error) error {
-	var f Findings
+	var f findings
 	d.recorder.look(func(h *history) { f = audit(h, endOf(d.local.Storage, d.names, h)) })
 	f.Workers = d.number
-	report := NewReport(f, d.settings())
+	report := newReport(f, d.settings())
 	fmt.Fprintln(d.narrator)
 	report.Write(d.narrator)
 	switch n := report.Broken(); {
@@ -220,9 +220,9 @@ func (d *demo) report(played error) error {
 	return nil
 }
 
-func (d *demo) settings() Settings {
+func (d *demo) settings() settings {
 	c := d.config
-	s := Settings{Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, Interval: c.CheckpointInterval, Bandwidth: d.pace.String()}
+	s := settings{Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, Interval: c.CheckpointInterval, Bandwidth: d.pace.String()}
 	for _, f := range d.files {
 		s.Files += len(f.Parts)
 	}

@@ -12,6 +12,6 @@
 //
 // The recorder takes what was stored from the emulator, and digests from the
 // lab's own hashing. It takes from the workers' logs only when they started,
-// hashed, stopped or released something. [Findings] are a pure function of the
+// hashed, stopped or released something. The findings are a pure function of the
 // history, so each promise is tested with a history that breaks it.
 package demo

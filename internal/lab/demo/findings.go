@@ -14,8 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 )
 
-// End is what is in storage at the end.
-type End struct {
+// endState is what is in storage at the end.
+type endState struct {
 	// Results are the bodies of the records that are done, by job id.
 	Results map[string][]byte
 
@@ -28,8 +28,8 @@ type End struct {
 	Poison []poisonMessage
 }
 
-// Findings are what happened, to be compared with the promises.
-type Findings struct {
+// findings are what happened, to be compared with the promises.
+type findings struct {
 	Jobs    int   // that must be committed
 	Bytes   int64 // of all input
 	Workers int   // that were started, replacements included
@@ -44,17 +44,17 @@ type Findings struct {
 
 	Duplicates, Absorbed int // jobs that were put twice, and those committed once with no message left
 
-	BadMessages []BadMessageEnd
+	BadMessages []badMessageEnd
 	Poison      []poisonMessage
 
 	StaleWrites int // that took effect
 	Backwards   int // saved states behind the one that they replaced
-	Frozen      Frozen
+	Frozen      frozenWorkers
 
 	Evictions, Kills int
-	TwiceAfterNotice Redone
-	TwiceAfterKill   Redone
-	TwiceAfterFreeze Redone
+	TwiceAfterNotice redoneBytes
+	TwiceAfterKill   redoneBytes
+	TwiceAfterFreeze redoneBytes
 	TwiceByDuplicate int64
 	TwiceOtherwise   int64 // bytes hashed twice though the first worker was not interrupted
 
@@ -65,55 +65,55 @@ type Findings struct {
 
 	// LongestDuplicate is the longest time that a worker worked on a duplicate
 	// until its first write was refused.
-	LongestDuplicate Measured
+	LongestDuplicate measuredTime
 
 	// The slowest eviction with notice: from the announcement at the metadata
 	// endpoint, and from its first delivery to the VM, until the contexts were
 	// cancelled; and from the delivery until the last message was released.
-	AnnouncedToStopped, ServedToStopped, ServedToReleased Measured
+	AnnouncedToStopped, ServedToStopped, ServedToReleased measuredTime
 
 	// The slowest job of a lost VM: from the announcement, kill or freeze until
 	// another worker resumed it.
-	NoticeToResumed, KillToResumed, FreezeToResumed Measured
+	NoticeToResumed, KillToResumed, FreezeToResumed measuredTime
 
 	// Missing describes the jobs that are not committed.
 	Missing []string
 }
 
-// BadMessageEnd is what happened to a message that no worker can process.
-type BadMessageEnd struct {
+// badMessageEnd is what happened to a message that no worker can process.
+type badMessageEnd struct {
 	Label string
 	Kept  bool // in the poison queue, with the right reason, and nowhere else
 }
 
-// Frozen is what happened to workers that were suspended.
-type Frozen struct {
+// frozenWorkers is what happened to workers that were suspended.
+type frozenWorkers struct {
 	VMs     int
 	Held    int // jobs that they held and others took over
 	Fenced  int // of these: that they stopped working on, by their own log
 	Refused int // their writes that storage refused
 
 	// ThawedToFenced is the longest time until a worker stopped working on a job.
-	ThawedToFenced Measured
+	ThawedToFenced measuredTime
 }
 
-// Redone is work that was done twice, in bytes, and how much may have been: what
+// redoneBytes is work that was done twice, in bytes, and how much may have been: what
 // was hashed and not saved.
-type Redone struct{ Bytes, Limit int64 }
+type redoneBytes struct{ Bytes, Limit int64 }
 
-// Measured is the longest of several times, of which some may not have been
+// measuredTime is the longest of several times, of which some may not have been
 // observed.
-type Measured struct {
+type measuredTime struct {
 	time.Duration
 	Seen, Missed int
 }
 
 // Known reports whether all of the times were observed.
-func (m Measured) Known() bool { return m.Seen > 0 && m.Missed == 0 }
+func (m measuredTime) Known() bool { return m.Seen > 0 && m.Missed == 0 }
 
 // audit derives the findings. It is a pure function.
-func audit(h *history, end End) Findings {
-	f := Findings{Jobs: len(h.good()), Messages: end.Messages, Unseen: h.unseen + h.foreign, Poison: end.Poison}
+func audit(h *history, end endState) findings {
+	f := findings{Jobs: len(h.good()), Messages: end.Messages, Unseen: h.unseen + h.foreign, Poison: end.Poison}
 	for _, file := range h.files {
 		f.Bytes += file.Size
 	}
@@ -136,7 +136,7 @@ func audit(h *history, end End) Findings {
 }
 
 // outcomes counts how the jobs ended.
-func (f *Findings) outcomes(h *history, end End) {
+func (f *findings) outcomes(h *history, end endState) {
 	for _, j := range h.oracle.Jobs {
 		v := j.Judge()
 		f.StaleWrites += v.Broken[oracle.Stale]
@@ -164,15 +164,15 @@ func (f *Findings) outcomes(h *history, end End) {
 }
 
 // badMessages checks that they became poison.
-func (f *Findings) badMessages(h *history, end End) {
+func (f *findings) badMessages(h *history, end endState) {
 	for _, b := range h.bad {
 		kept := slices.ContainsFunc(end.Poison, b.became)
-		f.BadMessages = append(f.BadMessages, BadMessageEnd{Label: b.label, Kept: kept && h.commits(b.job) == 0})
+		f.BadMessages = append(f.BadMessages, badMessageEnd{Label: b.label, Kept: kept && h.commits(b.job) == 0})
 	}
 }
 
 // duplicates counts what happened to jobs that were put more than once.
-func (f *Findings) duplicates(h *history, end End) {
+func (f *findings) duplicates(h *history, end endState) {
 	for _, id := range h.good() {
 		if !h.isDuplicated(id) {
 			continue
@@ -190,7 +190,7 @@ func (f *Findings) duplicates(h *history, end End) {
 }
 
 // describe says where a job is that is not committed.
-func describe(h *history, id string, end End) string {
+func describe(h *history, id string, end endState) string {
 	name, status := h.blobs[id], ""
 	for _, w := range h.writes(id) {
 		status = w.Status
@@ -210,8 +210,8 @@ func describe(h *history, id string, end End) string {
 }
 
 // endOf reads storage at the end.
-func endOf(s *storage.Server, names azure.Names, h *history) End {
-	end := End{Results: map[string][]byte{}, Waiting: map[string]bool{}}
+func endOf(s *storage.Server, names azure.Names, h *history) endState {
+	end := endState{Results: map[string][]byte{}, Waiting: map[string]bool{}}
 	for id := range h.oracle.Jobs {
 		if blob, body, ok := s.ReadBlob(names.Records, jobid.Path(id)); ok && blob.Metadata["status"] == oracle.Done {
 			end.Results[id] = body

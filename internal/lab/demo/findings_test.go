@@ -49,9 +49,9 @@ func (h *history) moved(message string, kind moveKind, when time.Duration) {
 // goodRun is a run of four jobs in which every promise was kept. spot_1 was killed
 // while it worked on job a, spot_2 evicted with job b, spot_4 frozen with job c;
 // spot_3 did the rest. Job d was put twice. Job e has no blob.
-func goodRun() (*history, End) {
+func goodRun() (*history, endState) {
 	h := newHistory()
-	end := End{Results: map[string][]byte{}, Waiting: map[string]bool{"e": true}}
+	end := endState{Results: map[string][]byte{}, Waiting: map[string]bool{"e": true}}
 	for job, size := range map[string]int64{"a": 12, "b": 8, "c": 12, "d": 4} {
 		h.files["f"+job] = lab.File{Blob: "f" + job, Size: size, SHA256: job + job}
 		end.Results[job] = fmt.Appendf(nil, `{"algorithm":"sha256","digest":"%s","bytes":%d}`, job+job, size)
@@ -125,13 +125,13 @@ func goodRun() (*history, End) {
 func TestAuditOfAGoodRun(t *testing.T) {
 	h, end := goodRun()
 	got := audit(h, end)
-	once := func(d time.Duration) Measured { return Measured{d, 1, 0} }
-	want := Findings{
+	once := func(d time.Duration) measuredTime { return measuredTime{d, 1, 0} }
+	want := findings{
 		Jobs: 4, Bytes: 36, Committed: 4, Duplicates: 1, Absorbed: 1,
-		BadMessages: []BadMessageEnd{{"no blob", true}, {"plain text", true}}, Poison: end.Poison,
-		Frozen:    Frozen{VMs: 1, Held: 1, Fenced: 1, Refused: 1, ThawedToFenced: once(30 * ms)},
+		BadMessages: []badMessageEnd{{"no blob", true}, {"plain text", true}}, Poison: end.Poison,
+		Frozen:    frozenWorkers{VMs: 1, Held: 1, Fenced: 1, Refused: 1, ThawedToFenced: once(30 * ms)},
 		Evictions: 1, Kills: 1,
-		TwiceAfterKill: Redone{4, 4}, TwiceAfterFreeze: Redone{8, 8}, TwiceByDuplicate: 4,
+		TwiceAfterKill: redoneBytes{4, 4}, TwiceAfterFreeze: redoneBytes{8, 8}, TwiceByDuplicate: 4,
 		OldestUnsaved: second, SlowestSave: 10 * ms, LongestDuplicate: once(1800 * ms),
 		AnnouncedToStopped: once(510 * ms), ServedToStopped: once(10 * ms), ServedToReleased: once(50 * ms),
 		NoticeToResumed: once(1100 * ms), KillToResumed: once(26100 * ms), FreezeToResumed: once(26100 * ms),
@@ -139,7 +139,7 @@ func TestAuditOfAGoodRun(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	if n := NewReport(got, Settings{Interval: 2 * second}).Broken(); n != 0 {
+	if n := newReport(got, settings{Interval: 2 * second}).Broken(); n != 0 {
 		t.Errorf("%d promises broken in a good run", n)
 	}
 }
@@ -149,107 +149,107 @@ func TestAuditOfAGoodRun(t *testing.T) {
 func TestEveryPromiseCanBreak(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(*history, *End)
+		change func(*history, *endState)
 		want   []string // labels of the rows
 	}{
-		{"a job is still waiting", func(h *history, end *End) {
+		{"a job is still waiting", func(h *history, end *endState) {
 			h.without("a", "done")
 			h.oracle.Jobs["a"].Deletions = nil
 			end.Waiting["a"], end.Messages = true, 1
 		}, []string{"jobs committed", "messages left on the queue"}},
-		{"a message vanished", func(h *history, _ *End) {
+		{"a message vanished", func(h *history, _ *endState) {
 			h.without("a", "done")
 			h.oracle.Jobs["a"].Deletions = nil
 		}, []string{"jobs committed", "jobs lost"}},
-		{"a message was deleted before the commit", func(h *history, _ *End) {
+		{"a message was deleted before the commit", func(h *history, _ *endState) {
 			h.moved("ma", deleted, 33*second)
 		}, []string{"jobs lost"}},
-		{"a second commit", func(h *history, _ *End) {
+		{"a second commit", func(h *history, _ *endState) {
 			h.became("b", "spot_3", "b3", oracle.Done, 40*second)
 		}, []string{"jobs committed twice", "stale writes that took effect"}},
-		{"an interruption is counted as a failure", func(h *history, _ *End) {
+		{"an interruption is counted as a failure", func(h *history, _ *endState) {
 			h.oracle.Jobs["a"].Writes[1].Failures = 1
 		}, []string{"failures counted against a job"}},
-		{"a save goes back", func(h *history, _ *End) {
+		{"a save goes back", func(h *history, _ *endState) {
 			h.oracle.Jobs["a"].Writes[1].Progress = 3
 		}, []string{"states behind the one they replaced"}},
-		{"a wrong digest when it was written", func(h *history, _ *End) {
+		{"a wrong digest when it was written", func(h *history, _ *endState) {
 			h.oracle.Jobs["a"].Writes[2].Wrong = true
 		}, []string{"digests that are not the input's"}},
-		{"a wrong digest", func(_ *history, end *End) {
+		{"a wrong digest", func(_ *history, end *endState) {
 			end.Results["a"] = []byte(`{"algorithm":"sha256","digest":"ab","bytes":12}`)
 		}, []string{"digests that are not the input's"}},
-		{"a wrong size", func(_ *history, end *End) {
+		{"a wrong size", func(_ *history, end *endState) {
 			end.Results["a"] = []byte(`{"algorithm":"sha256","digest":"aa","bytes":11}`)
 		}, []string{"digests that are not the input's"}},
-		{"no result", func(_ *history, end *End) { delete(end.Results, "b") }, []string{"digests that are not the input's"}},
-		{"the duplicate stays", func(_ *history, end *End) {
+		{"no result", func(_ *history, end *endState) { delete(end.Results, "b") }, []string{"digests that are not the input's"}},
+		{"the duplicate stays", func(_ *history, end *endState) {
 			end.Waiting["d"] = true
 		}, []string{"jobs put twice, duplicate absorbed"}},
-		{"a foreign message is dropped", func(_ *history, end *End) { end.Poison = end.Poison[:1] }, []string{"plain text"}},
-		{"poison without its reason", func(_ *history, end *End) { end.Poison[0].Reason = "broken" }, []string{"no blob"}},
-		{"a job without a blob is committed", func(h *history, _ *End) {
+		{"a foreign message is dropped", func(_ *history, end *endState) { end.Poison = end.Poison[:1] }, []string{"plain text"}},
+		{"poison without its reason", func(_ *history, end *endState) { end.Poison[0].Reason = "broken" }, []string{"no blob"}},
+		{"a job without a blob is committed", func(h *history, _ *endState) {
 			h.became("e", "spot_3", "e1", oracle.Done, 40*second)
 		}, []string{"no blob", "stale writes that took effect"}},
-		{"a stale owner writes", func(h *history, _ *End) {
+		{"a stale owner writes", func(h *history, _ *endState) {
 			h.became("c", "spot_4", "c1", oracle.Open, 36*second)
 		}, []string{"stale writes that took effect"}},
-		{"a frozen worker does not even try", func(h *history, _ *End) {
+		{"a frozen worker does not even try", func(h *history, _ *endState) {
 			h.refusals = h.refusals[1:]
 		}, []string{"writes refused to a worker that was frozen"}},
-		{"a frozen worker does not stop", func(h *history, _ *End) {
+		{"a frozen worker does not stop", func(h *history, _ *endState) {
 			h.ends = h.ends[:2]
 		}, []string{"taken-over jobs that it stopped", "thawed -> all of them stopped", "hashed twice after a freeze (not saved)"}},
-		{"a frozen worker stops late", func(h *history, _ *End) {
+		{"a frozen worker stops late", func(h *history, _ *endState) {
 			h.ends[2].at = at(36 * second)
 		}, []string{"thawed -> all of them stopped"}},
-		{"work redone after the notice", func(h *history, _ *End) {
+		{"work redone after the notice", func(h *history, _ *endState) {
 			h.ranges = append(h.ranges, hashedRange{"b", "spot_3", 0, 4, at(7500 * ms)})
 		}, []string{"hashed twice after a notice"}},
-		{"saved work redone after the kill", func(h *history, _ *End) {
+		{"saved work redone after the kill", func(h *history, _ *endState) {
 			h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 0, 4, at(31500 * ms)})
 		}, []string{"hashed twice after a kill (unsaved then)"}},
-		{"saved work redone after the freeze", func(h *history, _ *End) {
+		{"saved work redone after the freeze", func(h *history, _ *endState) {
 			h.ranges = append(h.ranges, hashedRange{"c", "spot_3", 0, 4, at(31400 * ms)})
 		}, []string{"hashed twice after a freeze (not saved)"}},
-		{"no save for too long", func(h *history, _ *End) {
+		{"no save for too long", func(h *history, _ *endState) {
 			h.ranges[5].at = at(1900 * ms)
 		}, []string{"oldest work unsaved at a kill"}},
-		{"a duplicate is worked on for long", func(h *history, _ *End) {
+		{"a duplicate is worked on for long", func(h *history, _ *endState) {
 			h.ends[1].at, h.moves[8].at = at(5*second), at(5*second)
 		}, []string{"longest work on a duplicate"}},
-		{"a worker redoes its own work", func(h *history, _ *End) {
+		{"a worker redoes its own work", func(h *history, _ *endState) {
 			h.ranges = append(h.ranges, hashedRange{"a", "spot_3", 8, 4, at(34500 * ms)})
 		}, []string{"hashed twice without cause"}},
-		{"the notice was not acted on", func(h *history, _ *End) {
+		{"the notice was not acted on", func(h *history, _ *endState) {
 			delete(h.drains, "spot_2")
 		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped"}},
-		{"the notice was never asked for", func(h *history, _ *End) {
+		{"the notice was never asked for", func(h *history, _ *endState) {
 			h.fates["spot_2"] = fate{kind: evicted, at: at(6 * second)}
 			delete(h.drains, "spot_2")
 		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped", "seen by the VM -> all jobs released"}},
-		{"a message was never released", func(h *history, _ *End) {
+		{"a message was never released", func(h *history, _ *endState) {
 			h.starts = append(h.starts, start{"x", "mx", "spot_2", 0, at(6100 * ms)})
 		}, []string{"seen by the VM -> all jobs released"}},
-		{"the notice was acted on late", func(h *history, _ *End) {
+		{"the notice was acted on late", func(h *history, _ *endState) {
 			h.drains["spot_2"] = drain{stopped: at(8100 * ms)}
 			h.moveOf("mb", released).at, h.starts[6].at = at(8200*ms), at(8300*ms)
 			h.moveOf("mb", claimed).at = at(1 * second)
 			h.ranges[7].at = at(8400 * ms)
 		}, []string{"announced -> work stopped (1 poll)", "seen by the VM -> work stopped"}},
-		{"a message was released late", func(h *history, _ *End) {
+		{"a message was released late", func(h *history, _ *endState) {
 			h.moves = slices.DeleteFunc(h.moves, func(m move) bool { return m.message == "mb" && m.at.Equal(at(7*second)) })
 			h.moveOf("mb", released).at, h.moveOf("mb", deleted).at = at(9600*ms), at(9900*ms)
 			h.starts[6].at, h.ranges[7].at = at(9700*ms), at(9800*ms)
 		}, []string{"seen by the VM -> all jobs released"}},
-		{"no worker resumes the job after the kill", func(h *history, _ *End) {
+		{"no worker resumes the job after the kill", func(h *history, _ *endState) {
 			h.starts = slices.DeleteFunc(h.starts, func(s start) bool { return s.job == "a" && s.vm == "spot_3" })
 		}, []string{"kill -> all its jobs resumed elsewhere"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, end := goodRun()
 			test.change(h, &end)
-			report := NewReport(audit(h, end), Settings{Interval: 2 * second})
+			report := newReport(audit(h, end), settings{Interval: 2 * second})
 			var got []string
 			for _, row := range report.rows {
 				if row.verdict == broken {
@@ -282,7 +282,7 @@ func (h *history) moveOf(message string, kind moveKind) *move {
 func TestUnseenWriteBreaksTheDemo(t *testing.T) {
 	h, end := goodRun()
 	h.unseen = 1
-	if n := NewReport(audit(h, end), Settings{Interval: 2 * second}).Broken(); n != 1 {
+	if n := newReport(audit(h, end), settings{Interval: 2 * second}).Broken(); n != 1 {
 		t.Errorf("Broken() with a write that was not seen = %d, want 1", n)
 	}
 }

@@ -87,7 +87,7 @@ func must(t *testing.T, err error) {
 }
 
 // audit is what is found in the history now.
-func (w *watched) audit() Findings {
+func (w *watched) audit() findings {
 	return audit(w.recorder.history, endOf(w.server, w.recorder.names, w.recorder.history))
 }
 

@@ -55,7 +55,7 @@ func without(a, b hashedRange) []hashedRange {
 }
 
 // redone attributes what was hashed twice to its cause.
-func (f *Findings) redone(h *history) {
+func (f *findings) redone(h *history) {
 	for _, r := range hashedAgain(h.ranges) {
 		first, second := h.fates[r.first.vm].kind, h.fates[r.second.vm].kind
 		switch {
@@ -74,7 +74,7 @@ func (f *Findings) redone(h *history) {
 }
 
 // kill adds what a killed VM's worker had not saved.
-func (f *Findings) kill(h *history, vm string) {
+func (f *findings) kill(h *history, vm string) {
 	f.Kills++
 	at := h.fates[vm].at
 	for _, s := range h.held(vm, at) {
@@ -87,7 +87,7 @@ func (f *Findings) kill(h *history, vm string) {
 }
 
 // freeze adds what a frozen VM's worker did after it was thawed.
-func (f *Findings) freeze(h *history, vm string) {
+func (f *findings) freeze(h *history, vm string) {
 	fate, frozen := h.fates[vm], &f.Frozen
 	frozen.VMs++
 	for _, s := range h.held(vm, fate.at) {
@@ -118,7 +118,7 @@ func (f *Findings) freeze(h *history, vm string) {
 }
 
 // notice adds how fast an evicted VM's worker drained.
-func (f *Findings) notice(h *history, vm string) {
+func (f *findings) notice(h *history, vm string) {
 	f.Evictions++
 	fate, drain := h.fates[vm], h.drains[vm]
 	f.AnnouncedToStopped.add(fate.at, drain.stopped)
@@ -142,7 +142,7 @@ func (f *Findings) notice(h *history, vm string) {
 }
 
 // addResumed adds how long the jobs of a lost VM took until others resumed them.
-func (m *Measured) addResumed(h *history, vm string) {
+func (m *measuredTime) addResumed(h *history, vm string) {
 	at := h.fates[vm].at
 	for _, s := range h.held(vm, at) {
 		if h.committedBy(s.job, vm) {
@@ -154,7 +154,7 @@ func (m *Measured) addResumed(h *history, vm string) {
 }
 
 // add keeps the longest of several times. A zero time was not observed.
-func (m *Measured) add(from, to time.Time) {
+func (m *measuredTime) add(from, to time.Time) {
 	if from.IsZero() || to.IsZero() {
 		m.Missed++
 		return

@@ -36,28 +36,28 @@ type row struct {
 	verdict                   verdict
 }
 
-// Report is the findings as a table.
-type Report struct {
-	findings Findings
-	settings Settings
+// report is the findings as a table.
+type report struct {
+	findings findings
+	settings settings
 	rows     []row
 }
 
-// Settings are the configuration of a demo as the report shows it.
-type Settings struct {
+// settings are the configuration of a demo as the report shows it.
+type settings struct {
 	Workers, JobsAtOnce int
 	Interval            time.Duration // between two checkpoints of a job
 	Files               int           // real ones that the input is made of
 	Bandwidth           string        // of each download
 }
 
-// NewReport compares the findings with the promises.
-func NewReport(f Findings, s Settings) Report {
+// newReport compares the findings with the promises.
+func newReport(f findings, s settings) report {
 	rows := slices.Concat(f.jobRows(), f.badMessageRows(), f.staleRows(s.Interval), f.redoneRows(s.Interval), f.timeRows(), f.resumedRows())
-	return Report{findings: f, settings: s, rows: rows}
+	return report{findings: f, settings: s, rows: rows}
 }
 
-func (f Findings) jobRows() []row {
+func (f findings) jobRows() []row {
 	rows := []row{
 		{label: "No job is lost"},
 		exactly("jobs committed", f.Committed, f.Jobs),
@@ -74,7 +74,7 @@ func (f Findings) jobRows() []row {
 	return rows
 }
 
-func (f Findings) badMessageRows() []row {
+func (f findings) badMessageRows() []row {
 	if len(f.BadMessages) == 0 {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (f Findings) badMessageRows() []row {
 	return rows
 }
 
-func (f Findings) staleRows(interval time.Duration) []row {
+func (f findings) staleRows(interval time.Duration) []row {
 	rows := []row{
 		{label: "A stale owner writes nothing"},
 		exactly("stale writes that took effect", f.StaleWrites, 0),
@@ -103,7 +103,7 @@ func (f Findings) staleRows(interval time.Duration) []row {
 		within("thawed -> all of them stopped", f.Frozen.ThawedToFenced, interval+f.SlowestSave+atOnce))
 }
 
-func (f Findings) redoneRows(interval time.Duration) []row {
+func (f findings) redoneRows(interval time.Duration) []row {
 	rows := []row{
 		{label: "Work is redone within bounds"},
 		exactly("states behind the one they replaced", f.Backwards, 0),
@@ -114,7 +114,7 @@ func (f Findings) redoneRows(interval time.Duration) []row {
 	if f.Kills > 0 {
 		rows = append(rows,
 			atMost("hashed twice after a kill (unsaved then)", f.TwiceAfterKill.Bytes, f.TwiceAfterKill.Limit),
-			within("oldest work unsaved at a kill", Measured{f.OldestUnsaved, 1, 0}, interval+f.SlowestSave+atOnce))
+			within("oldest work unsaved at a kill", measuredTime{f.OldestUnsaved, 1, 0}, interval+f.SlowestSave+atOnce))
 	}
 	if f.Frozen.VMs > 0 {
 		rows = append(rows, atMost("hashed twice after a freeze (not saved)", f.TwiceAfterFreeze.Bytes, f.TwiceAfterFreeze.Limit))
@@ -129,7 +129,7 @@ func (f Findings) redoneRows(interval time.Duration) []row {
 	return append(rows, atMost("hashed twice without cause", f.TwiceOtherwise, 0))
 }
 
-func (f Findings) timeRows() []row {
+func (f findings) timeRows() []row {
 	if f.Evictions == 0 {
 		return nil
 	}
@@ -143,9 +143,9 @@ func (f Findings) timeRows() []row {
 
 // resumedRows say when jobs were resumed. How long they wait depends on what else
 // is on the queue, so only that they are resumed is promised.
-func (f Findings) resumedRows() []row {
+func (f findings) resumedRows() []row {
 	var rows []row
-	add := func(times int, label string, got Measured, promised string) {
+	add := func(times int, label string, got measuredTime, promised string) {
 		if times > 0 {
 			rows = append(rows, inTurn(label, got, promised))
 		}
@@ -159,7 +159,7 @@ func (f Findings) resumedRows() []row {
 	return rows
 }
 
-func inTurn(label string, got Measured, promised string) row {
+func inTurn(label string, got measuredTime, promised string) row {
 	if !got.Known() {
 		return row{label, "not seen", promised, broken}
 	}
@@ -182,7 +182,7 @@ func atMost(label string, got, limit int64) row {
 	return row{label, text.Size(got), promised, verdictOf(got <= limit)}
 }
 
-func within(label string, got Measured, limit time.Duration) row {
+func within(label string, got measuredTime, limit time.Duration) row {
 	r := row{label, "not seen", "<= " + text.Duration(limit), broken}
 	if !got.Known() {
 		return r
@@ -206,7 +206,7 @@ func verdictOf(ok bool) verdict {
 
 // Broken returns how many promises were broken. Writes and messages that could
 // not be read count as one: a table that misses something proves nothing.
-func (r Report) Broken() (n int) {
+func (r report) Broken() (n int) {
 	for _, row := range r.rows {
 		if row.verdict == broken {
 			n++
@@ -222,7 +222,7 @@ func (r Report) Broken() (n int) {
 const tableWidth = 78
 
 // Write prints the table.
-func (r Report) Write(out io.Writer) {
+func (r report) Write(out io.Writer) {
 	var b strings.Builder
 	r.writeSettings(&b)
 	fmt.Fprintf(&b, "\n%-44s%12s  %s\n%s\n", "promise", "measured", "promised", strings.Repeat("-", tableWidth))
@@ -240,7 +240,7 @@ func (r Report) Write(out io.Writer) {
 	_, _ = io.WriteString(out, b.String()) // fails only if the terminal is gone
 }
 
-func (r Report) writeSettings(b *strings.Builder) {
+func (r report) writeSettings(b *strings.Builder) {
 	f, s := r.findings, r.settings
 	summary := fmt.Sprintf("%s, %s of %s, on %s; %s with notice, %s, %s; %s with %s at a time, a checkpoint every %s, events polled every %s, downloads %s",
 		text.Plural(f.Jobs, "job"), text.Size(f.Bytes), text.Plural(s.Files, "real file"), text.Plural(f.Workers, "VM"),
@@ -249,7 +249,7 @@ func (r Report) writeSettings(b *strings.Builder) {
 	b.WriteString(strings.Join(text.Wrap(summary, tableWidth), "\n") + "\n")
 }
 
-func (r Report) writeNotes(b *strings.Builder, isLate bool) {
+func (r report) writeNotes(b *strings.Builder, isLate bool) {
 	if isLate {
 		b.WriteString("late: over the promise by less than 1s, which a busy machine may cost;\nonly more than that fails the demo. Bytes and counts have no such margin.\n")
 	}

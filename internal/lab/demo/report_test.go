@@ -20,22 +20,22 @@ func TestReport(t *testing.T) {
 	good.Workers = 5
 	lateOnce := good
 	lateOnce.ServedToStopped.Duration = 62 * time.Millisecond
-	bad := Findings{
+	bad := findings{
 		Jobs: 24, Bytes: 293 << 20, Workers: 5, Committed: 22, CommittedTwice: 1, Lost: 1, WrongDigests: 1, Messages: 1, Unseen: 2,
-		Duplicates: 1, BadMessages: []BadMessageEnd{{"job whose blob is missing", false}}, StaleWrites: 3, Backwards: 1, Miscounted: 1,
-		Frozen:    Frozen{VMs: 1, Held: 2, Fenced: 1, ThawedToFenced: Measured{5 * second, 1, 1}},
-		Evictions: 2, Kills: 1, TwiceAfterNotice: Redone{4 << 20, 0}, TwiceAfterKill: Redone{8 << 20, 4 << 20},
-		TwiceAfterFreeze: Redone{8 << 20, 0}, TwiceOtherwise: 1536,
-		OldestUnsaved: 4 * second, SlowestSave: 3 * ms, LongestDuplicate: Measured{9 * second, 1, 0},
-		AnnouncedToStopped: Measured{2345 * ms, 1, 0},
+		Duplicates: 1, BadMessages: []badMessageEnd{{"job whose blob is missing", false}}, StaleWrites: 3, Backwards: 1, Miscounted: 1,
+		Frozen:    frozenWorkers{VMs: 1, Held: 2, Fenced: 1, ThawedToFenced: measuredTime{5 * second, 1, 1}},
+		Evictions: 2, Kills: 1, TwiceAfterNotice: redoneBytes{4 << 20, 0}, TwiceAfterKill: redoneBytes{8 << 20, 4 << 20},
+		TwiceAfterFreeze: redoneBytes{8 << 20, 0}, TwiceOtherwise: 1536,
+		OldestUnsaved: 4 * second, SlowestSave: 3 * ms, LongestDuplicate: measuredTime{9 * second, 1, 0},
+		AnnouncedToStopped: measuredTime{2345 * ms, 1, 0},
 		Missing:            []string{"usr/lib/a: lost, there is no message of it", "usr/lib/b: running, last on spot_3"},
 	}
-	calm := Findings{Jobs: 1, Committed: 1, Workers: 1}
-	settings := Settings{Workers: 4, JobsAtOnce: 2, Interval: 2 * second, Files: 12, Bandwidth: "at 2.7 MiB/s each"}
-	for name, findings := range map[string]Findings{"kept": good, "late": lateOnce, "broken": bad, "calm": calm} {
+	calm := findings{Jobs: 1, Committed: 1, Workers: 1}
+	settings := settings{Workers: 4, JobsAtOnce: 2, Interval: 2 * second, Files: 12, Bandwidth: "at 2.7 MiB/s each"}
+	for name, findings := range map[string]findings{"kept": good, "late": lateOnce, "broken": bad, "calm": calm} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			NewReport(findings, settings).Write(&out)
+			newReport(findings, settings).Write(&out)
 			golden := filepath.Join("testdata", "report_"+name+".golden")
 			if *update {
 				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
@@ -63,14 +63,14 @@ func TestOnlyTimesHaveAMargin(t *testing.T) {
 		row  row
 		want verdict
 	}{
-		{within("", Measured{2 * second, 1, 0}, 2*second), kept},
-		{within("", Measured{2*second + 1, 1, 0}, 2*second), late},
-		{within("", Measured{3 * second, 1, 0}, 2*second), late},
-		{within("", Measured{3*second + 1, 2, 0}, 2*second), broken},
-		{within("", Measured{}, 2*second), broken},
-		{within("", Measured{second, 1, 1}, 2*second), broken},
-		{inTurn("", Measured{second, 1, 0}, ""), kept},
-		{inTurn("", Measured{second, 1, 1}, ""), broken},
+		{within("", measuredTime{2 * second, 1, 0}, 2*second), kept},
+		{within("", measuredTime{2*second + 1, 1, 0}, 2*second), late},
+		{within("", measuredTime{3 * second, 1, 0}, 2*second), late},
+		{within("", measuredTime{3*second + 1, 2, 0}, 2*second), broken},
+		{within("", measuredTime{}, 2*second), broken},
+		{within("", measuredTime{second, 1, 1}, 2*second), broken},
+		{inTurn("", measuredTime{second, 1, 0}, ""), kept},
+		{inTurn("", measuredTime{second, 1, 1}, ""), broken},
 		{atLeast("", 1, 1), kept},
 		{atLeast("", 0, 1), broken},
 		{atMost("", 4, 4), kept},
