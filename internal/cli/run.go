@@ -101,13 +101,11 @@ func Exit(name string, err error) {
 
 // Code returns the exit code for err.
 func Code(err error) int {
-	var config *ConfigError
-	switch {
-	case err == nil:
+	if err == nil {
 		return ExitOK
-	case errors.As(err, &config):
-		return ExitConfig
-	default:
-		return ExitFailed
 	}
+	if _, ok := errors.AsType[*ConfigError](err); ok {
+		return ExitConfig
+	}
+	return ExitFailed
 }
