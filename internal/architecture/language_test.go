@@ -58,12 +58,16 @@ var allowed = []struct{ path, text, reason string }{
 	{"internal/sandbox/range.go", "65534", "the name of a system user"},
 	{"internal/sandbox/users_test.go", "65535", "the name of a system user"},
 	{"internal/sandbox/users_test.go", "65534", "the name of a system user"},
+	{"docs/DESIGN.md", "TestSilentEnds", "the name of a test"},
+	{"docs/SECURITY.md", "TestSilentEnds", "the name of a test"},
+	{"docs/evictions.md", "TestSilentEnds", "the name of a test"},
+	{"docs/evictions.md", "TestRefusedForGood", "the name of a test"},
+	{"docs/proof.md", "TestOwnMessageComesBack", "what the test says"},
 }
 
 // exempt are the files and directories that are not rewritten yet. The list only
 // gets shorter.
 var exempt = []string{
-	"docs",
 	"internal/drain/doc.go",
 	"internal/drain/gate_test.go",
 	"internal/events/awaited_test.go",
