@@ -13,14 +13,14 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// mishap is what happens to a worker at one of its storage calls.
-type mishap struct {
+// callFault is what happens to a worker at one of its storage calls.
+type callFault struct {
 	name  string
 	fate  fate          // of that call
 	lasts time.Duration // the same becomes of all calls of this time
 }
 
-var mishaps = []mishap{
+var callFaults = []callFault{
 	{name: "death before it", fate: fate{dies: beforeEffect}},
 	{name: "death after its effect", fate: fate{dies: afterEffect}},
 	{name: "death after its reply", fate: fate{dies: afterReply}},
@@ -37,7 +37,7 @@ var mishaps = []mishap{
 	{name: "lost for 15s", fate: fate{lost: true}, lasts: 15 * time.Second},
 }
 
-// TestEveryCall lets each mishap happen at each storage call of a worker, in each
+// TestEveryCall lets each fault happen at each storage call of a worker, in each
 // scenario. Whatever happens, other workers end every job as it should end, once,
 // no message is left, and no write breaks a rule of the ledger.
 func TestEveryCall(t *testing.T) {
@@ -50,16 +50,16 @@ func TestEveryCall(t *testing.T) {
 			if len(calls) < s.least {
 				t.Errorf("storage calls of a worker that nothing happens to = %d, want at least %d:\n%s", len(calls), s.least, strings.Join(calls, "\n"))
 			}
-			for _, m := range mishaps {
+			for _, m := range callFaults {
 				t.Run(m.name, func(t *testing.T) { table.add(s.name, m.name, s.everyCall(t, m, len(calls))) })
 			}
 		})
 	}
 }
 
-// everyCall returns at how many calls the mishap happened. Some lives have fewer
+// everyCall returns at how many calls the fault happened. Some lives have fewer
 // calls than an untouched one: a put off poll can make one less.
-func (s scenario) everyCall(t *testing.T, m mishap, untouched int) (points int) {
+func (s scenario) everyCall(t *testing.T, m callFault, untouched int) (points int) {
 	t.Helper()
 	longest := map[string]time.Duration{} // drain, by the call to which it happened
 	for at := 1; !t.Failed(); at += callStep {
@@ -106,11 +106,11 @@ func (s scenario) untouched(t *testing.T) (calls []string) {
 	return calls
 }
 
-// subject is the worker to which mishaps happen.
+// subject is the worker to which faults happen.
 const subject = "vm_0"
 
-// run lets the mishap happen at one call.
-func (s scenario) run(t *testing.T, b *bench, m mishap, at int) *rehearsal {
+// run lets the fault happen at one call.
+func (s scenario) run(t *testing.T, b *bench, m callFault, at int) *rehearsal {
 	r := s.begin(t, b)
 	r.first = b.start(subject, r.kinds, s.first)
 	r.first.strike(m, at, &r.struck)
@@ -143,7 +143,7 @@ const swallowedDrain = time.Second + 50*time.Millisecond
 
 // checkDrain returns how long the drain of the first worker took. It must not take
 // long, and must save all, if one call was swallowed.
-func (r *rehearsal) checkDrain(t *testing.T, m mishap) (took time.Duration) {
+func (r *rehearsal) checkDrain(t *testing.T, m callFault) (took time.Duration) {
 	t.Helper()
 	for _, line := range r.first.log.find("drained") {
 		took = time.Duration(line["since_notice"].(float64))
@@ -156,7 +156,7 @@ func (r *rehearsal) checkDrain(t *testing.T, m mishap) (took time.Duration) {
 
 // mayRepeat is how many steps may be done twice: after a death those of one
 // checkpoint interval and one save, and otherwise the one in hand.
-func (m mishap) mayRepeat(step time.Duration) int {
+func (m callFault) mayRepeat(step time.Duration) int {
 	if m.fate.dies == 0 && m.lasts == 0 {
 		return 1
 	}
@@ -166,7 +166,7 @@ func (m mishap) mayRepeat(step time.Duration) int {
 // interval is how many steps there are between two saves.
 func interval(step time.Duration) int { return int(checkpoint.DefaultPolicy().Shortest / step) }
 
-// begin prepares storage for the worker that mishaps happen to.
+// begin prepares storage for the worker that faults happen to.
 func (s scenario) begin(t *testing.T, b *bench) *rehearsal {
 	b.chunk = smallChunk
 	b.observe()
@@ -187,9 +187,9 @@ func (s scenario) end(t *testing.T, b *bench, r *rehearsal) {
 	b.ledger.check(t)
 }
 
-// strike lets the mishap happen at the worker's call number at, and says in struck
+// strike lets the fault happen at the worker's call number at, and says in struck
 // which one that is.
-func (p *process) strike(m mishap, at int, struck *string) {
+func (p *process) strike(m callFault, at int, struck *string) {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
 	var end time.Time
@@ -238,16 +238,16 @@ func (b *bench) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
 // coverage is how many points were covered.
 type coverage struct {
 	mu     sync.Mutex
-	points map[string]map[string]int // by scenario and mishap
+	points map[string]map[string]int // by scenario and fault
 }
 
-func (c *coverage) add(scenario, mishap string, n int) {
+func (c *coverage) add(scenario, fault string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.points[scenario] == nil {
 		c.points[scenario] = map[string]int{}
 	}
-	c.points[scenario][mishap] = n
+	c.points[scenario][fault] = n
 }
 
 func (c *coverage) log(t *testing.T) {
@@ -258,7 +258,7 @@ func (c *coverage) log(t *testing.T) {
 	for _, s := range scenarios {
 		sum := 0
 		fmt.Fprintf(&b, "\n%-18s", s.name)
-		for _, m := range mishaps {
+		for _, m := range callFaults {
 			n := c.points[s.name][m.name]
 			fmt.Fprintf(&b, " %5d", n)
 			sum += n
@@ -267,7 +267,7 @@ func (c *coverage) log(t *testing.T) {
 		all += sum
 	}
 	var names []string
-	for _, m := range mishaps {
+	for _, m := range callFaults {
 		names = append(names, m.name)
 	}
 	t.Logf("%d crash points: scenarios by mishaps (%s), and their sum%s", all, strings.Join(names, ", "), b.String())

@@ -180,7 +180,7 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 	})
 }
 
-// TestUnknownEventAndAdvice: the jobs are saved, work goes on, and while an
+// TestUnknownEventAndAdvice: the jobs are saved, work continues, and while an
 // eviction is likely no message waits in a buffer.
 func TestUnknownEventAndAdvice(t *testing.T) {
 	const slots = 2

@@ -20,7 +20,7 @@ import (
 )
 
 // TestPreemptHandsOver is promises 4 and 5: after a notice work stops within a
-// poll, everything is released in time, and another worker goes on without
+// poll, everything is released in time, and another worker continues without
 // repeating anything that was reported.
 func TestPreemptHandsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -176,7 +176,7 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 }
 
 // TestLateDeliveryRenewsFirst: a message that waited for longer than its
-// visibility, and that nobody took meanwhile, is renewed and then worked on.
+// visibility, and that no one took in the meantime, is renewed and then worked on.
 func TestLateDeliveryRenewsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.observe()
@@ -265,7 +265,7 @@ func TestStubbornHandler(t *testing.T) {
 }
 
 // TestForcedEndIsNoticed: a worker that starts under a name whose last run ended
-// without a word says so, and what was in its hands.
+// uncleanly says so, and what was in its hands.
 func TestForcedEndIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		work := &steps{n: 200, each: 300 * time.Millisecond}

@@ -111,7 +111,7 @@ var outages = map[string]struct {
 
 // TestOutages: storage is of no use for far longer than a message's visibility, in
 // every way that there is. No job is stopped or lost, nothing is done again, no
-// failure is counted, a job that ends meanwhile is committed later, and the log
+// failure is counted, a job that ends in the meantime is committed later, and the log
 // says what is wrong without filling up.
 func TestOutages(t *testing.T) {
 	for name, outage := range outages {

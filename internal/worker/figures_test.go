@@ -114,7 +114,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 }
 
 // crowd is a handler that reports a new state every second until it is told to
-// stop, and counts how many of its jobs are at work.
+// stop, and counts how many of its jobs are running.
 type crowd struct{ atWork atomic.Int64 }
 
 func (c *crowd) Run(ctx context.Context, j *job.Job) ([]byte, error) {

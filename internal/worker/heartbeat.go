@@ -163,5 +163,5 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	}
 	w.Log.WarnContext(ctx, "last run was killed; its jobs are resumed when their visibility timeouts expire", "state", last.State,
 		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
-	return fmt.Sprintf("the last run was ended by force with %d active jobs", len(last.Jobs))
+	return fmt.Sprintf("the last run was killed with %d active jobs", len(last.Jobs))
 }

@@ -135,7 +135,7 @@ func (j *plannedJob) progress(next int, number uint64) job.Progress {
 	return report
 }
 
-// resume returns where the job goes on.
+// resume returns where the job continues.
 func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
 	var state []byte
 	if p.large {

@@ -255,7 +255,7 @@ func (h *history) note(r checkpoint.Record) {
 	}
 }
 
-// tell prints the history, for whoever has to find out what went wrong.
+// tell prints the history, for those who have to find out what went wrong.
 func (h *history) tell() {
 	var s strings.Builder
 	for _, l := range h.plan.lives {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestUnknownKindOfTheFuture: a time of the first put-back that no worker can have
-// written does not keep a message of a kind that nobody has on the queue for ever.
+// written does not keep a message of a kind that no one has on the queue for ever.
 func TestUnknownKindOfTheFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.putText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
@@ -51,7 +51,7 @@ func newForever() job.Handler {
 }
 
 // TestUsedID: a message with the id of a job that runs, with other work, is poison,
-// and the job goes on as if nothing had come.
+// and the job continues as if nothing had come.
 func TestUsedID(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		work := &steps{n: 100, each: time.Second}

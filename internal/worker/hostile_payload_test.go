@@ -21,7 +21,7 @@ func hashOf(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// upload writes a blob past all rules, as whoever has the role can.
+// upload writes a blob past all rules, as anyone with the role can.
 func (b *bench) upload(container, name, data string, metadata map[string]*string) {
 	b.t.Helper()
 	client := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)

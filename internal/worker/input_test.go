@@ -156,7 +156,7 @@ func TestUnknownKind(t *testing.T) {
 		b.waitDone("a", time.Minute)
 		b.waitDone("b", time.Minute)
 		second.stop()
-		// Nobody does, for more than an hour.
+		// No one does, for more than an hour.
 		b.put("c", "unheard-of", "1")
 		b.start("vm_2", job.Kinds{"echo": echo})
 		b.waitFor("poison", 90*time.Minute, func() bool { return b.record("c").Status == checkpoint.Poison })

@@ -15,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestBreak: a handler that takes breaks goes on from where it was, a little
+// TestBreak: a handler that takes breaks continues from where it was, a little
 // later, and is never charged for one.
 func TestBreak(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {

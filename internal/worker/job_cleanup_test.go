@@ -14,7 +14,7 @@ import (
 )
 
 // TestCleanup: what a handler registers runs when its last state is recorded,
-// whatever the end, and a panic in it harms nobody.
+// whatever the end, and a panic in it harms no one.
 func TestCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		var mu sync.Mutex

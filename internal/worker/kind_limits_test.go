@@ -44,7 +44,7 @@ func (a *atOnce) counts() (most, done int) {
 }
 
 // TestConcurrencyOfAKind: of a limited kind no more run at once than may, other
-// kinds go on beside it, and waiting counts as nothing.
+// kinds continue beside it, and waiting counts as nothing.
 func TestConcurrencyOfAKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		heavy, light := &atOnce{each: 30 * time.Second}, &atOnce{each: time.Second}

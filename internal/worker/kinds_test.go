@@ -92,7 +92,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 }
 
 // TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
-// make another one spin, and it does its own jobs meanwhile.
+// make another one spin, and it does its own jobs in the meantime.
 func TestManyOfABusyWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const jobs, minutes = 1000, 10
@@ -126,7 +126,7 @@ func TestManyOfABusyWorker(t *testing.T) {
 }
 
 // TestKindInProgress: a job that was worked on is never poison because its kind is
-// not there any more; it goes on when a worker with the kind comes.
+// not there any more; it continues when a worker with the kind comes.
 func TestKindInProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		work := &steps{n: 3 * 3600, each: time.Second}

@@ -77,7 +77,7 @@ func (s *largeSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return []byte("finished"), nil
 }
 
-// TestLargeStateIsHandedOver: a job with a large state is evicted and goes on
+// TestLargeStateIsHandedOver: a job with a large state is evicted and continues
 // elsewhere without repeating anything, and only what changed is sent.
 func TestLargeStateIsHandedOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -429,7 +429,7 @@ func TestAbandonedReaderIsReleased(t *testing.T) {
 }
 
 // TestPanickingStream: a stream is the handler's code, and its panic harms
-// nobody but the job.
+// no one but the job.
 func TestPanickingStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -118,7 +118,7 @@ func (l *ledger) failuresOf(id string) int {
 	return l.job(id).record.Failed
 }
 
-// keptAsPoison reports whether a message that is nobody's job is kept.
+// keptAsPoison reports whether a message that is no one's job is kept.
 func (l *ledger) keptAsPoison(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

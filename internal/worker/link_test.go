@@ -85,7 +85,7 @@ func (l *link) sent() int {
 
 // pass waits while the link is held, whatever the context says: a frozen process
 // does not look. On a link that was cut it waits for the end of the context. Those
-// that waited go on one after another, so that their order is certain.
+// that waited continue one after another, so that their order is certain.
 func (l *link) pass(ctx context.Context) error {
 	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; not the same for those that come every second
 	for {
@@ -190,7 +190,7 @@ func (f fate) silence(r *http.Request) error {
 	return cutError(r)
 }
 
-// travel is a request's way to the service. A sender that gives up meanwhile does
+// travel is a request's way to the service. A sender that gives up in the meantime does
 // not always stop it.
 func (l *link) travel(r *http.Request, f fate) error {
 	if f.before == 0 {

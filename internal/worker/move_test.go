@@ -36,7 +36,7 @@ func (b *bench) runFor(name string, work *steps, id string, more int, change ...
 	return p
 }
 
-// TestPrioritySwap: a job that was interrupted twice goes on on VMs of regular
+// TestPrioritySwap: a job that was interrupted twice continues on VMs of regular
 // priority, from where it was, and stays there.
 func TestPrioritySwap(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -359,7 +359,7 @@ func TestExpiringMessageIsReplaced(t *testing.T) {
 	}
 }
 
-// drainMany lets a worker with many jobs in hand be evicted, each call taking 10 ms,
+// drainMany lets a worker with many active jobs be evicted, each call taking 10 ms,
 // and returns what it logged of its drain.
 func (b *bench) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *process, drained logLine) {
 	b.t.Helper()

@@ -83,7 +83,7 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 func TestDeadNeighbour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *bench) {
-		// It has work, as its lock says, and nobody else sees it.
+		// It has work, as its lock says, and no one else sees it.
 		other, err := runtimedir.Open(t.Context(), runtimedir.Config{Path: path, Instance: "dead"})
 		if err != nil {
 			t.Fatal(err)

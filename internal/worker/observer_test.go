@@ -165,7 +165,7 @@ func TestObserverInTrouble(t *testing.T) {
 }
 
 // TestObserverOfEvents: each event counts once, whatever else the document says,
-// and once more if something else follows from it.
+// and again if something else follows from it.
 func TestObserverOfEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		c := &counter{}

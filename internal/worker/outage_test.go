@@ -35,7 +35,7 @@ func TestStorageOutage(t *testing.T) {
 }
 
 // TestOwnMessageComesBack: renewals fail for longer than the visibility while claims
-// do not, so that a worker claims the message that it has in hand. The job goes on
+// do not, so that a worker claims the message that it has in hand. The job continues
 // under the new claim.
 func TestOwnMessageComesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
@@ -110,7 +110,7 @@ func TestLostMessage(t *testing.T) {
 	})
 }
 
-// TestSilentEnds: a job whose every start ends without a word is poison after
+// TestSilentEnds: a job whose every start ends uncleanly is poison after
 // ten, and its neighbours are done.
 func TestSilentEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {

@@ -14,7 +14,7 @@ import (
 
 // TestPayloadMemory: payloads from blobs wait for one another when they do not fit
 // into --payload-memory together. A job that waits is handed over at once, and a
-// handler that has dropped its payload holds up nobody.
+// handler that has dropped its payload holds up no one.
 func TestPayloadMemory(t *testing.T) {
 	const size, jobs = queue.MaxPayload/2 + 1, 3 // two do not fit into the least memory
 	for _, row := range []struct {

@@ -125,7 +125,7 @@ func (b *bench) refuse(operation string, with *storage.Error) (end func()) {
 	return func() { b.server.OnCall(nil) }
 }
 
-// TestLeaseOnARecordAtWork: somebody leases the record of a job at work. A lease of
+// TestLeaseOnARecordAtWork: somebody leases the record of a running job. A lease of
 // a minute costs nothing but time; one that does not end costs what was done since
 // the last save, and the log names the service's code.
 func TestLeaseOnARecordAtWork(t *testing.T) {

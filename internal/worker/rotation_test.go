@@ -219,7 +219,7 @@ func TestUnreadableMessage(t *testing.T) {
 	})
 }
 
-// TestClaimOneAtATime: only after a claim whose messages nobody got is one asked
+// TestClaimOneAtATime: only after a claim whose messages no one got is one asked
 // for at a time, and only for a while.
 func TestClaimOneAtATime(t *testing.T) {
 	refused := &azcore.ResponseError{StatusCode: http.StatusServiceUnavailable, ErrorCode: "ServerBusy"}

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// scenario is a worker's life, at each of whose storage calls mishaps happen.
+// scenario is a worker's life, at each of whose storage calls faults happen.
 type scenario struct {
 	name  string
 	least int    // calls in a life to which nothing happens
@@ -146,7 +146,7 @@ func putsTwice(t *testing.T, b *bench, r *rehearsal) {
 	puts("long", "steps", "long", "steps")(t, b, r)
 }
 
-// putsOrphan leaves a job behind whose worker died without a word.
+// putsOrphan leaves a job behind whose worker died uncleanly.
 func putsOrphan(t *testing.T, b *bench, r *rehearsal) {
 	puts("long", "steps")(t, b, r)
 	p := b.start("vm_9", r.kinds)

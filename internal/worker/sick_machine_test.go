@@ -94,7 +94,7 @@ var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { 
 
 // TestSickMachineAlone: the only healthy worker is busy for two hours, so that a
 // job comes back to a sick machine all the time, on which two workers run. It is
-// not poisoned; the healthy worker does it in the end.
+// not poisoned; the healthy worker does it finally.
 func TestSickMachineAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.put("long", "long", "")
@@ -114,7 +114,7 @@ func TestSickMachineAlone(t *testing.T) {
 }
 
 // TestBadJobs: jobs that fail everywhere are poisoned in bounded time, and jobs of
-// other kinds are done meanwhile as if there were none.
+// other kinds are done in the meantime as if there were none.
 func TestBadJobs(t *testing.T) {
 	for _, tt := range []struct {
 		workers, bad int

@@ -91,8 +91,8 @@ func restartAlways(t *testing.T, b *bench, vm string, work *steps, over <-chan s
 }
 
 // TestEvictedAThousandTimes: a healthy job is evicted with a notice 500 times, and
-// then its VM dies without a word 500 times, each time after some progress. It is
-// done in the end, and no attempt was charged.
+// then its VM dies uncleanly 500 times, each time after some progress. It is
+// done finally, and no attempt was charged.
 func TestEvictedAThousandTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		const each = 500

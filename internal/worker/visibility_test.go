@@ -7,7 +7,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestVisibility: with a short one the jobs of a dead worker go on soon, and
+// TestVisibility: with a short one the jobs of a dead worker continue soon, and
 // those of a worker that lives stay with it.
 func TestVisibility(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
