@@ -1,6 +1,6 @@
 // Package drain holds the deadlines by which a worker stops: how long handlers
 // may run, states may be sent and messages may be released once a VM is about to
-// go or the process is told to end.
+// go or the process gets SIGTERM.
 //
 // # One drain
 //

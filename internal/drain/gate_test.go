@@ -100,7 +100,7 @@ func TestGateFollowsLatency(t *testing.T) {
 			second()
 			synctest.Wait()
 			if g.free != 1 {
-				t.Errorf("free places in the end = %d, want 1", g.free)
+				t.Errorf("free places finally = %d, want 1", g.free)
 			}
 		})
 	}

@@ -45,7 +45,7 @@ func TestAwaited(t *testing.T) {
 			"ready for what was before", []presence.Listed{worker("web", "0", 0, earlier), worker("web-1", "0", 0, other)},
 			[]string{"worker web-0 of VM web is not ready", "worker web-1-0 of VM web-1 is not ready"},
 		},
-		{"nobody", nil, []string{"no worker of VM web has been heard of for 45s", "no worker of VM web-1 has been heard of for 45s"}},
+		{"no worker", nil, []string{"no worker of VM web has been heard of for 45s", "no worker of VM web-1 has been heard of for 45s"}},
 	} {
 		if diff := cmp.Diff(row.want, awaited(e, row.seen)); diff != "" {
 			t.Errorf("%s: awaited (-want +got)\n%s", row.name, diff)

@@ -234,7 +234,7 @@ func (c *claimer) maxBuffered() time.Duration {
 	return min(renewAfter, bufferedFor)
 }
 
-// releaseAll releases messages whose jobs were not begun. A stop does not cut it
+// releaseAll releases messages whose jobs were not started. A stop does not cut it
 // short.
 func (c *claimer) releaseAll(leases []*queue.Lease) {
 	var group errgroup.Group
