@@ -95,8 +95,9 @@ func (d *documented) kind(t *testing.T) Kind {
 		}
 		return Kind{Name: "test", Command: []string{interpreterNamed(t, d.needs), filepath.Join(folder, "program")}}
 	}
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples", d.name))); err != nil {
-		t.Fatal(err)
+	copied := withoutForks(func() error { return os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples", d.name))) })
+	if copied != nil {
+		t.Fatal(copied)
 	}
 	d.prepare(t, folder)
 	if d.needs == "cksum" {
@@ -249,7 +250,7 @@ func TestStopMeetsEachCommand(t *testing.T) {
 				undisturbed := b.run(k, d.payload, saved)
 				shims, stopped := t.TempDir(), filepath.Join(t.TempDir(), "stopped")
 				shim := fmt.Sprintf(waitsForStop, command)
-				if err := os.WriteFile(filepath.Join(shims, command), []byte(shim), 0o700); err != nil {
+				if err := withoutForks(func() error { return os.WriteFile(filepath.Join(shims, command), []byte(shim), 0o700) }); err != nil {
 					t.Fatal(err)
 				}
 				w := b.begin(k.with(map[string]string{

@@ -341,7 +341,7 @@ func (b *rig) demandNotCounted(k Kind, says string) {
 func TestMachineLacks(t *testing.T) {
 	script := func(t *testing.T, text string) string {
 		name := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
+		if err := withoutForks(func() error { return os.WriteFile(name, []byte(text), 0o700) }); err != nil {
 			t.Fatal(err)
 		}
 		return name

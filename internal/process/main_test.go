@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -217,3 +218,11 @@ func (l *logLines) printed(stream string) []string {
 
 // roomy limits nothing that a test does.
 var roomy = archive.Limits{Bytes: 1 << 30, Entries: 1000}
+
+// withoutForks writes programs while no other process is started: one that inherits
+// the open file would make the start of the program fail with ETXTBSY.
+func withoutForks(write func() error) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return write()
+}
