@@ -372,7 +372,6 @@ var sizeRule = struct {
 		{"./internal/checkpoint", 13, "record, rulings, claims, the saving of large states, and the policy of when to save, which only together keep a record consistent"},
 		{"./internal/lab/chaos", 13, "killer, proxy, workload and their histories, which only one command uses"},
 		{"./internal/process", 16, "one contract with programs: kinds file, folders, start, limits, stop, exit, cleanup"},
-		{"./internal/delivery", 17, "the steps of one message share its state; kind limits, circuit breaker and quarantine decide before them"},
 	},
 }
 
