@@ -13,7 +13,7 @@ import (
 // fillBuffer starts a worker whose slots are taken by two long jobs, and that has
 // claimed more messages than it has slots. Echo jobs before taught it that jobs
 // are short.
-func (b *bench) fillBuffer(change ...func(*Config)) *process {
+func (b *testbed) fillBuffer(change ...func(*Config)) *process {
 	b.t.Helper()
 	put := func(kind string, n int) {
 		for i := range n {
@@ -35,7 +35,7 @@ func (b *bench) fillBuffer(change ...func(*Config)) *process {
 // TestStopWhileTheBufferIsReleased: a stop does not cut off the releases of
 // messages that no slot got free for.
 func TestStopWhileTheBufferIsReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.fillBuffer(func(c *Config) { c.Metadata = nil })
 		var releasing atomic.Bool
 		b.server.OnCall(func(c storage.Call) storage.Fault {
@@ -55,7 +55,7 @@ func TestStopWhileTheBufferIsReleased(t *testing.T) {
 // TestStopDuringAClaim: the messages of a claim that was under way at a stop are
 // released.
 func TestStopDuringAClaim(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		claiming := make(chan struct{})
 		b.server.OnCall(func(c storage.Call) storage.Fault {
 			if c.Operation != storage.OpGetMessages {
@@ -76,8 +76,8 @@ func TestStopDuringAClaim(t *testing.T) {
 			t.Fatalf("messages hidden while the claim is under way = %d, want 4", n)
 		}
 		p.stop()
-		if n, started := b.invisible(), len(p.log.find("job started")); n > 0 || started > 0 || b.left() != 4 {
-			t.Errorf("after the stop %d of %d messages are hidden, and %d jobs were started, want 0 of 4 and 0", n, b.left(), started)
+		if n, started := b.invisible(), len(p.log.find("job started")); n > 0 || started > 0 || b.messagesLeft() != 4 {
+			t.Errorf("after the stop %d of %d messages are hidden, and %d jobs were started, want 0 of 4 and 0", n, b.messagesLeft(), started)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestStopDuringAClaim(t *testing.T) {
 // TestBufferWhenClaimingEnds: when claiming ends before NotBefore, messages that
 // wait for a slot are released at once.
 func TestBufferWhenClaimingEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.fillBuffer()
 		b.announce("Reboot", in(4*time.Minute))
 		b.waitFor("claiming ended", 2*time.Second, func() bool {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		good := func() Config {
 			return Config{Queue: b.queue, OnDemand: b.onDemand, Poison: b.poison, Payloads: b.payloads, Records: b.records, Workers: b.workers, Kinds: job.Kinds{"echo": echo}}
 		}

@@ -15,26 +15,26 @@ import (
 
 // callFault is what happens to a worker at one of its storage calls.
 type callFault struct {
-	name  string
-	fate  fate          // of that call
-	lasts time.Duration // the same becomes of all calls of this time
+	name     string
+	fault    requestFault  // of that call
+	duration time.Duration // the same becomes of all calls of this time
 }
 
 var callFaults = []callFault{
-	{name: "death before it", fate: fate{dies: beforeEffect}},
-	{name: "death after its effect", fate: fate{dies: afterEffect}},
-	{name: "death after its reply", fate: fate{dies: afterReply}},
-	{name: "lost", fate: fate{lost: true}},
-	{name: "reply lost", fate: fate{mute: true}},
-	{name: "swallowed", fate: fate{lost: true, open: true}},
-	{name: "reply swallowed", fate: fate{mute: true, open: true}},
-	{name: "throttled", fate: fate{refused: storage.ServerBusy(0)}},
-	{name: "arrives 40s late", fate: fate{late: 40 * time.Second}},
+	{name: "death before it", fault: requestFault{crash: beforeEffect}},
+	{name: "death after its effect", fault: requestFault{crash: afterEffect}},
+	{name: "death after its reply", fault: requestFault{crash: afterReply}},
+	{name: "lost", fault: requestFault{lost: true}},
+	{name: "reply lost", fault: requestFault{replyLost: true}},
+	{name: "swallowed", fault: requestFault{lost: true, hangs: true}},
+	{name: "reply swallowed", fault: requestFault{replyLost: true, hangs: true}},
+	{name: "throttled", fault: requestFault{refused: storage.ServerBusy(0)}},
+	{name: "arrives 40s late", fault: requestFault{arrivesAfter: 40 * time.Second}},
 	// The SDK repeats a call for some 3 s: only longer troubles leave it to the
 	// worker to find out what came of a call.
-	{name: "lost for 4s", fate: fate{lost: true}, lasts: 4 * time.Second},
-	{name: "replies lost for 4s", fate: fate{mute: true}, lasts: 4 * time.Second},
-	{name: "lost for 15s", fate: fate{lost: true}, lasts: 15 * time.Second},
+	{name: "lost for 4s", fault: requestFault{lost: true}, duration: 4 * time.Second},
+	{name: "replies lost for 4s", fault: requestFault{replyLost: true}, duration: 4 * time.Second},
+	{name: "lost for 15s", fault: requestFault{lost: true}, duration: 15 * time.Second},
 }
 
 // TestEveryCall lets each fault happen at each storage call of a worker, in each
@@ -46,9 +46,9 @@ func TestEveryCall(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			calls := s.untouched(t)
-			if len(calls) < s.least {
-				t.Errorf("storage calls of a worker that nothing happens to = %d, want at least %d:\n%s", len(calls), s.least, strings.Join(calls, "\n"))
+			calls := s.referenceRun(t)
+			if len(calls) < s.minCalls {
+				t.Errorf("storage calls of a worker that nothing happens to = %d, want at least %d:\n%s", len(calls), s.minCalls, strings.Join(calls, "\n"))
 			}
 			for _, m := range callFaults {
 				t.Run(m.name, func(t *testing.T) { table.add(s.name, m.name, s.everyCall(t, m, len(calls))) })
@@ -64,16 +64,16 @@ func (s scenario) everyCall(t *testing.T, m callFault, untouched int) (points in
 	longest := map[string]time.Duration{} // drain, by the call to which it happened
 	for at := 1; !t.Failed(); at += callStep {
 		reached := false
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			r := s.run(t, b, m, at)
-			reached, longest[r.struck] = r.first.link.sent() >= at, max(longest[r.struck], r.drained)
+			reached, longest[r.faultedCall] = r.first.link.sent() >= at, max(longest[r.faultedCall], r.drained)
 		})
 		if !reached {
 			break
 		}
 		points++
 	}
-	if m.fate.open {
+	if m.fault.hangs {
 		t.Logf("longest drain with one call %s, by the call: %v", m.name, longest)
 	}
 	if points*callStep < untouched*2/3 {
@@ -82,11 +82,11 @@ func (s scenario) everyCall(t *testing.T, m callFault, untouched int) (points in
 	return points
 }
 
-// untouched returns the calls of the worker when nothing happens, and fails
+// referenceRun returns the calls of the worker when nothing happens, and fails
 // unless the scenario is what it claims to be.
-func (s scenario) untouched(t *testing.T) (calls []string) {
+func (s scenario) referenceRun(t *testing.T) (calls []string) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		r := s.begin(t, b)
 		noted := b.ledger.note
 		b.server.OnResult(func(result storage.Result) {
@@ -96,10 +96,10 @@ func (s scenario) untouched(t *testing.T) (calls []string) {
 			noted(result)
 		})
 		r.first = b.start(subject, r.kinds, s.first)
-		s.live(t, b, r)
+		s.act(t, b, r)
 		r.first.stop()
-		if n := len(r.first.log.find(s.shows)); n == 0 {
-			t.Errorf("log of a worker that nothing happens to has no %q", s.shows)
+		if n := len(r.first.log.find(s.wantLog)); n == 0 {
+			t.Errorf("log of a worker that nothing happens to has no %q", s.wantLog)
 		}
 		s.end(t, b, r)
 	})
@@ -110,18 +110,18 @@ func (s scenario) untouched(t *testing.T) (calls []string) {
 const subject = "vm_0"
 
 // run lets the fault happen at one call.
-func (s scenario) run(t *testing.T, b *bench, m callFault, at int) *rehearsal {
+func (s scenario) run(t *testing.T, b *testbed, m callFault, at int) *scenarioRun {
 	r := s.begin(t, b)
 	r.first = b.start(subject, r.kinds, s.first)
-	r.first.strike(m, at, &r.struck)
-	s.live(t, b, r)
+	r.first.injectFault(m, at, &r.faultedCall)
+	s.act(t, b, r)
 	r.first.stop()
 	r.drained = r.checkDrain(t, m)
 	s.end(t, b, r)
-	may := m.mayRepeat(r.work.each)
+	may := m.maxRepeated(r.work.each)
 	if s.twice {
-		may += interval(r.work.each)
-		if m.fate.open { // the write that tells one from the other waits for the end of its try
+		may += stepsPerCheckpoint(r.work.each)
+		if m.fault.hangs { // the write that tells one from the other waits for the end of its try
 			may += int(30 * time.Second / r.work.each)
 		}
 	}
@@ -137,49 +137,51 @@ func (s scenario) run(t *testing.T, b *bench, m callFault, at int) *rehearsal {
 	return r
 }
 
-// swallowedDrain is how long a drain may take if one call gets no answer and its
+// hangingCallDrain is how long a drain may take if one call gets no answer and its
 // connection stays open. One to which nothing happens takes no time here.
-const swallowedDrain = time.Second + 50*time.Millisecond
+const hangingCallDrain = time.Second + 50*time.Millisecond
 
 // checkDrain returns how long the drain of the first worker took. It must not take
 // long, and must save all, if one call was swallowed.
-func (r *rehearsal) checkDrain(t *testing.T, m callFault) (took time.Duration) {
+func (r *scenarioRun) checkDrain(t *testing.T, m callFault) (took time.Duration) {
 	t.Helper()
 	for _, line := range r.first.log.find("drained") {
 		took = time.Duration(line["since_notice"].(float64))
-		if m.fate.open && (took > swallowedDrain || line["states_left_out"] != 0.0) {
-			t.Errorf("drained after %s with %v states left out, want at most %s and none", took, line["states_left_out"], swallowedDrain)
+		if m.fault.hangs && (took > hangingCallDrain || line["states_left_out"] != 0.0) {
+			t.Errorf("drained after %s with %v states left out, want at most %s and none", took, line["states_left_out"], hangingCallDrain)
 		}
 	}
 	return took
 }
 
-// mayRepeat is how many steps may be done twice: after a death those of one
+// maxRepeated is how many steps may be done twice: after a death those of one
 // checkpoint interval and one save, and otherwise the one in hand.
-func (m callFault) mayRepeat(step time.Duration) int {
-	if m.fate.dies == 0 && m.lasts == 0 {
+func (m callFault) maxRepeated(step time.Duration) int {
+	if m.fault.crash == 0 && m.duration == 0 {
 		return 1
 	}
-	return interval(step) + int(m.lasts/step) + 1
+	return stepsPerCheckpoint(step) + int(m.duration/step) + 1
 }
 
-// interval is how many steps there are between two saves.
-func interval(step time.Duration) int { return int(checkpoint.DefaultPolicy().Shortest / step) }
+// stepsPerCheckpoint is how many steps there are between two saves.
+func stepsPerCheckpoint(step time.Duration) int {
+	return int(checkpoint.DefaultPolicy().Shortest / step)
+}
 
 // begin prepares storage for the worker that faults happen to.
-func (s scenario) begin(t *testing.T, b *bench) *rehearsal {
+func (s scenario) begin(t *testing.T, b *testbed) *scenarioRun {
 	b.chunk = smallChunk
 	b.observe()
-	r := &rehearsal{}
+	r := &scenarioRun{}
 	r.kinds = r.handlers(b.ledger)
-	s.put(t, b, r)
+	s.prepare(t, b, r)
 	return r
 }
 
 // end lets another worker finish, and checks what came of everything.
-func (s scenario) end(t *testing.T, b *bench, r *rehearsal) {
+func (s scenario) end(t *testing.T, b *testbed, r *scenarioRun) {
 	b.start("vm_1", r.kinds, s.second)
-	b.waitFor("no message left", 15*time.Minute, func() bool { return b.left() == 0 })
+	b.waitFor("no message left", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
 	b.ledger.stragglers.Wait()
 	for id, want := range s.want {
 		b.checkOutcome(t, id, want)
@@ -187,22 +189,22 @@ func (s scenario) end(t *testing.T, b *bench, r *rehearsal) {
 	b.ledger.check(t)
 }
 
-// strike lets the fault happen at the worker's call number at, and says in struck
+// injectFault lets the fault happen at the worker's call number at, and says in struck
 // which one that is.
-func (p *process) strike(m callFault, at int, struck *string) {
+func (p *process) injectFault(m callFault, at int, struck *string) {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
 	var end time.Time
-	p.link.fate = func(n int, r *http.Request) fate {
+	p.link.faultFor = func(n int, r *http.Request) requestFault {
 		if n == at {
-			end, *struck = time.Now().Add(m.lasts), callOf(r)
+			end, *struck = time.Now().Add(m.duration), callOf(r)
 		}
 		if n < at || n > at && !time.Now().Before(end) {
-			return fate{}
+			return requestFault{}
 		}
-		f := m.fate
-		if f.dies != 0 {
-			f.struck = p.term // its handlers do nothing more
+		f := m.fault
+		if f.crash != 0 {
+			f.onSend = p.term // its handlers do nothing more
 		}
 		return f
 	}
@@ -210,7 +212,7 @@ func (p *process) strike(m callFault, at int, struck *string) {
 
 // checkOutcome checks the one outcome of a job that was to end with that status,
 // and what it leaves behind.
-func (b *bench) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
+func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
 	t.Helper()
 	r := b.record(id)
 	if r.Status != want {
@@ -220,7 +222,7 @@ func (b *bench) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
 		t.Errorf("outcomes of job %s = %d, want 1", id, n)
 	}
 	kept := false
-	for _, p := range b.poisoned() {
+	for _, p := range b.poisonMessages() {
 		kept = kept || p.ID == id
 	}
 	if isPoison := want == checkpoint.Poison; kept != isPoison {
@@ -273,14 +275,14 @@ func (c *coverage) log(t *testing.T) {
 	t.Logf("%d crash points: scenarios by mishaps (%s), and their sum%s", all, strings.Join(names, ", "), b.String())
 }
 
-// rehearsal is one run of a scenario.
-type rehearsal struct {
+// scenarioRun is one run of a scenario.
+type scenarioRun struct {
 	work  *steps
 	kinds job.Kinds
 	first *process
 
-	struck  string        // the call to which the mishap happened
-	drained time.Duration // from the notice until the first worker had released everything
+	faultedCall string        // the call to which the mishap happened
+	drained     time.Duration // from the notice until the first worker had released everything
 }
 
 // callOf names a request by its method and the queue or container it is for.

@@ -24,7 +24,7 @@ func (p *process) drainedAfter() (took time.Duration, leftOut int) {
 
 // swallowOnce lets the next call for which is holds get no answer for an hour,
 // and returns a channel that is closed when it came.
-func (b *bench) swallowOnce(is func(storage.Call) bool, arrives bool) <-chan struct{} {
+func (b *testbed) swallowOnce(is func(storage.Call) bool, arrives bool) <-chan struct{} {
 	came := make(chan struct{})
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		select {
@@ -49,27 +49,27 @@ func (b *bench) swallowOnce(is func(storage.Call) bool, arrives bool) <-chan str
 // TestSwallowedInFlight: a call is swallowed just before the worker is told to end.
 // It costs the drain no more than one that is swallowed during it.
 func TestSwallowedInFlight(t *testing.T) {
-	write := func(b *bench) func(storage.Call) bool {
+	write := func(b *testbed) func(storage.Call) bool {
 		return func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.names.Records }
 	}
 	for _, row := range []struct {
 		name   string
 		n      int // steps of the job
-		is     func(*bench) func(storage.Call) bool
+		is     func(*testbed) func(storage.Call) bool
 		status checkpoint.Status
 	}{
 		{"a checkpoint", 60, write, checkpoint.Open},
 		{"a commit", 4, write, checkpoint.Done},
-		{"a renewal", 60, func(*bench) func(storage.Call) bool {
+		{"a renewal", 60, func(*testbed) func(storage.Call) bool {
 			return func(c storage.Call) bool { return c.Operation == storage.OpUpdateMessage }
 		}, checkpoint.Open},
-		{"the deletion of a message", 4, func(*bench) func(storage.Call) bool {
+		{"the deletion of a message", 4, func(*testbed) func(storage.Call) bool {
 			return func(c storage.Call) bool { return c.Operation == storage.OpDeleteMessage }
 		}, checkpoint.Done},
 	} {
 		for _, arrives := range []bool{false, true} {
 			t.Run(row.name+map[bool]string{false: " that does not arrive", true: " that arrives"}[arrives], func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *testbed) {
 					work := &steps{n: row.n, each: time.Second}
 					b.put("a", "steps", "")
 					p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
@@ -78,8 +78,8 @@ func TestSwallowedInFlight(t *testing.T) {
 					time.Sleep(300 * time.Millisecond)
 					p.stop()
 					took, leftOut := p.drainedAfter()
-					if took > swallowedDrain || leftOut != 0 {
-						t.Errorf("drained after %s with %d states left out, want at most %s and none", took, leftOut, swallowedDrain)
+					if took > hangingCallDrain || leftOut != 0 {
+						t.Errorf("drained after %s with %d states left out, want at most %s and none", took, leftOut, hangingCallDrain)
 					}
 					r := b.record("a")
 					if r.Status != row.status || row.status == checkpoint.Open && r.StateSize == 0 {
@@ -94,7 +94,7 @@ func TestSwallowedInFlight(t *testing.T) {
 // TestStateThatArrivedIsNotLeftOut: the write of a large state takes effect and is
 // never answered. The record shows that, and the log does not say otherwise.
 func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		state := make([]byte, 1<<20) // not small: its one try has all the time there is
 		b.put("a", "waits", "")
 		p := b.start("vm_0", job.Kinds{"waits": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -125,14 +125,14 @@ func TestDrainOfSlowStorage(t *testing.T) {
 		before storage.Fault
 	}{{"slow all the time", slow}, {"slow since the notice", storage.Fault{Before: 10 * time.Millisecond}}} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.server.OnCall(func(storage.Call) storage.Fault { return row.before })
 				for i := range jobs {
 					b.put(fmt.Sprintf("job-%d", i), "crowd", "")
 				}
 				work := &crowd{}
 				p := b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) { c.Concurrency, c.Metadata = jobs, nil })
-				b.waitFor("all at work", 2*time.Minute, func() bool { return work.atWork.Load() == jobs })
+				b.waitFor("all at work", 2*time.Minute, func() bool { return work.running.Load() == jobs })
 				time.Sleep(time.Minute)
 				b.server.OnCall(func(storage.Call) storage.Fault { return slow })
 				p.term()
@@ -157,9 +157,9 @@ func TestEvictionOfAStoppedJob(t *testing.T) {
 		slow bool // its state cannot be sent, rather than its handler not return
 	}{{"its handler does not return", false}, {"its state cannot be sent", true}} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				stubborn := newStubborn()
-				defer stubborn.giveUp()
+				defer stubborn.finish()
 				quiet := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 					j.Report(job.Progress{State: []byte("first")})
 					<-ctx.Done()
@@ -198,14 +198,14 @@ func TestEvictionOfAStoppedJob(t *testing.T) {
 // TestStoppedJobsAreForgotten: jobs that are stopped alone leave nothing behind in
 // a worker that runs for months.
 func TestStoppedJobsAreForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		silent := job.WithLimits(job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}), job.Limits{MaxSilence: time.Second})
 		b.put("a", "silent", "")
 		p := b.start("vm_0", job.Kinds{"silent": silent}, func(c *Config) { c.Metadata = nil })
-		b.waitFor("poison", time.Hour, func() bool { return len(b.poisoned()) == 1 })
+		b.waitFor("poison", time.Hour, func() bool { return len(b.poisonMessages()) == 1 })
 		time.Sleep(time.Second)
 		if n := p.drains.Len(); n != 0 {
 			t.Errorf("drains kept = %d, want none", n)

@@ -30,7 +30,7 @@ func TestEndsInEveryState(t *testing.T) {
 	for _, state := range []lifecycle.State{lifecycle.Recover, lifecycle.Resume, lifecycle.Process, lifecycle.Shutdown} {
 		for _, noticed := range []bool{false, true} {
 			t.Run(state.String()+map[bool]string{true: ", notice first", false: ""}[noticed], func(t *testing.T) {
-				inBubble(t, func(t *testing.T, b *bench) {
+				inBubble(t, func(t *testing.T, b *testbed) {
 					b.putSteps(3)
 					reached := make(chan struct{}, 8)
 					begun := make(chan struct{})

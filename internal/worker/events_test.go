@@ -26,7 +26,7 @@ func seldom(c *Config) {
 }
 
 // announce lists an event for vm_0 and returns its id.
-func (b *bench) announce(kind string, change ...func(*imds.Event)) string {
+func (b *testbed) announce(kind string, change ...func(*imds.Event)) string {
 	e := imds.Event{Type: kind, Resources: []string{"vm_0"}, Duration: -time.Second}
 	for _, f := range change {
 		f(&e)
@@ -43,13 +43,13 @@ func lasting(d time.Duration) func(*imds.Event) { return func(e *imds.Event) { e
 func byUser(e *imds.Event) { e.Source = "User" }
 
 // started reports whether the event has started, as after an acknowledgement.
-func (b *bench) started(id string) bool {
+func (b *testbed) started(id string) bool {
 	e, ok := b.metadata.Event(id)
 	return ok && e.Status == "Started"
 }
 
 // onAcknowledge calls f for every acknowledgement before it is obeyed.
-func (b *bench) onAcknowledge(f func()) {
+func (b *testbed) onAcknowledge(f func()) {
 	b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 		if r.Method == http.MethodPost {
 			f()
@@ -59,7 +59,7 @@ func (b *bench) onAcknowledge(f func()) {
 }
 
 // putSteps enqueues n jobs, job-0 and so on.
-func (b *bench) putSteps(n int) (ids []string) {
+func (b *testbed) putSteps(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("job-%d", i))
 		b.put(ids[i], "steps", "")
@@ -68,7 +68,7 @@ func (b *bench) putSteps(n int) (ids []string) {
 }
 
 // states counts how many records hold a state.
-func (b *bench) states(ids []string) (n int) {
+func (b *testbed) states(ids []string) (n int) {
 	for _, id := range ids {
 		if b.record(id).HasState() {
 			n++
@@ -86,7 +86,7 @@ func (s *steps) atLeast(ids []string, n int) func() bool {
 
 // TestShortFreeze: a pause of a few seconds costs nothing but a word.
 func TestShortFreeze(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		ids := b.putSteps(2)
 		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
@@ -109,7 +109,7 @@ func TestShortFreeze(t *testing.T) {
 // TestLongFreeze: every job saves at once, once, a bounded number at a time; the
 // event is let go ahead when all have, and nothing is interrupted.
 func TestLongFreeze(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs = 200
 		work := &steps{n: 90, each: time.Second}
 		ids := b.putSteps(jobs)
@@ -165,7 +165,7 @@ func TestLongFreeze(t *testing.T) {
 
 // TestFreezeThatCannotBeSavedFor is not hurried.
 func TestFreezeThatCannotBeSavedFor(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: time.Second}
 		ids := b.putSteps(3)
 		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
@@ -185,7 +185,7 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 func TestUnknownEventAndAdvice(t *testing.T) {
 	const slots = 2
 	for kind, advice := range map[string]bool{"Hibernate": false, "SpotRebalanceRecommendation": true} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			b.metadata = imds.New(imds.Options{PreviewEvents: true})
 			work := &steps{n: 60, each: time.Second}
 			b.put("job-0", "steps", "")
@@ -229,7 +229,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 }
 
 // invisible returns how many messages are in somebody's hands.
-func (b *bench) invisible() (n int) {
+func (b *testbed) invisible() (n int) {
 	for _, m := range b.server.Messages(b.names.Queue) {
 		if !m.Visible {
 			n++
@@ -242,7 +242,7 @@ func (b *bench) invisible() (n int) {
 // event is let go ahead.
 func TestRebootByAPerson(t *testing.T) {
 	for _, kind := range []string{"Reboot", "Redeploy", "Terminate"} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			work := &steps{n: 100, each: 300 * time.Millisecond}
 			ids := b.putSteps(4)
 			p := b.start("vm_0", job.Kinds{"steps": work})
@@ -280,7 +280,7 @@ func TestRebootByAPerson(t *testing.T) {
 
 // TestHardwareFailure: what has started leaves no time and needs no word.
 func TestHardwareFailure(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
 		ids := b.putSteps(4)
 		p := b.start("vm_0", job.Kinds{"steps": work})
@@ -313,7 +313,7 @@ func TestWhoAcknowledges(t *testing.T) {
 		{"refused", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Status: 400}, true, false},
 		{"no answer", func(*Config) {}, func(*imds.Event) {}, imds.Fault{Cut: true}, true, false},
 	} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			p := b.start("vm_0", job.Kinds{"echo": echo}, tt.change)
 			b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 			var posts atomic.Int64
@@ -365,7 +365,7 @@ func silent(takes time.Duration) job.Handler {
 // on until five minutes before, then what can be finished is, the rest is handed
 // over, and only when nothing is in hand the event is let go ahead.
 func TestRebootInAQuarter(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		quick := &steps{n: 120, each: time.Second}     // 2 min: done in time
 		slow := &steps{n: 120, each: 10 * time.Second} // 20 min: not
 		kinds := job.Kinds{"quick": quick, "slow": slow, "echo": echo, "silent": silent(time.Hour)}
@@ -420,7 +420,7 @@ func TestRebootInAQuarter(t *testing.T) {
 // is handed over before the VM goes, and the drain begins 30 s before at the
 // latest.
 func TestEstimateThatFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		slowing := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			for i := 1; ctx.Err() == nil; i++ { // at 90 % after 90 s, and then no further
 				j.Report(job.Progress{State: []byte{byte(i)}, Fraction: min(float64(i)/100, 0.9)})
@@ -452,9 +452,9 @@ func TestEstimateThatFails(t *testing.T) {
 // TestStubbornJobIsLeftBehind: nothing of a job that does not stop keeps the
 // worker from leaving in time.
 func TestStubbornJobIsLeftBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
-		defer stubborn.giveUp()
+		defer stubborn.finish()
 		b.put("stubborn", "stubborn", "")
 		p := b.start("vm_0", job.Kinds{"stubborn": stubborn})
 		b.waitFor("some work", time.Minute, func() bool { return len(p.log.find("job started")) == 1 })
@@ -477,7 +477,7 @@ func TestNoticeWithdrawn(t *testing.T) {
 		{"while jobs come to their ends", 11 * time.Minute, lifecycle.Process, false},
 		{"after the drain", 14*time.Minute + 50*time.Second, lifecycle.Shutdown, false},
 	} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			work := &steps{n: 14 * 60, each: time.Second}
 			b.put("long", "steps", "")
 			// With another VM named, the event is not ours to let go ahead.
@@ -513,7 +513,7 @@ func TestNoticeWithdrawn(t *testing.T) {
 
 // TestPutOff: an event that is moved to a later time gives the time won back.
 func TestPutOff(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		both := func(e *imds.Event) { e.ID, e.Resources = "E", []string{"vm_0", "vm_1"} }
 		b.announce("Redeploy", in(3*time.Minute), both)
 		p := b.start("vm_0", job.Kinds{"echo": echo})
@@ -529,7 +529,7 @@ func TestPutOff(t *testing.T) {
 // announced, and when it is withdrawn the other event still stands.
 func TestPreemptDuringANotice(t *testing.T) {
 	for _, after := range []time.Duration{5 * time.Minute, 11 * time.Minute} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			work := &steps{n: 13 * 60, each: time.Second}
 			b.put("long", "steps", "")
 			reboot := b.announce("Reboot", in(15*time.Minute))
@@ -568,7 +568,7 @@ func TestPreemptDuringANotice(t *testing.T) {
 // TestForeverAlmostDone: a job that says at any moment that it is done, and is
 // not, is drained 30 s before the VM goes.
 func TestForeverAlmostDone(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		almost := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("all of it"), Fraction: 1})
 			<-ctx.Done()
@@ -588,7 +588,7 @@ func TestForeverAlmostDone(t *testing.T) {
 // TestAcknowledgedStands: no work is taken under an event that was acknowledged,
 // though the service takes its time to start it.
 func TestAcknowledgedStands(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		b.metadata.OnRequest(func(r imds.Request) imds.Fault {

@@ -23,7 +23,7 @@ import (
 // poll, everything is released in time, and another worker continues without
 // repeating anything that was reported.
 func TestPreemptHandsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		first := b.start("vm_0", job.Kinds{"steps": work})
@@ -64,7 +64,7 @@ func TestPreemptHandsOver(t *testing.T) {
 
 // TestKillRepeatsAtMostOneInterval is the other half of promise 4.
 func TestKillRepeatsAtMostOneInterval(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const each = 100 * time.Millisecond
 		work := &steps{n: 400, each: each}
 		b.put("long", "steps", "")
@@ -84,7 +84,7 @@ func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 }
 
 func TestTerminateHandsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
 		for _, id := range []string{"a", "b", "c"} {
 			b.put(id, "steps", "")
@@ -116,7 +116,7 @@ func TestTerminateHandsOver(t *testing.T) {
 // TestFrozenWorkerWritesNothing is promise 3: a worker that was frozen until
 // another took its job over cannot write any more.
 func TestFrozenWorkerWritesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 300, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		first := b.start("vm_0", job.Kinds{"steps": work})
@@ -142,7 +142,7 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 // and its read of the record, for longer than the visibility. When it wakes up,
 // the job is another worker's and stays so.
 func TestThawedWorkerTakesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
@@ -152,11 +152,11 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		work.forget()
 		var thaw atomic.Pointer[func()] // set once it is frozen
 		first := b.startOn("vm_0", job.Kinds{"steps": work}, func(k *link) {
-			k.fate = func(_ int, r *http.Request) fate {
+			k.faultFor = func(_ int, r *http.Request) requestFault {
 				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/long") {
-					return fate{}
+					return requestFault{}
 				}
-				return fate{lost: true, struck: func() { hold := k.hold(); thaw.Store(&hold) }}
+				return requestFault{lost: true, onSend: func() { hold := k.hold(); thaw.Store(&hold) }}
 			}
 		}, func(c *Config) { c.Metadata = nil })
 		b.waitFor("the freeze", time.Minute, func() bool { return thaw.Load() != nil })
@@ -178,18 +178,18 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 // TestLateDeliveryRenewsFirst: a message that waited for longer than its
 // visibility, and that no one took in the meantime, is renewed and then worked on.
 func TestLateDeliveryRenewsFirst(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
 		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "echo", Resume: true}, 0); err != nil {
 			t.Fatal(err)
 		}
 		var thaw atomic.Pointer[func()]
 		p := b.startOn("vm_0", job.Kinds{"echo": echo}, func(k *link) {
-			k.fate = func(_ int, r *http.Request) fate {
+			k.faultFor = func(_ int, r *http.Request) requestFault {
 				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/a") {
-					return fate{}
+					return requestFault{}
 				}
-				return fate{lost: true, struck: func() { hold := k.hold(); thaw.Store(&hold) }}
+				return requestFault{lost: true, onSend: func() { hold := k.hold(); thaw.Store(&hold) }}
 			}
 		}, func(c *Config) { c.Metadata = nil })
 		b.waitFor("the freeze", time.Minute, func() bool { return thaw.Load() != nil })
@@ -205,7 +205,7 @@ func TestLateDeliveryRenewsFirst(t *testing.T) {
 // TestWithdrawnEvent: an eviction that does not happen brings the worker back
 // to work without a restart.
 func TestWithdrawnEvent(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		id, err := b.metadata.SimulateEviction("vm_0")
@@ -225,10 +225,10 @@ func TestWithdrawnEvent(t *testing.T) {
 
 // TestEventBeforeProcess: a VM can be evicted right after its creation.
 func TestEventBeforeProcess(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "echo", "1")
 		b.start("other", job.Kinds{"other": echo}).stop() // so that the VM exists
-		b.metadata.AddVM(bVM("vm_0"))
+		b.metadata.AddVM(spotVM("vm_0"))
 		if _, err := b.metadata.SimulateEviction("vm_0"); err != nil {
 			t.Fatal(err)
 		}
@@ -244,9 +244,9 @@ func TestEventBeforeProcess(t *testing.T) {
 
 // TestStubbornHandler: a handler that ignores its context costs only itself.
 func TestStubbornHandler(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
-		defer stubborn.giveUp()
+		defer stubborn.finish()
 		work := &steps{n: 100, each: 300 * time.Millisecond}
 		b.put("stubborn", "stubborn", "")
 		b.put("good", "steps", "")
@@ -267,7 +267,7 @@ func TestStubbornHandler(t *testing.T) {
 // TestForcedEndIsNoticed: a worker that starts under a name whose last run ended
 // uncleanly says so, and what was in its hands.
 func TestForcedEndIsNoticed(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		first := b.start("vm_0", job.Kinds{"steps": work})
@@ -310,7 +310,7 @@ func TestEvictionWithoutName(t *testing.T) {
 		"the name is empty": {Body: []byte(`{"name":"","vmId":"x"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.metadata.OnRequest(nameless(answer))
 				work, seen := &steps{n: 600, each: time.Second}, &counter{}
 				ids := b.putSteps(2)
@@ -337,9 +337,9 @@ func TestEvictionWithoutName(t *testing.T) {
 // TestEvictionBeforeTheName: an eviction that is announced while a worker still asks
 // for its VM's name is not reported as one of a VM without a name.
 func TestEvictionBeforeTheName(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.metadata.OnRequest(nameless(imds.Fault{Delay: 2 * time.Second})) // so that events are known first
-		b.metadata.AddVM(bVM("vm_0"))
+		b.metadata.AddVM(spotVM("vm_0"))
 		b.announce("Preempt", in(time.Hour))
 		seen := &counter{}
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Observer = seen })
@@ -358,7 +358,7 @@ func TestVMName(t *testing.T) {
 		"another name": {Body: []byte(`{"name":"host","vmId":"99998888-0000"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.metadata.OnRequest(nameless(answer))
 				work := &steps{n: 600, each: time.Second}
 				ids := b.putSteps(1)
@@ -378,7 +378,7 @@ func TestVMName(t *testing.T) {
 // TestEventIsKept: the log has all that the service says of an event, and the
 // heartbeat keeps it with the drain's report, also after a restart.
 func TestEventIsKept(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 600, each: time.Second}
 		ids := b.putSteps(2)
 		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
@@ -394,7 +394,7 @@ func TestEventIsKept(t *testing.T) {
 			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > events.MaxEventText {
 			t.Errorf("the log says %v, want source, duration and one printable line of bounded length", line)
 		}
-		stores, owner := b.connect(b.door("reader")), p.name
+		stores, owner := b.connect(b.transport("reader")), p.name
 		read := func() presence.Presence {
 			last, ok, err := stores.workers.Read(t.Context(), owner)
 			if err != nil || !ok {

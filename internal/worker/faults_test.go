@@ -25,21 +25,21 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// faultyWay is a way to storage on which every call may fail.
-type faultyWay struct {
+// faultyTransport is a way to storage on which every call may fail.
+type faultyTransport struct {
 	next policy.Transporter
 
 	mu   sync.Mutex
 	fail func(*http.Request) (*http.Response, error) // nil while all is well
 }
 
-func (t *faultyWay) set(fail func(*http.Request) (*http.Response, error)) {
+func (t *faultyTransport) set(fail func(*http.Request) (*http.Response, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fail = fail
 }
 
-func (t *faultyWay) Do(r *http.Request) (*http.Response, error) {
+func (t *faultyTransport) Do(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	fail := t.fail
 	t.mu.Unlock()
@@ -49,14 +49,14 @@ func (t *faultyWay) Do(r *http.Request) (*http.Response, error) {
 	return fail(r)
 }
 
-// over makes a worker reach storage on that way, watch no events, and log errors
+// useTransport makes a worker reach storage on that way, watch no events, and log errors
 // as the programs do, in words.
-func (b *bench) over(way policy.Transporter, log io.Writer) func(*Config) {
-	return b.on(b.account(way), log)
+func (b *testbed) useTransport(way policy.Transporter, log io.Writer) func(*Config) {
+	return b.useAccount(b.account(way), log)
 }
 
-// on is over for an account that is connected already.
-func (b *bench) on(account *azure.Account, log io.Writer) func(*Config) {
+// useAccount is over for an account that is connected already.
+func (b *testbed) useAccount(account *azure.Account, log io.Writer) func(*Config) {
 	return func(c *Config) {
 		c.Queue, c.OnDemand = queue.New(account.Queue(b.names.Queue), b.names.Queue), queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand)
 		c.Poison, c.Payloads = queue.New(account.Queue(b.names.Poison), b.names.Poison), queue.NewPayloads(account.Container(b.names.Payloads))
@@ -71,15 +71,15 @@ func (b *bench) on(account *azure.Account, log io.Writer) func(*Config) {
 	}
 }
 
-// unanswered is a call that fails on its way, as package net/http says it.
-func unanswered(err error) func(*http.Request) (*http.Response, error) {
+// connectionError is a call that fails on its way, as package net/http says it.
+func connectionError(err error) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		return nil, &url.Error{Op: "Put", URL: r.URL.String(), Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
 	}
 }
 
-// refusal is a call that gets an answer, but none that is of use.
-func refusal(status int, code, body string) func(*http.Request) (*http.Response, error) {
+// errorReply is a call that gets an answer, but none that is of use.
+func errorReply(status int, code, body string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: status, Status: http.StatusText(status), Request: r, ProtoMajor: 1, ProtoMinor: 1,
@@ -93,20 +93,20 @@ var outages = map[string]struct {
 	fail func(*http.Request) (*http.Response, error)
 	says string
 }{
-	"no such host":        {unanswered(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}), "account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
-	"no connection":       {unanswered(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
-	"no descriptor left":  {unanswered(os.NewSyscallError("socket", syscall.EMFILE)), "too many open files"},
-	"name server silent":  {unanswered(&net.DNSError{Err: "i/o timeout", Name: "account.blob.core.windows.net", IsTimeout: true, IsTemporary: true}), "i/o timeout"},
-	"connections cut":     {unanswered(io.ErrUnexpectedEOF), "unexpected EOF"},
-	"a broken service":    {refusal(500, "InternalError", ""), "500 InternalError"},
-	"a network rule":      {refusal(403, "AuthorizationFailure", ""), "network rules do not let this machine in"},
+	"no such host":        {connectionError(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}), "account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
+	"no connection":       {connectionError(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
+	"no descriptor left":  {connectionError(os.NewSyscallError("socket", syscall.EMFILE)), "too many open files"},
+	"name server silent":  {connectionError(&net.DNSError{Err: "i/o timeout", Name: "account.blob.core.windows.net", IsTimeout: true, IsTemporary: true}), "i/o timeout"},
+	"connections cut":     {connectionError(io.ErrUnexpectedEOF), "unexpected EOF"},
+	"a broken service":    {errorReply(500, "InternalError", ""), "500 InternalError"},
+	"a network rule":      {errorReply(403, "AuthorizationFailure", ""), "network rules do not let this machine in"},
 	"a hanging service":   {func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, "no answer in time"},
-	"a busy service":      {refusal(503, "ServerBusy", ""), "503 ServerBusy: the storage service asks for fewer calls"},
-	"a proxy's page":      {refusal(502, "", "<html>bad gateway</html>"), "502"},
-	"a role taken away":   {refusal(403, "AuthorizationPermissionMismatch", ""), "the identity lacks a data role here"},
-	"a token refused":     {refusal(401, "InvalidAuthenticationInfo", ""), "401 InvalidAuthenticationInfo"},
-	"a container deleted": {refusal(404, "ContainerNotFound", ""), "the container does not exist yet"},
-	"and being deleted":   {refusal(409, "ContainerBeingDeleted", ""), "409 ContainerBeingDeleted"},
+	"a busy service":      {errorReply(503, "ServerBusy", ""), "503 ServerBusy: the storage service asks for fewer calls"},
+	"a proxy's page":      {errorReply(502, "", "<html>bad gateway</html>"), "502"},
+	"a role taken away":   {errorReply(403, "AuthorizationPermissionMismatch", ""), "the identity lacks a data role here"},
+	"a token refused":     {errorReply(401, "InvalidAuthenticationInfo", ""), "401 InvalidAuthenticationInfo"},
+	"a container deleted": {errorReply(404, "ContainerNotFound", ""), "the container does not exist yet"},
+	"and being deleted":   {errorReply(409, "ContainerBeingDeleted", ""), "409 ContainerBeingDeleted"},
 }
 
 // TestOutages: storage is of no use for far longer than a message's visibility, in
@@ -116,12 +116,12 @@ var outages = map[string]struct {
 func TestOutages(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
-				way, log := &faultyWay{next: b.server.Transport()}, &logLines{}
+			inBubble(t, func(t *testing.T, b *testbed) {
+				way, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
 				long, brief := &steps{n: 200, each: 3 * time.Second}, &steps{n: 4, each: 10 * time.Second}
 				b.put("long", "long", "")
 				b.put("brief", "brief", "")
-				b.start("vm_0", job.Kinds{"long": long, "brief": brief, "echo": echo}, b.over(way, log))
+				b.start("vm_0", job.Kinds{"long": long, "brief": brief, "echo": echo}, b.useTransport(way, log))
 				time.Sleep(25 * time.Second)
 				for _, id := range []string{"long", "brief"} {
 					if !b.record(id).HasState() {
@@ -136,7 +136,7 @@ func TestOutages(t *testing.T) {
 				}
 				way.set(nil)
 				time.Sleep(8 * time.Minute) // a visibility that had grown, and a poll
-				if left := b.left(); left > 0 {
+				if left := b.messagesLeft(); left > 0 {
 					t.Errorf("%d messages are left", left)
 				}
 				for _, id := range []string{"brief", "later", "long"} {
@@ -149,10 +149,10 @@ func TestOutages(t *testing.T) {
 						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
 					}
 				}
-				if n := long.repeated("long") + brief.repeated("brief") + len(b.poisoned()); n > 0 {
+				if n := long.repeated("long") + brief.repeated("brief") + len(b.poisonMessages()); n > 0 {
 					t.Errorf("%d steps repeated or jobs given up, want none", n)
 				}
-				if !log.says("error", outage.says) {
+				if !log.contains("error", outage.says) {
 					t.Errorf("no error in the log says %q; they say %q", outage.says, log.values("error"))
 				}
 			})
@@ -164,11 +164,11 @@ func TestOutages(t *testing.T) {
 // saved; the message becomes visible automatically, and the job resumes from its last
 // checkpoint.
 func TestOutageDuringDrain(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		way, log := &faultyWay{next: b.server.Transport()}, &logLines{}
+	inBubble(t, func(t *testing.T, b *testbed) {
+		way, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
 		work := &steps{n: 200, each: time.Second}
 		b.put("a", "steps", "")
-		p := b.start("vm_0", job.Kinds{"steps": work}, b.over(way, log))
+		p := b.start("vm_0", job.Kinds{"steps": work}, b.useTransport(way, log))
 		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
 		way.set(outages["no connection"].fail)
 		time.Sleep(20 * time.Second)
@@ -192,11 +192,11 @@ func TestOutageDuringDrain(t *testing.T) {
 // ends with it, a renewal too.
 func TestDrainEndsOnTime(t *testing.T) {
 	for phase := range 12 { // a renewal is in flight for 8 s of every 10 s
-		inBubble(t, func(t *testing.T, b *bench) {
-			way := &faultyWay{next: b.server.Transport()}
+		inBubble(t, func(t *testing.T, b *testbed) {
+			way := &faultyTransport{next: b.server.Transport()}
 			log := &logLines{}
 			b.put("a", "steps", "")
-			p := b.start("vm_0", job.Kinds{"steps": &steps{n: 200, each: time.Second}}, b.over(way, log))
+			p := b.start("vm_0", job.Kinds{"steps": &steps{n: 200, each: time.Second}}, b.useTransport(way, log))
 			b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
 			way.set(outages["a hanging service"].fail)
 			time.Sleep(20*time.Second + time.Duration(phase)*900*time.Millisecond)
@@ -212,8 +212,8 @@ func TestDrainEndsOnTime(t *testing.T) {
 // TestRoleTakenAwayDuringRestore: a handler that reads a large state waits while
 // it is refused, instead of failing for want of a role.
 func TestRoleTakenAwayDuringRestore(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		way := &faultyWay{next: b.server.Transport()}
+	inBubble(t, func(t *testing.T, b *testbed) {
+		way := &faultyTransport{next: b.server.Transport()}
 		large := make([]byte, 20<<20)
 		var failed error
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -235,7 +235,7 @@ func TestRoleTakenAwayDuringRestore(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"h": h})
 		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
 		p.stop()
-		b.start("vm_1", job.Kinds{"h": h}, b.over(way, io.Discard))
+		b.start("vm_1", job.Kinds{"h": h}, b.useTransport(way, io.Discard))
 		b.waitFor("the end", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Done })
 		if r := b.record("a"); failed != nil || r.Failures > 0 {
 			t.Errorf("reading = %v, %d failures, want none", failed, r.Failures)
@@ -264,8 +264,8 @@ func (l *logLines) values(field string) []string {
 	return all
 }
 
-// says reports whether a value of a field holds a text.
-func (l *logLines) says(field, text string) bool {
+// contains reports whether a value of a field holds a text.
+func (l *logLines) contains(field, text string) bool {
 	for _, value := range l.values(field) {
 		if strings.Contains(value, text) {
 			return true

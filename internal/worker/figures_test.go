@@ -73,7 +73,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			evictions := repeats(100, 1000)
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 					if r.N%10 == 0 {
 						return tt.fault
@@ -115,11 +115,11 @@ func TestNoticeToCancelledContext(t *testing.T) {
 
 // crowd is a handler that reports a new state every second until it is told to
 // stop, and counts how many of its jobs are running.
-type crowd struct{ atWork atomic.Int64 }
+type crowd struct{ running atomic.Int64 }
 
 func (c *crowd) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	c.atWork.Add(1)
-	defer c.atWork.Add(-1)
+	c.running.Add(1)
+	defer c.running.Add(-1)
 	for n := uint64(0); ; n++ {
 		j.Report(job.Progress{State: binary.BigEndian.AppendUint64(nil, n)})
 		select {
@@ -155,7 +155,7 @@ func (l drainLog) Handle(_ context.Context, r slog.Record) error {
 // until the last of them is saved and released.
 func TestNoticeToAllReleased(t *testing.T) {
 	const jobs = 1000
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.server.OnCall(func(storage.Call) storage.Fault {
 			return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
 		})
@@ -168,7 +168,7 @@ func TestNoticeToAllReleased(t *testing.T) {
 		})
 		var took []time.Duration
 		for len(took) < repeats(1, 100) {
-			b.waitFor("all at work", time.Hour, func() bool { return work.atWork.Load() == jobs })
+			b.waitFor("all at work", time.Hour, func() bool { return work.running.Load() == jobs })
 			time.Sleep(2500 * time.Millisecond) // new states were reported
 			id, err := b.metadata.SimulateEviction("vm_0")
 			if err != nil {

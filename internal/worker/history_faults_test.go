@@ -63,11 +63,11 @@ func (p *plan) calmFrom() time.Duration {
 	return p.weather.clearsAt + quietDown
 }
 
-// fateOf says what becomes of a worker's request. It follows from what is asked
+// nextFault says what becomes of a worker's request. It follows from what is asked
 // for and when, not from the order in which goroutines come to ask.
-func (w weather) fateOf(vm, what string, now time.Duration) fate {
+func (w weather) fateOf(vm, what string, now time.Duration) requestFault {
 	r := w.dice(vm, what, now)
-	f := fate{before: r.between(time.Millisecond, 20*time.Millisecond), after: r.between(time.Millisecond, 20*time.Millisecond), stray: true}
+	f := requestFault{before: r.between(time.Millisecond, 20*time.Millisecond), after: r.between(time.Millisecond, 20*time.Millisecond), arrivesAnyway: true}
 	if now >= w.clearsAt {
 		return f
 	}
@@ -82,14 +82,14 @@ func (w weather) fateOf(vm, what string, now time.Duration) fate {
 	return f
 }
 
-func (r *roll) struckBy(what trouble, f fate) fate {
+func (r *roll) struckBy(what trouble, f requestFault) requestFault {
 	switch what {
 	case lostRequest:
 		f.lost = true
 	case lostReply:
-		f.mute = true
+		f.replyLost = true
 	case lateRequest:
-		f.late = r.between(time.Second, time.Minute)
+		f.arrivesAfter = r.between(time.Second, time.Minute)
 	case slowRequest:
 		f.before = r.between(time.Second, 40*time.Second)
 	case slowReply:
@@ -111,8 +111,8 @@ func (w weather) dice(vm, what string, now time.Duration) *roll {
 	return &roll{rand.New(rand.NewPCG(w.seed, h.Sum64()))}
 }
 
-// skewed is the reply as a worker sees it whose clock and the service's differ.
-func skewed(reply *http.Response, by time.Duration) {
+// skewTimes is the reply as a worker sees it whose clock and the service's differ.
+func skewTimes(reply *http.Response, by time.Duration) {
 	for _, name := range []string{"Date", "Last-Modified"} {
 		if at, err := http.ParseTime(reply.Header.Get(name)); err == nil {
 			reply.Header.Set(name, at.Add(by).UTC().Format(http.TimeFormat))

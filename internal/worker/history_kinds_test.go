@@ -123,8 +123,8 @@ func (h *history) checkKinds() {
 	}
 }
 
-// fateOf is what happens to a request of a worker: nothing, if it is the keeper's.
-func (h *history) fateOf(vm string, r *http.Request) fate {
+// nextFault is what happens to a request of a worker: nothing, if it is the keeper's.
+func (h *history) fateOf(vm string, r *http.Request) requestFault {
 	w := h.weather
 	if vm == keeperVM {
 		w = weather{seed: w.seed}

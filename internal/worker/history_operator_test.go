@@ -19,7 +19,7 @@ type visit struct {
 	purge  bool // or a replay
 	afresh bool // the replay leaves the state out
 	dies   int  // the call at which the operator's machine dies; 0 for none
-	moment moment
+	moment crashPoint
 }
 
 // operations adds what operators do. It has a source of chance of its own, so that
@@ -32,7 +32,7 @@ func (p *plan) operations() {
 		}
 		v := visit{job: j.id, purge: r.oneIn(3), afresh: r.oneIn(3)}
 		for range 1 + r.IntN(3) {
-			v.at, v.dies, v.moment = r.between(15*time.Second, p.ends), 0, moment(1+r.IntN(3))
+			v.at, v.dies, v.moment = r.between(15*time.Second, p.ends), 0, crashPoint(1+r.IntN(3))
 			if r.oneIn(2) {
 				v.dies = 1 + r.IntN(12)
 			}
@@ -69,11 +69,11 @@ func (p *plan) visitOf(id string) *visit {
 // desk is an operator's, whose requests are exposed to the weather, and who may
 // die at one of them.
 func (h *history) desk(v visit) *operate.PoisonQueue {
-	k := &link{next: h.b.door(operator)}
-	k.fate = func(n int, r *http.Request) fate {
+	k := &link{next: h.b.transport(operator)}
+	k.faultFor = func(n int, r *http.Request) requestFault {
 		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), h.since())
 		if n == v.dies {
-			f = fate{before: f.before, dies: v.moment}
+			f = requestFault{before: f.before, crash: v.moment}
 		}
 		return f
 	}
@@ -159,7 +159,7 @@ func (h *history) requeueAll() (more bool) {
 
 // clear removes all messages of jobs, as an operator does by mistake.
 func (h *history) clear() {
-	account := h.b.account(h.b.door("test"))
+	account := h.b.account(h.b.transport("test"))
 	for _, name := range []string{h.b.names.Queue, h.b.names.OnDemand} {
 		if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
 			h.t.Error(err)

@@ -18,7 +18,7 @@ import (
 type history struct {
 	*plan
 	t      *testing.T
-	b      *bench
+	b      *testbed
 	ledger *ledger
 	kinds  job.Kinds
 
@@ -59,7 +59,7 @@ func (h *history) happen() {
 	h.finish()
 	for more := true; more; more = h.tidy() {
 		time.Sleep(time.Second)
-		h.b.waitFor("no message left", patience, func() bool { return h.b.left() == 0 })
+		h.b.waitFor("no message left", patience, func() bool { return h.b.messagesLeft() == 0 })
 	}
 	h.ledger.stragglers.Wait()
 	h.virtual = h.since()
@@ -126,7 +126,7 @@ func (h *history) put(j *plannedJob) {
 	}
 }
 
-// open takes a job over, as an operator would.
+// hangs takes a job over, as an operator would.
 func (h *history) open(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
@@ -148,7 +148,7 @@ func (h *history) isCured(id string) bool {
 	return h.cured[id]
 }
 
-// live is the life of one worker, from its start to its end.
+// act is the life of one worker, from its start to its end.
 func (h *history) live(l life) {
 	h.count(&h.chronicle.lives)
 	p := h.start(l)
@@ -183,7 +183,7 @@ func (h *history) live(l life) {
 		h.count(&h.freezes)
 		thaw := p.link.hold()
 		time.Sleep(l.notice)
-		p.die()
+		p.killNoWait()
 		thaw()
 		<-p.ended
 	case killed, endings:
@@ -208,7 +208,7 @@ func (h *history) start(l life, change ...func(*Config)) *process {
 	})
 	return h.b.startOn(l.vm, h.kindsOf(l.vm), func(k *link) {
 		k.skew = l.skew
-		k.fate = func(_ int, r *http.Request) fate {
+		k.faultFor = func(_ int, r *http.Request) requestFault {
 			return h.fateOf(l.vm, r)
 		}
 	}, change...)

@@ -94,7 +94,7 @@ func (c chronicle) String() string {
 // play lets the history of a seed happen and checks what came of it.
 func play(t *testing.T, seed uint64) (c chronicle) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), cured: map[string]bool{}}
 		b.retry, b.jitter = &evenRetries, evenWaits
 		h.ledger = b.observe()

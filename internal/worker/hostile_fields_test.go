@@ -13,19 +13,19 @@ import (
 // TestUnknownKindOfTheFuture: a time of the first put-back that no worker can have
 // written does not keep a message of a kind that no one has on the queue for ever.
 func TestUnknownKindOfTheFuture(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
 		b.putText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("the one of long ago poisoned", time.Minute, func() bool { return b.record("early").Status == checkpoint.Poison })
-		b.waitFor("the one of the future too", 90*time.Minute, func() bool { return b.record("late").Status == checkpoint.Poison && b.left() == 0 })
+		b.waitFor("the one of the future too", 90*time.Minute, func() bool { return b.record("late").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 	})
 }
 
 // TestForgedFields: what a producer writes into the fields that are a worker's own,
 // or into those that bound the job, harms no other job.
 func TestForgedFields(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
 		b.putText(put64(`{"v":1,"id":"put-back","kind":"echo","payload":1,"put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.putText(put64(`{"v":1,"id":"to-come","kind":"echo","payload":1,"put_back_since":"9998-01-01T00:00:00Z"}`))
@@ -53,14 +53,14 @@ func newForever() job.Handler {
 // TestUsedID: a message with the id of a job that runs, with other work, is poison,
 // and the job continues as if nothing had come.
 func TestUsedID(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		b.put("a", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": work, "echo": onlyFor("nobody")})
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
 		b.putText(put64(`{"v":1,"id":"a","kind":"steps","payload":"mine","resume":true,"max_run":1}`))
 		b.putText(put64(`{"v":1,"id":"a","kind":"echo","resume":true}`))
-		b.waitFor("both poisoned", time.Minute, func() bool { return len(b.poisoned()) == 2 })
+		b.waitFor("both poisoned", time.Minute, func() bool { return len(b.poisonMessages()) == 2 })
 		b.waitDone("a", 3*time.Minute)
 		if r := b.record("a"); r.Generation != 1 || work.repeated("a") != 0 {
 			t.Errorf("generation %d, %d steps repeated, want 1 and 0", r.Generation, work.repeated("a"))

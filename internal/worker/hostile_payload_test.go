@@ -22,7 +22,7 @@ func hashOf(data string) string {
 }
 
 // upload writes a blob past all rules, as anyone with the role can.
-func (b *bench) upload(container, name, data string, metadata map[string]*string) {
+func (b *testbed) upload(container, name, data string, metadata map[string]*string) {
 	b.t.Helper()
 	client := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)
 	body := streaming.NopCloser(strings.NewReader(data))
@@ -34,7 +34,7 @@ func (b *bench) upload(container, name, data string, metadata map[string]*string
 // TestBorrowedPayload: a message that names the payload of another job does not get
 // it, whatever it calls itself, and the other job keeps it.
 func TestBorrowedPayload(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const secret = "the victim's input"
 		b.upload(b.names.Payloads, jobid.Path("victim")+"/"+hashOf(secret), secret, nil)
 		ref := func(sum string, size int) string {
@@ -53,7 +53,7 @@ func TestBorrowedPayload(t *testing.T) {
 			b.putText(put64(`{"v":1,"id":"%s","kind":"echo",%s}`, id, payload))
 		}
 		p := b.start("vm_0", job.Kinds{"echo": onlyFor("victim")})
-		b.waitFor("all poisoned", time.Minute, func() bool { return len(b.poisoned()) == 8 && b.left() == 0 })
+		b.waitFor("all poisoned", time.Minute, func() bool { return len(b.poisonMessages()) == 8 && b.messagesLeft() == 0 })
 		if panicked := p.log.find("handler panicked"); len(panicked) > 0 {
 			t.Errorf("handlers were called for %v, want none", panicked)
 		}
@@ -72,11 +72,11 @@ func TestBorrowedPayload(t *testing.T) {
 func TestReplacedPayload(t *testing.T) {
 	for name, replacement := range map[string]string{"same length": "tuptni", "longer": strings.Repeat("x", 9<<20), "empty": ""} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.upload(b.names.Payloads, jobid.Path("a")+"/"+hashOf("input!"), replacement, nil)
 				b.putText(put64(`{"v":1,"id":"a","kind":"echo","payload_ref":{"sha256":"%s","size":6}}`, hashOf("input!")))
 				b.start("vm_0", job.Kinds{"echo": onlyFor("nobody")})
-				b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.left() == 0 })
+				b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 				if r := b.record("a"); !strings.Contains(r.Reason, "size and hash") {
 					t.Errorf("reason = %q, want one about size and hash", r.Reason)
 				}

@@ -16,7 +16,7 @@ func TestForgedPresence(t *testing.T) {
 		"no JSON": "garbage", "an object": `{"jobs":1}`, "numbers": "[1,2]", "deep": strings.Repeat("[", 20000), "2 MiB": "[" + strings.Repeat(`"a",`, 1<<19) + `"a"]`, "nothing": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				metadata := map[string]*string{}
 				for key, value := range map[string]string{
 					"v": "9", "state": "process", "at": "9999-12-31T23:59:59Z", "startedat": "x", "jobs": "-7", "bootid": "%zz", "vm": "vm_0",

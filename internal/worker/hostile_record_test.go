@@ -61,7 +61,7 @@ func forgeries() map[string]forgery {
 // it, is believed as far as it can be read, and otherwise left as it is with the
 // message kept. No message is lost over it, and no worker ends.
 func TestForgedRecords(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		cases := map[string]forgery{} // by job id
 		before := map[string]azcore.ETag{}
 		for name, f := range forgeries() {
@@ -78,7 +78,7 @@ func TestForgedRecords(t *testing.T) {
 		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency, c.Metadata = len(cases), nil })
 		time.Sleep(10 * time.Minute) // five failures take less
 		reasons := map[string]string{}
-		for _, p := range b.poisoned() {
+		for _, p := range b.poisonMessages() {
 			reasons[p.ID] += p.Reason
 		}
 		for id, f := range cases {
@@ -93,7 +93,7 @@ func TestForgedRecords(t *testing.T) {
 }
 
 // forge writes a record that is none of a worker's.
-func (b *bench) forge(id string, f forgery) {
+func (b *testbed) forge(id string, f forgery) {
 	b.t.Helper()
 	metadata := map[string]*string{}
 	for key, value := range f.metadata {
@@ -102,8 +102,8 @@ func (b *bench) forge(id string, f forgery) {
 	b.upload(b.names.Records, jobid.Path(id), f.body, metadata)
 }
 
-// fate says what became of a job whose record was forged, by that and its message.
-func (b *bench) fate(id string, before azcore.ETag, poisoned bool) string {
+// faultFor says what became of a job whose record was forged, by that and its message.
+func (b *testbed) fate(id string, before azcore.ETag, poisoned bool) string {
 	b.t.Helper()
 	left := 0
 	for _, m := range b.server.Messages(b.names.Queue) {

@@ -26,7 +26,7 @@ var plainNames = regexp.MustCompile(`^[0-9a-f]{3}/[A-Za-z0-9_~-]([A-Za-z0-9._~-]
 
 // checkNames demands that nothing was written under another name, in any of the
 // containers.
-func (b *bench) checkNames() {
+func (b *testbed) checkNames() {
 	b.t.Helper()
 	for _, container := range []string{b.names.Records, b.names.Payloads} {
 		for _, blob := range b.server.Blobs(container) {
@@ -80,7 +80,7 @@ func TestHostileMessages(t *testing.T) {
 	rows["64 KiB of garbage"] = struct{ text, reason string }{strings.Repeat("z", 64<<10), "--default-kind"}
 	rows["48 KiB of brackets"] = struct{ text, reason string }{base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("["), 48<<10)), "--default-kind"}
 	rows["an object 11,000 deep"] = struct{ text, reason string }{put64(`{"v":1,"id":"x","kind":"echo","payload":%s%s}`, strings.Repeat("[", 11000), strings.Repeat("]", 11000)), "--default-kind"}
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		wanted := map[string]string{}
 		for name, row := range rows {
 			wanted[row.text] = name
@@ -89,8 +89,8 @@ func TestHostileMessages(t *testing.T) {
 		b.put("good", "echo", "1")
 		b.start("vm_0", job.Kinds{"echo": onlyFor("good")})
 		b.waitDone("good", time.Minute)
-		b.waitFor("queue empty", time.Minute, func() bool { return b.left() == 0 })
-		for _, p := range b.poisoned() {
+		b.waitFor("queue empty", time.Minute, func() bool { return b.messagesLeft() == 0 })
+		for _, p := range b.poisonMessages() {
 			text := b.bodyOf(p)
 			name := wanted[text]
 			delete(wanted, text)
@@ -119,7 +119,7 @@ func onlyFor(id string) job.Handler {
 }
 
 // bodyOf returns the text of the message that a poison message stands for.
-func (b *bench) bodyOf(p queue.Poison) string {
+func (b *testbed) bodyOf(p queue.Poison) string {
 	if p.BodyBlob == "" {
 		return p.Body
 	}
@@ -129,7 +129,7 @@ func (b *bench) bodyOf(p queue.Poison) string {
 
 // TestDeepPayload: the deepest JSON that is read at all reaches its handler as it is.
 func TestDeepPayload(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		deep := strings.Repeat("[", 9999) + strings.Repeat("]", 9999)
 		b.putText(put64(`{"v":1,"id":"deep","kind":"echo","payload":%s}`, deep))
 		b.start("vm_0", job.Kinds{"echo": echo})

@@ -35,16 +35,16 @@ func TestUnusableMessages(t *testing.T) {
 		{"missing payload blob", encoded(`{"v":1,"id":"y","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1}}`), "missing"},
 		{"oversize payload blob", encoded(`{"v":1,"id":"z","kind":"echo","payload_ref":{"sha256":"` + strings.Repeat("0", 64) + `","size":1000000000000}}`), "at most"},
 	}
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		for _, tt := range tests {
 			b.putText(tt.text)
 		}
 		b.put("good", "echo", "1")
 		b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitDone("good", time.Minute)
-		b.waitFor("queue empty", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("queue empty", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		byBody := map[string]queue.Poison{}
-		for _, p := range b.poisoned() {
+		for _, p := range b.poisonMessages() {
 			byBody[p.Body] = p
 		}
 		for _, tt := range tests {
@@ -67,7 +67,7 @@ func TestUnusableMessages(t *testing.T) {
 }
 
 func TestForeignMessageWithDefaultKind(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText("hello")
 		message := b.server.Messages(b.names.Queue)[0]
 		id := message.ID
@@ -87,20 +87,20 @@ func TestForeignMessageWithDefaultKind(t *testing.T) {
 // TestDuplicates: one id has one outcome, however often it is enqueued.
 func TestDuplicates(t *testing.T) {
 	t.Run("finished", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			b.put("a", "echo", "1")
 			b.start("vm_0", job.Kinds{"echo": echo})
 			b.waitDone("a", time.Minute)
 			etag := b.record("a").ETag
 			b.put("a", "echo", "1")
-			b.waitFor("duplicate gone", time.Minute, func() bool { return b.left() == 0 })
+			b.waitFor("duplicate gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
 			if got := b.record("a").ETag; got != etag {
 				t.Errorf("record was written again: ETag %s, want %s", got, etag)
 			}
 		})
 	})
 	t.Run("running longer than the visibility", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			work := &steps{n: 300, each: 300 * time.Millisecond}
 			b.put("a", "steps", "")
 			b.put("a", "steps", "")
@@ -108,7 +108,7 @@ func TestDuplicates(t *testing.T) {
 			b.start("vm_0", job.Kinds{"steps": work})
 			b.start("vm_1", job.Kinds{"steps": work})
 			b.waitDone("a", 5*time.Minute)
-			b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
+			b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
 			if r := b.record("a"); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits != 0 {
 				t.Errorf("record = generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none",
 					r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
@@ -116,14 +116,14 @@ func TestDuplicates(t *testing.T) {
 		})
 	})
 	t.Run("other work under the same id", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			b.put("a", "echo", "1")
 			b.start("vm_0", job.Kinds{"echo": echo, "other": echo})
 			b.waitDone("a", time.Minute)
 			b.put("a", "echo", "2")
 			b.put("a", "other", "1")
-			b.waitFor("both gone", time.Minute, func() bool { return b.left() == 0 })
-			poisoned := b.poisoned()
+			b.waitFor("both gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
+			poisoned := b.poisonMessages()
 			if len(poisoned) != 2 {
 				t.Fatalf("poison messages = %d, want 2", len(poisoned))
 			}
@@ -140,7 +140,7 @@ func TestDuplicates(t *testing.T) {
 }
 
 func TestUnknownKind(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "strange", "1")
 		b.put("b", "strange", "1")
 		first := b.start("vm_0", job.Kinds{"echo": echo})
@@ -160,14 +160,14 @@ func TestUnknownKind(t *testing.T) {
 		b.put("c", "unheard-of", "1")
 		b.start("vm_2", job.Kinds{"echo": echo})
 		b.waitFor("poison", 90*time.Minute, func() bool { return b.record("c").Status == checkpoint.Poison })
-		if p := b.poisoned(); len(p) != 1 || p[0].ID != "c" || !strings.Contains(p[0].Reason, "unheard-of") {
+		if p := b.poisonMessages(); len(p) != 1 || p[0].ID != "c" || !strings.Contains(p[0].Reason, "unheard-of") {
 			t.Errorf("poison = %+v, want job c with its kind in the reason", p)
 		}
 	})
 }
 
 func TestFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		failing := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no luck:\nÄrger") })
 		permanent := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 			return nil, job.Permanent(errors.New("cannot be"))
@@ -179,7 +179,7 @@ func TestFailures(t *testing.T) {
 		}
 		start := time.Now()
 		b.start("vm_0", job.Kinds{"failing": failing, "permanent": permanent, "panicking": panicking, "huge": huge})
-		b.waitFor("all poisoned", time.Hour, func() bool { return len(b.poisoned()) == 4 && b.left() == 0 })
+		b.waitFor("all poisoned", time.Hour, func() bool { return len(b.poisonMessages()) == 4 && b.messagesLeft() == 0 })
 		// 10 + 20 + 40 + 80 s between five attempts.
 		if took := time.Since(start); took < 150*time.Second || took > 4*time.Minute {
 			t.Errorf("five failures took %s, want back-offs of 150 s and the polls between", took)
@@ -198,7 +198,7 @@ func TestFailures(t *testing.T) {
 
 // TestFailuresWithProgress: progress sets the count of failures to 0.
 func TestFailuresWithProgress(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		attempts := 0
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			attempts++
@@ -220,7 +220,7 @@ func TestFailuresWithProgress(t *testing.T) {
 // TestUnstorableReports: free text of any sort reaches the record; a state that
 // is too large ends the job with a clear reason.
 func TestUnstorableReports(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		text := "Zeile 1\nZeile 2: größer, 大きい"
 		chatty := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("s"), Text: text})

@@ -18,7 +18,7 @@ import (
 // TestBreak: a handler that takes breaks continues from where it was, a little
 // later, and is never charged for one.
 func TestBreak(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const breaks = job.DefaultMaxFailures + 2
 		var calls atomic.Int32
 		inParts := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -45,7 +45,7 @@ func TestBreak(t *testing.T) {
 
 // TestStopTellsNotBefore: a handler learns by when the platform may take the VM.
 func TestStopTellsNotBefore(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var stopped atomic.Pointer[job.Stop]
 		waits := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("x")})
@@ -70,7 +70,7 @@ func TestStopTellsNotBefore(t *testing.T) {
 // failures makes progress as far as anybody can tell. It ends all the same, and
 // logs and metrics show it long before.
 func TestFailuresWithoutEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		seen := &counter{}
 		circling := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			state, _, _ := j.Saved()
@@ -80,7 +80,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 		b.put("usual", "usual", "")
 		b.put("few", "few", "")
 		p := b.start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, observe(seen))
-		b.waitFor("both given up", 12*time.Hour, func() bool { return len(b.poisoned()) == 2 })
+		b.waitFor("both given up", 12*time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
 			r := b.record(id)
 			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total-1 || r.Failures > 1 {
@@ -96,7 +96,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 // TestBreaksWithoutEnd: a job that only takes breaks ends; one whose fraction grows
 // by the break does not, however many it takes.
 func TestBreaksWithoutEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		seen := &counter{}
 		later := job.Interrupted(errors.New("later"))
 		never := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -122,7 +122,7 @@ func TestBreaksWithoutEnd(t *testing.T) {
 		}
 		p := b.start("vm_0", kinds, observe(seen))
 		b.waitDone("slowly", time.Hour)
-		b.waitFor("both given up", time.Hour, func() bool { return len(b.poisoned()) == 2 })
+		b.waitFor("both given up", time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for _, id := range []string{"never", "again"} {
 			if r := b.record(id); !strings.Contains(r.Reason, "25 breaks in a row without progress of the fraction") || r.Failures != 0 {
 				t.Errorf("%s = %s because %q, %d failures, want poison for its breaks", id, r.Status, r.Reason, r.Failures)
@@ -138,7 +138,7 @@ func TestBreaksWithoutEnd(t *testing.T) {
 // returns no error has not finished. Its job is resumed; a job whose last report
 // says that all is done is committed.
 func TestNilAfterStop(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 20, each: time.Second}
 		careless := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			_, _ = work.Run(ctx, j)
@@ -172,7 +172,7 @@ func TestNilAfterStop(t *testing.T) {
 // TestDoneBeforeTheStop: a nil error counts if the handler returned before the
 // stop, even if the worker was busy with a save then and learns of both at once.
 func TestDoneBeforeTheStop(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		quick := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("x")})
 			time.Sleep(7 * time.Second)

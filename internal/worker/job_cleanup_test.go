@@ -16,7 +16,7 @@ import (
 // TestCleanup: what a handler registers runs when its last state is recorded,
 // whatever the end, and a panic in it harms no one.
 func TestCleanup(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var mu sync.Mutex
 		var cleaned []string
 		handler := func(err error) job.Handler {
@@ -34,7 +34,7 @@ func TestCleanup(t *testing.T) {
 		b.put("good", "good", "")
 		b.put("bad", "bad", "")
 		b.start("vm_0", job.Kinds{"good": handler(nil), "bad": handler(job.Permanent(errors.New("no")))})
-		b.waitFor("both over", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("both over", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		mu.Lock()
 		defer mu.Unlock()
 		slices.Sort(cleaned)
@@ -42,7 +42,7 @@ func TestCleanup(t *testing.T) {
 			t.Errorf("cleanups beside one that panicked = %q, want %q", cleaned, want)
 		}
 	})
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var mu sync.Mutex
 		var order []string
 		say := func(what string) func() {
@@ -70,7 +70,7 @@ func TestCleanup(t *testing.T) {
 // TestUnreadableStream: a streamed state that cannot be read is left out, and
 // keeps the job neither from failing nor from ending.
 func TestUnreadableStream(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		gone := func() (io.ReadCloser, error) { return nil, errors.New("file removed") }
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{Stream: gone})
@@ -79,7 +79,7 @@ func TestUnreadableStream(t *testing.T) {
 		b.put("a", "h", "")
 		b.start("vm_0", job.Kinds{"h": h})
 		b.waitFor("poison", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison })
-		b.waitFor("message gone", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("message gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("a"); r.HasState() {
 			t.Errorf("record = %+v, want no state", r)
 		}

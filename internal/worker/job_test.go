@@ -83,7 +83,7 @@ func (s *steps) forget() {
 	s.runs = nil
 }
 
-// done returns how many steps of the job were finished at least once.
+// wantDone returns how many steps of the job were finished at least once.
 func (s *steps) done(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *steps) all() int {
 }
 
 func TestShortJobCommits(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "echo", `{"n": 1}`)
 		b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitDone("a", time.Minute)
@@ -108,7 +108,7 @@ func TestShortJobCommits(t *testing.T) {
 		if err != nil || string(result) != `{"n":1}` {
 			t.Errorf("Result = %q, %v, want the compact payload", result, err)
 		}
-		if got := b.left(); got != 0 {
+		if got := b.messagesLeft(); got != 0 {
 			t.Errorf("messages left = %d, want 0", got)
 		}
 		r := b.record("a")
@@ -121,14 +121,14 @@ func TestShortJobCommits(t *testing.T) {
 // TestShortJobCost is promise 7: a short job costs 2 + 1/32 storage calls, and a
 // first delivery reads no record.
 func TestShortJobCost(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs = 32 * 20
 		for i := range jobs {
 			b.put(fmt.Sprintf("job-%d", i), "echo", "1")
 		}
 		b.server.ResetCounts()
 		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = 32 })
-		b.waitFor("all jobs gone", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("all jobs gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		counts := b.server.Counts()
 
 		// What is not a job's: warm-up, presence, and the claims of an empty queue.
@@ -155,7 +155,7 @@ func TestShortJobCost(t *testing.T) {
 }
 
 func TestLongJobIsSeenAndSaved(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 60, each: time.Second}
 		b.put("long", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": work})
@@ -176,7 +176,7 @@ func TestLongJobIsSeenAndSaved(t *testing.T) {
 
 // TestQuietJobIsSeen: a job that reports nothing gets its record after 10 s.
 func TestQuietJobIsSeen(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		quiet := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 			time.Sleep(30 * time.Second)
 			return nil, nil

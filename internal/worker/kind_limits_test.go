@@ -46,7 +46,7 @@ func (a *atOnce) counts() (most, done int) {
 // TestConcurrencyOfAKind: of a limited kind no more run at once than may, other
 // kinds continue beside it, and waiting counts as nothing.
 func TestConcurrencyOfAKind(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		heavy, light := &atOnce{each: 30 * time.Second}, &atOnce{each: time.Second}
 		const n, m = 12, 100
 		for i := range n {
@@ -63,7 +63,7 @@ func TestConcurrencyOfAKind(t *testing.T) {
 		if took := time.Since(begun); took > m*time.Second/2 {
 			t.Errorf("%d light jobs of 1 s took %s, want at most %s", m, took, m*time.Second/2)
 		}
-		b.waitFor("all done", 20*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("all done", 20*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if took, least := time.Since(begun), n*30*time.Second/2; took > least*3/2 {
 			t.Errorf("%d heavy jobs of 30 s, two at once, took %s, want little more than %s", n, took, least)
 		}

@@ -20,15 +20,15 @@ import (
 // TestUnknownKindWaitsAnHour: a job of a kind that no worker has is poison, but not
 // before an hour, in which a worker that has it may come.
 func TestUnknownKindWaitsAnHour(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "render", "")
 		b.put("b", "render", "")
 		b.start("vm_0", job.Kinds{"echo": echo})
 		time.Sleep(59 * time.Minute)
-		if n := len(b.poisoned()); n != 0 || b.left() != 2 {
-			t.Fatalf("after 59 min %d messages are poison and %d on the queue, want 0 and 2", n, b.left())
+		if n := len(b.poisonMessages()); n != 0 || b.messagesLeft() != 2 {
+			t.Fatalf("after 59 min %d messages are poison and %d on the queue, want 0 and 2", n, b.messagesLeft())
 		}
-		b.waitFor("both poisoned", 5*time.Minute, func() bool { return len(b.poisoned()) == 2 && b.left() == 0 })
+		b.waitFor("both poisoned", 5*time.Minute, func() bool { return len(b.poisonMessages()) == 2 && b.messagesLeft() == 0 })
 		for _, id := range []string{"a", "b"} {
 			if r := b.record(id); r.Status != checkpoint.Poison {
 				t.Errorf("record of %s is %s, want poison", id, r.Status)
@@ -47,7 +47,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 		within  time.Duration // a free slot has its next job, on the average: which worker claims first is chance
 	}{{1, 2 * time.Hour, 20 * time.Second}, {8, 5 * time.Minute, time.Minute}} {
 		t.Run(fmt.Sprint(row.lacking), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				const jobs = 10
 				b.jitter = evenWaits
 				b.put("long", "render", "")
@@ -68,7 +68,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 					b.put(fmt.Sprintf("job-%d", i), "render", "")
 				}
 				b.waitDone("long", row.long+time.Minute)
-				b.waitFor("all done", jobs*time.Minute, func() bool { return b.left() == 0 })
+				b.waitFor("all done", jobs*time.Minute, func() bool { return b.messagesLeft() == 0 })
 				var ends []time.Time
 				for i := range jobs {
 					ends = append(ends, b.record(fmt.Sprintf("job-%d", i)).EndedAt)
@@ -83,7 +83,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 				if sum/jobs > row.within {
 					t.Errorf("a free slot waited %s for a job, want at most %s on the average", sum/jobs, row.within)
 				}
-				if n := len(b.poisoned()); n != 0 {
+				if n := len(b.poisonMessages()); n != 0 {
 					t.Errorf("%d jobs are poison, want none", n)
 				}
 			})
@@ -94,7 +94,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 // TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
 // make another one spin, and it does its own jobs in the meantime.
 func TestManyOfABusyWorker(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs, minutes = 1000, 10
 		b.put("long", "render", "")
 		b.start("vm_1", job.Kinds{"render": newForever()}, func(c *Config) { c.Concurrency = 1 })
@@ -128,7 +128,7 @@ func TestManyOfABusyWorker(t *testing.T) {
 // TestKindInProgress: a job that was worked on is never poison because its kind is
 // not there any more; it continues when a worker with the kind comes.
 func TestKindInProgress(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 3 * 3600, each: time.Second}
 		b.putText(put64(`{"v":1,"id":"a","kind":"render","put_back_since":"%s"}`, time.Now().UTC().Format(time.RFC3339)))
 		first := b.start("vm_1", job.Kinds{"render": work})
@@ -155,7 +155,7 @@ func TestKindInProgress(t *testing.T) {
 // TestKindOfAnOlderVersion: a heartbeat that does not list kinds keeps a message of
 // an unknown kind from the poison queue, and once it is gone the hour begins.
 func TestKindOfAnOlderVersion(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		ctx, older := context.WithCancel(t.Context())
 		var beats sync.WaitGroup
 		beats.Go(func() {
@@ -226,7 +226,7 @@ func (c *counted) of(id string) (starts, most int) {
 func TestOneIDOnOneWorker(t *testing.T) {
 	for _, each := range []time.Duration{time.Second, time.Minute} {
 		t.Run(each.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				h := &counted{each: each}
 				for range 3 {
 					b.put("a", "h", "1")
@@ -235,12 +235,12 @@ func TestOneIDOnOneWorker(t *testing.T) {
 				time.Sleep(each / 2)
 				b.put("a", "h", "1")
 				b.waitDone("a", 5*time.Minute)
-				b.waitFor("no message", 10*time.Minute, func() bool { return b.left() == 0 })
+				b.waitFor("no message", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 				if starts, most := h.of("a"); starts != 1 || most != 1 {
 					t.Errorf("starts = %d, at once = %d, want 1 and 1", starts, most)
 				}
-				if r := b.record("a"); r.Generation != 1 || len(b.poisoned()) != 0 {
-					t.Errorf("generation = %d, %d poison messages, want 1 and 0", r.Generation, len(b.poisoned()))
+				if r := b.record("a"); r.Generation != 1 || len(b.poisonMessages()) != 0 {
+					t.Errorf("generation = %d, %d poison messages, want 1 and 0", r.Generation, len(b.poisonMessages()))
 				}
 			})
 		})
@@ -250,7 +250,7 @@ func TestOneIDOnOneWorker(t *testing.T) {
 // TestOneIDThatIsAbandoned: a handler that does not return in time keeps its id from
 // being started beside it, for a while.
 func TestOneIDThatIsAbandoned(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		h := &counted{each: 45 * time.Second, deaf: true}
 		b.put("a", "h", "")
 		b.start("vm_0", job.Kinds{"h": job.WithLimits(h, job.Limits{MaxSilence: time.Second})})
@@ -265,18 +265,18 @@ func TestOneIDThatIsAbandoned(t *testing.T) {
 // TestChosenID: the first delivery of an id that was chosen finds out what became of
 // it before its handler starts, on any worker.
 func TestChosenID(t *testing.T) {
-	chosen := func(b *bench, id string) {
+	chosen := func(b *testbed, id string) {
 		if err := b.queue.Put(b.t.Context(), queue.Envelope{ID: id, Kind: "h", ChosenID: true}, 0); err != nil {
 			b.t.Fatal(err)
 		}
 	}
 	t.Run("done before", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			h := &counted{each: time.Second}
 			b.start("vm_0", job.Kinds{"h": h})
 			for range 5 {
 				chosen(b, "a")
-				b.waitFor("no message", time.Minute, func() bool { return b.left() == 0 })
+				b.waitFor("no message", time.Minute, func() bool { return b.messagesLeft() == 0 })
 				synctest.Wait()
 			}
 			if starts, _ := h.of("a"); starts != 1 {
@@ -285,7 +285,7 @@ func TestChosenID(t *testing.T) {
 		})
 	})
 	t.Run("on many workers at once", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			h := &counted{each: time.Second}
 			for range 4 {
 				chosen(b, "a")
@@ -293,14 +293,14 @@ func TestChosenID(t *testing.T) {
 			for i := range 4 {
 				b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"h": h}, func(c *Config) { c.Concurrency = 1 })
 			}
-			b.waitFor("no message", 10*time.Minute, func() bool { return b.left() == 0 })
+			b.waitFor("no message", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 			if starts, most := h.of("a"); starts != 1 || most != 1 {
 				t.Errorf("starts = %d, at once = %d, want 1 and 1", starts, most)
 			}
 		})
 	})
 	t.Run("costs one call", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			const jobs = 32
 			for i := range jobs {
 				chosen(b, fmt.Sprintf("job-%d", i))
@@ -313,7 +313,7 @@ func TestChosenID(t *testing.T) {
 			})
 			b.server.ResetCounts()
 			b.start("vm_0", job.Kinds{"h": &counted{each: time.Millisecond}}, func(c *Config) { c.Concurrency = 32 })
-			b.waitFor("no message", time.Minute, func() bool { return b.left() == 0 })
+			b.waitFor("no message", time.Minute, func() bool { return b.messagesLeft() == 0 })
 			counts := b.server.Counts()
 			if records.Load() != 2*jobs || counts["DeleteMessage"] != jobs || counts["UpdateMessage"] != 0 {
 				t.Errorf("calls for %d jobs: %d for records, %d deletes, %d updates, want 2 and 1 each and none", jobs, records.Load(), counts["DeleteMessage"], counts["UpdateMessage"])

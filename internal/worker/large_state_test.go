@@ -80,7 +80,7 @@ func (s *largeSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 // TestLargeStateIsHandedOver: a job with a large state is evicted and continues
 // elsewhere without repeating anything, and only what changed is sent.
 func TestLargeStateIsHandedOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &largeSteps{steps{n: 60, each: 300 * time.Millisecond}}
 		b.put("large", "large", "")
 		first := b.start("vm_0", job.Kinds{"large": work})
@@ -115,7 +115,7 @@ func TestLargeStateIsHandedOver(t *testing.T) {
 // TestLargeDrainWithoutBandwidth: a large state that cannot be sent in time is
 // left out. The checkpoint before stands, and log and record say so.
 func TestLargeDrainWithoutBandwidth(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &largeSteps{steps{n: 100, each: 300 * time.Millisecond}}
 		b.put("large", "large", "")
 		p := b.start("vm_0", job.Kinds{"large": work})
@@ -151,7 +151,7 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 // TestFailuresAfterLargeProgress: a large state that was saved is progress like
 // any other, also when it can be saved only after the failure.
 func TestFailuresAfterLargeProgress(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var attempts []int
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			attempts = append(attempts, j.Attempt)
@@ -177,7 +177,7 @@ func TestFailuresAfterLargeProgress(t *testing.T) {
 // TestLastFailureWithProgressInTrouble: whether the fifth failure was one without
 // progress is not decided by storage trouble.
 func TestLastFailureWithProgressInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var runs atomic.Int64
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			run := runs.Add(1)
@@ -209,7 +209,7 @@ func TestFailedJobInADrain(t *testing.T) {
 	small := job.Progress{State: largeState(1)[:job.MaxState/2]}
 	for name, last := range map[string]job.Progress{"large": largeProgress(1), "in one piece": small} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				failing := make(chan struct{})
 				h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 					j.Report(last)
@@ -267,15 +267,15 @@ func TestTooLargeStream(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.put("a", "h", "")
 				p := b.start("vm_0", job.Kinds{"h": h})
-				b.waitFor("poison", time.Minute, func() bool { return len(b.poisoned()) == 1 && b.left() == 0 })
+				b.waitFor("poison", time.Minute, func() bool { return len(b.poisonMessages()) == 1 && b.messagesLeft() == 0 })
 				r := b.record("a")
 				if r.Status != checkpoint.Poison || r.HasState() || !strings.Contains(r.Reason, "too large") {
 					t.Errorf("record = %s %q, with a state: %t, want poison with its reason, without", r.Status, r.Reason, r.HasState())
 				}
-				if m := b.poisoned()[0]; !strings.Contains(m.Reason, "too large") || m.ID != "a" {
+				if m := b.poisonMessages()[0]; !strings.Contains(m.Reason, "too large") || m.ID != "a" {
 					t.Errorf("poison message = %+v, want the reason", m)
 				}
 				time.Sleep(time.Second)
@@ -287,8 +287,8 @@ func TestTooLargeStream(t *testing.T) {
 	}
 }
 
-// open has a job with a large state waiting for the next worker.
-func (b *bench) open(id string) {
+// hangs has a job with a large state waiting for the next worker.
+func (b *testbed) open(id string) {
 	b.t.Helper()
 	b.put(id, "h", "")
 	p := b.start("vm_0", job.Kinds{"h": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -303,7 +303,7 @@ func (b *bench) open(id string) {
 // TestSlowRestore: while a handler takes its time to read the recorded state, it
 // can report the next; the record shows that the job is alive.
 func TestSlowRestore(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			r, _, err := j.OpenSaved()
@@ -341,7 +341,7 @@ func TestSlowRestore(t *testing.T) {
 
 // TestRestoreInTrouble: storage that is away while a state is read is no failure.
 func TestRestoreInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
 		work := &largeSteps{steps{n: 3, each: time.Second}}
 		b.start("vm_1", job.Kinds{"h": work})
@@ -367,7 +367,7 @@ func TestRestoreInTrouble(t *testing.T) {
 // TestFencedWhileReading: a handler that reads the state of a job that went to
 // another worker gets an error, and its worker touches nothing.
 func TestFencedWhileReading(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
 		reading, goOn := make(chan struct{}), make(chan struct{})
 		var readErr error
@@ -394,8 +394,8 @@ func TestFencedWhileReading(t *testing.T) {
 		if !errors.As(readErr, new(*checkpoint.ConflictError)) || errors.Is(readErr, checkpoint.ErrDamaged) {
 			t.Errorf("the handler's read = %v, want a conflict", readErr)
 		}
-		if r := b.record("a"); r.ETag != taken.ETag || b.left() != 1 {
-			t.Errorf("record = %+v with %d messages, want it as its new owner left it, and the message", r, b.left())
+		if r := b.record("a"); r.ETag != taken.ETag || b.messagesLeft() != 1 {
+			t.Errorf("record = %+v with %d messages, want it as its new owner left it, and the message", r, b.messagesLeft())
 		}
 	})
 }
@@ -403,7 +403,7 @@ func TestFencedWhileReading(t *testing.T) {
 // TestAbandonedReaderIsReleased: a handler that neither closes what it reads nor
 // returns does not keep its last report from being saved.
 func TestAbandonedReaderIsReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
 		goOn := make(chan struct{})
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -431,7 +431,7 @@ func TestAbandonedReaderIsReleased(t *testing.T) {
 // TestPanickingStream: a stream is the handler's code, and its panic harms
 // no one but the job.
 func TestPanickingStream(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{Stream: func() (io.ReadCloser, error) { panic("no file") }})
 			time.Sleep(20 * time.Second)
@@ -441,7 +441,7 @@ func TestPanickingStream(t *testing.T) {
 		b.put("good", "echo", "1")
 		p := b.start("vm_0", job.Kinds{"h": h, "echo": echo})
 		b.waitDone("good", time.Minute)
-		b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.left() == 0 })
+		b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 		if got := len(p.log.find("checkpoint not saved; the one before stands")); got == 0 {
 			t.Error("the log says nothing of the state that was not saved")
 		}

@@ -30,7 +30,7 @@ import (
 //   - one is deleted only if its job has an outcome, or another message continues
 //     the job; and no message that a worker puts expires.
 type ledger struct {
-	b          *bench
+	b          *testbed
 	began      time.Time
 	stragglers sync.WaitGroup // requests that are still to arrive
 
@@ -65,10 +65,10 @@ type entry struct {
 }
 
 // observe gives the bench a ledger. Clients that were made before are not its own.
-func (b *bench) observe() *ledger {
+func (b *testbed) observe() *ledger {
 	l := &ledger{b: b, began: time.Now(), jobs: map[string]*account{}, jobOf: map[string]string{}, order: map[string]int{}}
 	b.ledger = l
-	b.stores = b.connect(b.door("test"))
+	b.stores = b.connect(b.transport("test"))
 	b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: l.refused} })
 	b.server.OnResult(l.note)
 	b.t.Cleanup(l.stragglers.Wait)

@@ -44,7 +44,7 @@ func next(t *testing.T, stops <-chan *job.Stop) *job.Stop {
 // too long, evictions between them notwithstanding, and ends in the poison queue
 // with its state kept.
 func TestMaxRunCountsAllDeliveries(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stops := make(chan *job.Stop, 10)
 		kinds := job.Kinds{"endless": job.WithLimits(interruptible(stops), job.Limits{MaxRun: time.Minute})}
 		b.put("a", "endless", "")
@@ -60,7 +60,7 @@ func TestMaxRunCountsAllDeliveries(t *testing.T) {
 		if took := time.Since(resumed); stop.Reason != job.Overrun || took > time.Minute-paid+2*time.Second {
 			t.Errorf("stop = %v %s after the worker's start, want %q within %s", stop, took, job.Overrun, time.Minute-paid)
 		}
-		b.waitFor("poison", time.Minute, func() bool { return len(b.poisoned()) == 1 })
+		b.waitFor("poison", time.Minute, func() bool { return len(b.poisonMessages()) == 1 })
 		r := b.record("a")
 		if r.Status != checkpoint.Poison || !strings.Contains(r.Reason, "ran too long: 1m0s over all deliveries") || !r.HasState() {
 			t.Errorf("record = %s because %q, state %t, want poison, that reason, and the state", r.Status, r.Reason, r.HasState())
@@ -80,7 +80,7 @@ func interruptible(stops chan<- *job.Stop) job.HandlerFunc {
 // TestMaxSilence: a job without a report for too long has failed, although its
 // handler returns a result then. The message's limit counts when it is stricter.
 func TestMaxSilence(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stops := make(chan *job.Stop, 10)
 		late := reporter(25*time.Second, stops) // but is silent for longer than it may
 		kinds := job.Kinds{"late": job.WithLimits(late, job.Limits{MaxSilence: time.Minute})}
@@ -97,8 +97,8 @@ func TestMaxSilence(t *testing.T) {
 		if r := b.record("a"); r.Status != checkpoint.Open || !strings.Contains(r.Reason, "silent for 20s; 20s are allowed") {
 			t.Errorf("record = %s because %q, want open after a failure", r.Status, r.Reason)
 		}
-		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisoned()) == 1 })
-		if got := b.poisoned()[0].Reason; !strings.HasPrefix(got, "5 failures in a row without progress, the last: stopped: no report: silent") {
+		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisonMessages()) == 1 })
+		if got := b.poisonMessages()[0].Reason; !strings.HasPrefix(got, "5 failures in a row without progress, the last: stopped: no report: silent") {
 			t.Errorf("reason of the poison message = %q, want five failures", got)
 		}
 	})
@@ -106,7 +106,7 @@ func TestMaxSilence(t *testing.T) {
 
 // A job that reports in time, and runs for less than it may, is left alone.
 func TestLimitsThatAreKept(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 50, each: time.Second}
 		b.put("a", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": job.WithLimits(work, job.Limits{MaxRun: 51 * time.Second, MaxSilence: 2 * time.Second})})
@@ -121,7 +121,7 @@ func TestLimitsThatAreKept(t *testing.T) {
 // so; the state stays, through the retries and in the poison record, for a worker
 // that knows it.
 func TestStateOfAnUnknownVersion(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		newer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("of version 2"), Version: 2})
 			<-ctx.Done()
@@ -143,15 +143,15 @@ func TestStateOfAnUnknownVersion(t *testing.T) {
 			b.waitFor("failure", 10*time.Minute, func() bool { return b.record("a").Failures == failures })
 			wantVersion2(t, b, checkpoint.Open)
 		}
-		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisoned()) == 1 })
+		b.waitFor("poison", 10*time.Minute, func() bool { return len(b.poisonMessages()) == 1 })
 		wantVersion2(t, b, checkpoint.Poison)
-		if got := b.poisoned()[0].Reason; !strings.Contains(got, "recorded state has version 2; this program reads 1") {
+		if got := b.poisonMessages()[0].Reason; !strings.Contains(got, "recorded state has version 2; this program reads 1") {
 			t.Errorf("reason of the poison message = %q, want the versions", got)
 		}
 	})
 }
 
-func wantVersion2(t *testing.T, b *bench, status checkpoint.Status) {
+func wantVersion2(t *testing.T, b *testbed, status checkpoint.Status) {
 	t.Helper()
 	r := b.record("a")
 	for _, blob := range b.server.Blobs(b.names.Records) {

@@ -28,29 +28,29 @@ type link struct {
 	skew  time.Duration // of the service's clock, as the worker sees it
 	held  chan struct{} // not nil while held
 
-	// fate says what becomes of request n, counted from 1; nil for nothing. It
+	// faultFor says what becomes of request n, counted from 1; nil for nothing. It
 	// is called with mu held, and needs a bench with a ledger.
-	fate func(n int, r *http.Request) fate
+	faultFor func(n int, r *http.Request) requestFault
 }
 
-// fate is what becomes of one request. The zero value is that it is answered at once.
-type fate struct {
+// faultFor is what becomes of one request. The zero value is that it is answered at once.
+type requestFault struct {
 	before, after time.Duration // until it arrives, or is cut; and then until the reply does
 	lost          bool          // it never arrives, and its sender sees the connection cut
-	mute          bool          // it arrives, and its sender sees the connection cut
-	open          bool          // with lost or mute: the connection stays open instead, and nothing ever comes
-	late          time.Duration // its sender sees the connection cut; it arrives this much after it was sent
-	stray         bool          // it arrives even if its sender gives up first
+	replyLost     bool          // it arrives, and its sender sees the connection cut
+	hangs         bool          // with lost or mute: the connection stays open instead, and nothing ever comes
+	arrivesAfter  time.Duration // its sender sees the connection cut; it arrives this much after it was sent
+	arrivesAnyway bool          // it arrives even if its sender gives up first
 	refused       *storage.Error
-	dies          moment // when its sender dies, if it does
-	struck        func() // called when the request is sent
+	crash         crashPoint // when its sender dies, if it does
+	onSend        func()     // called when the request is sent
 }
 
-// moment is one at which a sender may die.
-type moment int
+// crashPoint is one at which a sender may die.
+type crashPoint int
 
 const (
-	beforeEffect moment = iota + 1
+	beforeEffect crashPoint = iota + 1
 	afterEffect
 	afterReply
 )
@@ -83,10 +83,10 @@ func (l *link) sent() int {
 	return l.calls
 }
 
-// pass waits while the link is held, whatever the context says: a frozen process
+// waitWhileHeld waits while the link is held, whatever the context says: a frozen process
 // does not look. On a link that was cut it waits for the end of the context. Those
 // that waited continue one after another, so that their order is certain.
-func (l *link) pass(ctx context.Context) error {
+func (l *link) waitWhileHeld(ctx context.Context) error {
 	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; not the same for those that come every second
 	for {
 		l.mu.Lock()
@@ -105,66 +105,66 @@ func (l *link) pass(ctx context.Context) error {
 }
 
 func (l *link) Do(r *http.Request) (*http.Response, error) {
-	if err := l.pass(r.Context()); err != nil {
+	if err := l.waitWhileHeld(r.Context()); err != nil {
 		return nil, err
 	}
 	time.Sleep(time.Nanosecond) // what else happens at this moment has happened then, such as the end of the context
 	if r.Context().Err() != nil {
 		return nil, context.Cause(r.Context()) // as net/http does: nothing is sent
 	}
-	if f, has := l.fateOf(r); has {
-		return l.meet(r, f)
+	if f, has := l.nextFault(r); has {
+		return l.sendWithFault(r, f)
 	}
 	return l.next.Do(r)
 }
 
-// fateOf counts a request, and returns its fate if it has one.
-func (l *link) fateOf(r *http.Request) (f fate, has bool) {
+// nextFault counts a request, and returns its fate if it has one.
+func (l *link) nextFault(r *http.Request) (f requestFault, has bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls++
-	if l.fate == nil {
-		return fate{}, false
+	if l.faultFor == nil {
+		return requestFault{}, false
 	}
-	return l.fate(l.calls, r), true
+	return l.faultFor(l.calls, r), true
 }
 
-// meet lets a request meet its fate.
-func (l *link) meet(r *http.Request, f fate) (*http.Response, error) {
-	if f.struck != nil {
-		f.struck()
+// sendWithFault lets a request meet its fate.
+func (l *link) sendWithFault(r *http.Request, f requestFault) (*http.Response, error) {
+	if f.onSend != nil {
+		f.onSend()
 	}
-	if f.dies == beforeEffect {
+	if f.crash == beforeEffect {
 		l.cut()
 	}
-	if f.dies == beforeEffect || f.lost {
-		return nil, l.lose(r, f)
+	if f.crash == beforeEffect || f.lost {
+		return nil, l.loseRequest(r, f)
 	}
-	if f.late > 0 {
-		l.arriveLater(r, f.late)
-		return nil, l.lose(r, f)
+	if f.arrivesAfter > 0 {
+		l.sendLater(r, f.arrivesAfter)
+		return nil, l.loseRequest(r, f)
 	}
-	if err := l.travel(r, f); err != nil {
+	if err := l.waitBefore(r, f); err != nil {
 		return nil, err
 	}
-	reply, err := l.next.(door).enter(r, f.refused)
-	if f.dies != 0 {
+	reply, err := l.next.(clientTransport).send(r, f.refused)
+	if f.crash != 0 {
 		l.cut()
 	}
-	if f.dies == afterReply {
+	if f.crash == afterReply {
 		return reply, err
 	}
 	if err == nil && l.skew != 0 && r.URL.Query().Get("comp") != "list" { // whose body has times too, which agree
-		skewed(reply, l.skew)
+		skewTimes(reply, l.skew)
 	}
 	if err == nil && !pauseFor(r.Context(), f.after) {
 		err = context.Cause(r.Context())
 	}
-	if passErr := l.pass(r.Context()); passErr != nil {
+	if passErr := l.waitWhileHeld(r.Context()); passErr != nil {
 		return nil, passErr
 	}
-	if f.mute {
-		err = f.silence(r)
+	if f.replyLost {
+		err = f.noReply(r)
 	}
 	if err != nil {
 		return nil, err
@@ -172,58 +172,58 @@ func (l *link) meet(r *http.Request, f fate) (*http.Response, error) {
 	return reply, nil
 }
 
-// lose is what the sender of a request sees that never arrives.
-func (l *link) lose(r *http.Request, f fate) error {
+// loseRequest is what the sender of a request sees that never arrives.
+func (l *link) loseRequest(r *http.Request, f requestFault) error {
 	pauseFor(r.Context(), f.before)
-	if err := l.pass(r.Context()); err != nil {
+	if err := l.waitWhileHeld(r.Context()); err != nil {
 		return err
 	}
-	return f.silence(r)
+	return f.noReply(r)
 }
 
-// silence is what the sender of a request sees to which no reply comes.
-func (f fate) silence(r *http.Request) error {
-	if f.open {
+// noReply is what the sender of a request sees to which no reply comes.
+func (f requestFault) noReply(r *http.Request) error {
+	if f.hangs {
 		<-r.Context().Done()
 		return context.Cause(r.Context())
 	}
-	return cutError(r)
+	return connectionReset(r)
 }
 
-// travel is a request's way to the service. A sender that gives up in the meantime does
+// waitBefore is a request's way to the service. A sender that gives up in the meantime does
 // not always stop it.
-func (l *link) travel(r *http.Request, f fate) error {
+func (l *link) waitBefore(r *http.Request, f requestFault) error {
 	if f.before == 0 {
 		return nil
 	}
 	start := time.Now()
 	if pauseFor(r.Context(), f.before) {
-		return l.pass(r.Context())
+		return l.waitWhileHeld(r.Context())
 	}
-	if left := f.before - time.Since(start); f.stray && left > 0 {
-		l.arriveLater(r, left)
+	if left := f.before - time.Since(start); f.arrivesAnyway && left > 0 {
+		l.sendLater(r, left)
 	}
 	return context.Cause(r.Context())
 }
 
-// arriveLater lets a request arrive after that time, whatever becomes of its sender.
-func (l *link) arriveLater(r *http.Request, after time.Duration) {
+// sendLater lets a request arrive after that time, whatever becomes of its sender.
+func (l *link) sendLater(r *http.Request, after time.Duration) {
 	late := r.Clone(context.WithoutCancel(r.Context()))
 	if r.Body != nil {
 		body, _ := io.ReadAll(r.Body) // in memory
 		late.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	d := l.next.(door)
+	d := l.next.(clientTransport)
 	d.ledger.stragglers.Go(func() {
 		time.Sleep(after)
-		if reply, err := d.enter(late, nil); err == nil {
+		if reply, err := d.send(late, nil); err == nil {
 			_ = reply.Body.Close()
 		}
 	})
 }
 
-// cutError is what the sender of a request sees when its connection is cut.
-func cutError(r *http.Request) error {
+// connectionReset is what the sender of a request sees when its connection is cut.
+func connectionReset(r *http.Request) error {
 	err := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	return &url.Error{Op: r.Method, URL: r.URL.Redacted(), Err: err}
 }
@@ -236,40 +236,40 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	return sleepFor(ctx, d)
 }
 
-// guestLink is a worker's way to its metadata service, which ends and is held up
+// metadataLink is a worker's way to its metadata service, which ends and is held up
 // with the one to storage.
-type guestLink struct {
+type metadataLink struct {
 	link *link
 	next http.RoundTripper
 }
 
-func (g guestLink) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := g.link.pass(r.Context()); err != nil {
+func (g metadataLink) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := g.link.waitWhileHeld(r.Context()); err != nil {
 		return nil, err
 	}
 	return g.next.RoundTrip(r)
 }
 
-// door is where one client's requests enter storage. Where there is a ledger they
+// transport is where one client's requests enter storage. Where there is a ledger they
 // take effect one after another, so that it sees each effect as it is.
-type door struct {
+type clientTransport struct {
 	ledger *ledger
 	name   string
 	next   policy.Transporter
 }
 
-// door returns the client of that name's door.
-func (b *bench) door(name string) policy.Transporter {
+// transport returns the client of that name's door.
+func (b *testbed) transport(name string) policy.Transporter {
 	if b.ledger == nil {
 		return b.server.Transport()
 	}
-	return door{ledger: b.ledger, name: name, next: b.server.Transport()}
+	return clientTransport{ledger: b.ledger, name: name, next: b.server.Transport()}
 }
 
-func (d door) Do(r *http.Request) (*http.Response, error) { return d.enter(r, nil) }
+func (d clientTransport) Do(r *http.Request) (*http.Response, error) { return d.send(r, nil) }
 
-// enter lets a request take effect, or be refused.
-func (d door) enter(r *http.Request, refused *storage.Error) (*http.Response, error) {
+// send lets a request take effect, or be refused.
+func (d clientTransport) send(r *http.Request, refused *storage.Error) (*http.Response, error) {
 	d.ledger.turn.Lock() // nothing waits for time while it is held
 	defer d.ledger.turn.Unlock()
 	d.ledger.sender, d.ledger.refused = d.name, refused

@@ -11,13 +11,13 @@ import (
 // TestUnknownKindsAreQuiet: many messages of a kind that no worker has log a line a
 // minute, and their jobs are poison at the end of the hour all the same.
 func TestUnknownKindsAreQuiet(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const n = 60
 		for i := range n {
 			b.put(fmt.Sprintf("job-%d", i), "nobody", "")
 		}
 		p := b.start("vm_0", job.Kinds{"echo": echo})
-		b.waitFor("all poison", 2*time.Hour, func() bool { return len(b.poisoned()) == n })
+		b.waitFor("all poison", 2*time.Hour, func() bool { return len(b.poisonMessages()) == n })
 		lines, of := 0, p.log.find("message put back")
 		for _, line := range of {
 			if line["level"] == "INFO" {

@@ -16,7 +16,7 @@ import (
 func checked(all *health.Loops) func(*Config) { return func(c *Config) { c.Loops = all } }
 
 // wellFor lets time pass and demands that the worker is healthy all the while.
-func (b *bench) wellFor(d time.Duration, all *health.Loops, what string) {
+func (b *testbed) wellFor(d time.Duration, all *health.Loops, what string) {
 	b.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		if r := all.Check(time.Now()); !r.Healthy() {
@@ -43,7 +43,7 @@ func TestOutagesAreNoIllHealth(t *testing.T) {
 		"no answer": {Before: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				var all health.Loops
 				outage := func() {
 					b.server.OnCall(func(storage.Call) storage.Fault { return fault })
@@ -74,10 +74,10 @@ func TestOutagesAreNoIllHealth(t *testing.T) {
 // TestDrainingIsHealthy: a worker that drains for a notice, and then waits for
 // the end of its VM, is not to be repaired.
 func TestDrainingIsHealthy(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
 		handler := newStubborn()
-		defer handler.giveUp()
+		defer handler.finish()
 		b.put("a", "stubborn", "")
 		p := b.start("vm_0", job.Kinds{"stubborn": handler}, checked(&all))
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
@@ -92,7 +92,7 @@ func TestDrainingIsHealthy(t *testing.T) {
 // TestWindingUpIsHealthy: with minutes of notice the last jobs are waited for,
 // longer than any turn of the claim loop takes.
 func TestWindingUpIsHealthy(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
 		b.put("a", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1150, each: time.Second}}, checked(&all))
@@ -106,7 +106,7 @@ func TestWindingUpIsHealthy(t *testing.T) {
 // TestStuckLoops: a call that does not come back, whatever its context says,
 // hangs the loops that wait for it. Nothing but that is unhealthy.
 func TestStuckLoops(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
 		p := b.start("vm_0", job.Kinds{"echo": echo}, checked(&all))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })

@@ -43,7 +43,7 @@ func TestLossesOf(t *testing.T) {
 // TestLossEstimateLearns: a worker counts how its own last run ended, and from time
 // to time how all the others did, by one call.
 func TestLossEstimateLearns(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		first := b.start("vm_0", job.Kinds{"echo": echo})
 		time.Sleep(time.Hour)
 		first.kill()
@@ -71,7 +71,7 @@ func TestLossEstimateLearns(t *testing.T) {
 // would come without notice, so a state that is seldom saved otherwise is saved
 // at once, and at the shortest interval from then on.
 func TestBlindWorkerSavesOften(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 3000, each: time.Second}
 		b.put("a", "steps", "")
 		const save = 50 * time.Millisecond

@@ -24,10 +24,10 @@ func moveAfter(n int) func(*Config) { return func(c *Config) { c.MoveAfter = n }
 func takeOnDemand(c *Config) { c.TakeFrom = []*queue.Queue{c.OnDemand} }
 
 // onDemandMessages returns what is on the on-demand queue.
-func (b *bench) onDemandMessages() []storage.Message { return b.server.Messages(b.names.OnDemand) }
+func (b *testbed) onDemandMessages() []storage.Message { return b.server.Messages(b.names.OnDemand) }
 
 // runFor runs a worker until the job has made so many steps more, and ends it.
-func (b *bench) runFor(name string, work *steps, id string, more int, change ...func(*Config)) *process {
+func (b *testbed) runFor(name string, work *steps, id string, more int, change ...func(*Config)) *process {
 	b.t.Helper()
 	goal := work.done(id) + more
 	p := b.start(name, job.Kinds{"steps": work}, change...)
@@ -39,7 +39,7 @@ func (b *bench) runFor(name string, work *steps, id string, more int, change ...
 // TestPrioritySwap: a job that was interrupted twice continues on VMs of regular
 // priority, from where it was, and stays there.
 func TestPrioritySwap(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		b.runFor("vm_0", work, "long", 5, moveAfter(2))
@@ -79,7 +79,7 @@ func TestPrioritySwap(t *testing.T) {
 		}
 		b.start("regular_1", job.Kinds{"steps": work}, takeOnDemand)
 		b.waitDone("long", time.Minute)
-		b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+		b.waitFor("message gone", time.Second, func() bool { return b.messagesLeft() == 0 })
 		if n := work.repeated("long"); n != 0 {
 			t.Errorf("steps repeated = %d, want 0", n)
 		}
@@ -95,7 +95,7 @@ func TestMovedPayloads(t *testing.T) {
 		"foreign": "what is this?", "foreign of 64 KiB": strings.Repeat("x", queue.MaxText), "claim check": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				payload := []byte(text)
 				if text != "" {
 					b.putText(text)
@@ -126,8 +126,8 @@ func TestMovedPayloads(t *testing.T) {
 				time.Sleep(time.Second)
 				first.stop()
 				moved := b.onDemandMessages()
-				if len(moved) != 1 || b.left() != 1 {
-					t.Fatalf("messages = %d, %d of them on demand, want one, moved", b.left(), len(moved))
+				if len(moved) != 1 || b.messagesLeft() != 1 {
+					t.Fatalf("messages = %d, %d of them on demand, want one, moved", b.messagesLeft(), len(moved))
 				}
 				e, err := queue.Decode(moved[0].Text)
 				if err != nil {
@@ -136,7 +136,7 @@ func TestMovedPayloads(t *testing.T) {
 				b.start("regular_0", job.Kinds{"h": h}, takeOnDemand)
 				b.waitDone(e.ID, time.Minute)
 				b.waitFor("message and payload gone", time.Second, func() bool {
-					return b.left() == 0 && len(b.server.Blobs(b.names.Payloads)) == 0
+					return b.messagesLeft() == 0 && len(b.server.Blobs(b.names.Payloads)) == 0
 				})
 				if got, err := b.records.Result(t.Context(), e.ID); err != nil || string(got) != "half-way" {
 					t.Errorf("result = %q, %v, want what the first worker saved", got, err)
@@ -149,7 +149,7 @@ func TestMovedPayloads(t *testing.T) {
 // TestMovedDuplicates: with the old message still there, the new one there twice,
 // and workers on both queues, there is one outcome, and nothing is done again.
 func TestMovedDuplicates(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		l := b.observe()
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
@@ -169,7 +169,7 @@ func TestMovedDuplicates(t *testing.T) {
 		b.start("vm_1", job.Kinds{"steps": work}, moveAfter(1))
 		b.start("regular_0", job.Kinds{"steps": work}, takeOnDemand)
 		b.waitDone("long", 5*time.Minute)
-		b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if n := l.outcomesOf("long"); n != 1 {
 			t.Errorf("commits = %d, want 1", n)
 		}
@@ -185,7 +185,7 @@ func TestMovedDuplicates(t *testing.T) {
 // TestConflictDuringMove: a job whose record is opened by somebody else at the
 // moment of its release is not moved; its message is put back where it was.
 func TestConflictDuringMove(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
@@ -217,16 +217,16 @@ func TestConflictDuringMove(t *testing.T) {
 
 // clear removes every message of the queue of jobs, as an operator's az storage
 // message clear does.
-func (b *bench) clear() {
+func (b *testbed) clear() {
 	b.t.Helper()
-	if _, err := b.account(b.door("test")).Queue(b.names.Queue).ClearMessages(b.t.Context(), nil); err != nil {
+	if _, err := b.account(b.transport("test")).Queue(b.names.Queue).ClearMessages(b.t.Context(), nil); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 // wantReplaced checks the only message on the queue of jobs: a new one of that
 // job, for any worker, that says resume and does not expire.
-func (b *bench) wantReplaced(id, old string) {
+func (b *testbed) wantReplaced(id, old string) {
 	b.t.Helper()
 	messages := b.server.Messages(b.names.Queue)
 	if len(messages) != 1 {
@@ -244,7 +244,7 @@ func (b *bench) wantReplaced(id, old string) {
 func TestClearedMessageIsReplaced(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first save": time.Second, "after a save": 25 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				l := b.observe()
 				work := &steps{n: 200, each: 300 * time.Millisecond}
 				b.put("long", "steps", "")
@@ -252,7 +252,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 				time.Sleep(after)
 				old := b.server.Messages(b.names.Queue)[0].ID
 				b.clear()
-				b.waitFor("new message", 15*time.Second, func() bool { return b.left() == 1 })
+				b.waitFor("new message", 15*time.Second, func() bool { return b.messagesLeft() == 1 })
 				b.wantReplaced("long", old)
 				if n := len(b.onDemandMessages()); n != 0 {
 					t.Errorf("messages on demand = %d, want none: nothing took the VM away", n)
@@ -261,7 +261,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 					t.Errorf("log lines about the new message = %d, want 1", n)
 				}
 				b.waitDone("long", 2*time.Minute)
-				b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+				b.waitFor("message gone", time.Second, func() bool { return b.messagesLeft() == 0 })
 				if n, again := l.outcomesOf("long"), work.repeated("long"); n != 1 || again != 0 {
 					t.Errorf("%d commits, %d steps repeated, want 1 and 0", n, again)
 				}
@@ -275,7 +275,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 func TestClearedMessageIsReplacedInADrain(t *testing.T) {
 	for name, after := range map[string]time.Duration{"without a record": 500 * time.Millisecond, "with a record": 12 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				work := &steps{n: 60, each: 300 * time.Millisecond}
 				b.put("long", "steps", "")
 				p := b.start("vm_0", job.Kinds{"steps": work})
@@ -283,7 +283,7 @@ func TestClearedMessageIsReplacedInADrain(t *testing.T) {
 				old := b.server.Messages(b.names.Queue)[0].ID
 				b.clear()
 				p.stop()
-				if n := b.left(); n != 1 {
+				if n := b.messagesLeft(); n != 1 {
 					t.Fatalf("messages after the release = %d, want 1", n)
 				}
 				b.wantReplaced("long", old)
@@ -300,7 +300,7 @@ func TestClearedMessageIsReplacedInADrain(t *testing.T) {
 // TestClearedMessagesOfOthersAreNotReplaced: a worker whose message is gone
 // because its job is over, or that does not own the record any more, puts none.
 func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		frozen := b.start("vm_0", job.Kinds{"steps": work})
@@ -308,10 +308,10 @@ func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
 		thaw := frozen.link.hold()
 		b.start("vm_1", job.Kinds{"steps": &steps{n: 100, each: 300 * time.Millisecond}})
 		b.waitDone("long", 2*time.Minute)
-		b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+		b.waitFor("message gone", time.Second, func() bool { return b.messagesLeft() == 0 })
 		thaw()
 		time.Sleep(time.Minute)
-		if n := b.left(); n != 0 {
+		if n := b.messagesLeft(); n != 0 {
 			t.Errorf("messages = %d, want none: the job is done", n)
 		}
 	})
@@ -326,7 +326,7 @@ func TestExpiringMessageIsReplaced(t *testing.T) {
 		fail bool
 	}{"interrupted": {time.Hour, false}, "failed": {time.Hour, true}, "expires while the job runs": {15 * time.Second, false}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				id, failed := b.putText("what is this?", row.ttl), false
 				work := &steps{n: 150, each: 300 * time.Millisecond}
 				h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -350,7 +350,7 @@ func TestExpiringMessageIsReplaced(t *testing.T) {
 					b.wantReplaced(id, id)
 				}
 				b.waitDone(id, 2*time.Minute)
-				b.waitFor("message gone", time.Second, func() bool { return b.left() == 0 })
+				b.waitFor("message gone", time.Second, func() bool { return b.messagesLeft() == 0 })
 				if n := work.repeated(id); n != 0 {
 					t.Errorf("steps repeated = %d, want 0", n)
 				}
@@ -361,7 +361,7 @@ func TestExpiringMessageIsReplaced(t *testing.T) {
 
 // drainMany lets a worker with many active jobs be evicted, each call taking 10 ms,
 // and returns what it logged of its drain.
-func (b *bench) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *process, drained logLine) {
+func (b *testbed) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *process, drained logLine) {
 	b.t.Helper()
 	slow := storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
 	b.server.OnCall(func(storage.Call) storage.Fault { return slow })
@@ -403,7 +403,7 @@ func TestDrainMoves(t *testing.T) {
 		{"the queue gives no answer", storage.Fault{Before: time.Hour}, 1000, 0, 2*time.Second + moveTimeout},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				p, drained := b.drainMany(row.jobs, func(storage.Call) storage.Fault { return row.fault })
 				took := time.Duration(drained["since_notice"].(float64))
 				t.Logf("notice to all released: %s", took)
@@ -433,7 +433,7 @@ func TestDrainMoves(t *testing.T) {
 // TestMoveComesAfterStates: when states take all their time, jobs are still moved
 // or released within the budget.
 func TestMoveComesAfterStates(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
@@ -464,7 +464,7 @@ func TestMoveComesAfterStates(t *testing.T) {
 func TestWarmUpNeedsOnDemand(t *testing.T) {
 	for name, change := range map[string]func(*Config){"to move to": moveAfter(3), "to take from": takeOnDemand} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				if _, err := b.account(b.server.Transport()).Queue(b.names.OnDemand).Delete(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}

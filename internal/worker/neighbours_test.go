@@ -16,7 +16,7 @@ import (
 )
 
 // neighbour makes a worker one of several on its VM, with a folder in path.
-func (b *bench) neighbour(path, instance string) func(*Config) {
+func (b *testbed) neighbour(path, instance string) func(*Config) {
 	return func(c *Config) {
 		b.t.Helper()
 		boot := time.Now().Add(-time.Hour)
@@ -39,7 +39,7 @@ func (p *process) drained() bool {
 }
 
 // countAcknowledgements counts those that arrive.
-func (b *bench) countAcknowledgements() *atomic.Int64 {
+func (b *testbed) countAcknowledgements() *atomic.Int64 {
 	var n atomic.Int64
 	b.onAcknowledge(func() { n.Add(1) })
 	return &n
@@ -49,9 +49,9 @@ func (b *bench) countAcknowledgements() *atomic.Int64 {
 // handed everything over lets the event go ahead, and only one of them.
 func TestLastOfTheVMAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
-		defer stubborn.giveUp()
+		defer stubborn.finish()
 		kinds := job.Kinds{"stubborn": stubborn, "echo": echo}
 		b.put("stubborn", "stubborn", "")
 		slow := b.start("vm_0", kinds, b.neighbour(path, "0"))
@@ -82,7 +82,7 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 // TestDeadNeighbour: one that is gone, however it ended, is not waited for.
 func TestDeadNeighbour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		// It has work, as its lock says, and no one else sees it.
 		other, err := runtimedir.Open(t.Context(), runtimedir.Config{Path: path, Instance: "dead"})
 		if err != nil {
@@ -109,7 +109,7 @@ func TestDeadNeighbour(t *testing.T) {
 // workers of the VM have saved, and none stops.
 func TestLongFreezeWithNeighbours(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		ids := b.putSteps(2)
 		var all []*process
@@ -135,7 +135,7 @@ func TestLongFreezeWithNeighbours(t *testing.T) {
 // event takes no work under it, though there would be time.
 func TestWorkerThatStartsLate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		first := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
 		b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })
 		b.metadata.OnRequest(func(r imds.Request) imds.Fault {
@@ -165,7 +165,7 @@ func TestWorkerThatStartsLate(t *testing.T) {
 // event go ahead takes no work under it, from what its presence says alone.
 func TestRestartAfterAcknowledging(t *testing.T) {
 	for _, slowService := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			first := b.start("vm_0", job.Kinds{"echo": echo})
 			b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })
 			var slow atomic.Bool
@@ -208,9 +208,9 @@ func TestRestartAfterAcknowledging(t *testing.T) {
 // TestLeader: of several VMs that an event names the first lets it go ahead, once
 // the workers of all have handed everything over.
 func TestLeader(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
-		defer stubborn.giveUp()
+		defer stubborn.finish()
 		kinds := job.Kinds{"stubborn": stubborn, "echo": echo}
 		b.put("stubborn", "stubborn", "")
 		member := b.start("vm_1", kinds, asLeader)
@@ -238,7 +238,7 @@ func TestLeader(t *testing.T) {
 // TestLeaderWaitsForAStranger: a VM that nothing speaks for keeps the event to its
 // own time.
 func TestLeaderWaitsForAStranger(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo}, asLeader)
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		asked := b.countAcknowledgements()

@@ -87,7 +87,7 @@ func observe(o Observer) func(*Config) { return func(c *Config) { c.Observer = o
 
 // TestObserverOfOutcomes has a job for every way in which a delivery ends.
 func TestObserverOfOutcomes(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
 		tries := 0
 		kinds := job.Kinds{
@@ -148,7 +148,7 @@ func TestObserverOfOutcomes(t *testing.T) {
 
 // TestObserverInTrouble: saves and messages that do not get through.
 func TestObserverInTrouble(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
 		b.put("a", "steps", "")
 		work := &steps{n: 1000, each: time.Second}
@@ -167,7 +167,7 @@ func TestObserverInTrouble(t *testing.T) {
 // TestObserverOfEvents: each event counts once, whatever else the document says,
 // and again if something else follows from it.
 func TestObserverOfEvents(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
 		p := b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
@@ -198,7 +198,7 @@ func TestObserverOfEvents(t *testing.T) {
 
 // TestObserverOfPolls: how polls end, and from when to when none is answered.
 func TestObserverOfPolls(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
 		b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
 		time.Sleep(10 * time.Second)

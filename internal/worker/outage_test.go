@@ -15,7 +15,7 @@ import (
 // TestStorageOutage: storage is gone for longer than the visibility; no job is
 // cancelled, none is lost, and no failure is counted.
 func TestStorageOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 400, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": work})
@@ -24,7 +24,7 @@ func TestStorageOutage(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		b.server.OnCall(nil)
 		b.waitDone("long", 10*time.Minute)
-		b.waitFor("message gone", 10*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("message gone", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("long"); r.Generation != 1 || r.Failures != 0 {
 			t.Errorf("record = generation %d, %d failures, want 1, 0: work went on", r.Generation, r.Failures)
 		}
@@ -38,7 +38,7 @@ func TestStorageOutage(t *testing.T) {
 // do not, so that a worker claims the message that it has in hand. The job continues
 // under the new claim.
 func TestOwnMessageComesBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 400, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": work})
@@ -52,7 +52,7 @@ func TestOwnMessageComesBack(t *testing.T) {
 			t.Fatalf("messages = %+v, want one that was claimed again", m)
 		}
 		b.waitDone("long", 10*time.Minute)
-		b.waitFor("message gone", 10*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("message gone", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if n := len(p.log.find("job started")); n != 1 || b.record("long").Generation != 1 || work.repeated("long") != 0 {
 			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: work went on", n, b.record("long").Generation, work.repeated("long"))
 		}
@@ -61,7 +61,7 @@ func TestOwnMessageComesBack(t *testing.T) {
 
 // TestWarmUpWaits: what is missing or refused at the start is said, and tried again.
 func TestWarmUpWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		refused := &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}
 		b.server.OnCall(func(c storage.Call) storage.Fault {
 			if c.Operation == storage.OpGetQueueMetadata {
@@ -86,7 +86,7 @@ func TestWarmUpWaits(t *testing.T) {
 // TestLostMessage: a renewal that is refused stops the job, and what it reported
 // is recorded, because the record decides.
 func TestLostMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		causes := make(chan *job.Stop, 2)
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte(j.ID + " was here")})
@@ -113,7 +113,7 @@ func TestLostMessage(t *testing.T) {
 // TestSilentEnds: a job whose every start ends uncleanly is poison after
 // ten, and its neighbours are done.
 func TestSilentEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		killer := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 			<-ctx.Done()
 			return nil, errors.New("killed")
@@ -161,7 +161,7 @@ func hasJob(lines []logLine, id string) bool {
 // TestBufferedMessagesAreReleased: messages claimed ahead go back when nothing
 // gets free for them, and at once on a stop.
 func TestBufferedMessagesAreReleased(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		slow := &steps{n: 100, each: time.Second}
 		for i := range 40 {
 			b.put("quick-"+string(rune('a'+i%26))+string(rune('a'+i/26)), "echo", "1")
@@ -181,11 +181,11 @@ func TestBufferedMessagesAreReleased(t *testing.T) {
 					visible++
 				}
 			}
-			return visible == b.left()-2
+			return visible == b.messagesLeft()-2
 		})
 		p.stop()
 		b.start("vm_1", job.Kinds{"echo": echo, "steps": slow})
-		b.waitFor("all done", 10*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("all done", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if got := slow.repeated("slow-1") + slow.repeated("slow-2"); got != 0 {
 			t.Errorf("steps repeated = %d, want 0", got)
 		}
@@ -195,7 +195,7 @@ func TestBufferedMessagesAreReleased(t *testing.T) {
 // TestDrainWithoutBandwidth: a state that cannot be sent in time is left out,
 // and the job is released all the same within the budget.
 func TestDrainWithoutBandwidth(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": work})

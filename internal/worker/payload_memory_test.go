@@ -26,7 +26,7 @@ func TestPayloadMemory(t *testing.T) {
 		{"dropped at the start", true, jobs},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				data := bytes.Repeat([]byte("x"), size)
 				for i := range jobs {
 					b.putLarge(fmt.Sprintf("job-%d", i), "hold", data)
@@ -55,7 +55,7 @@ func TestPayloadMemory(t *testing.T) {
 					t.Errorf("drain with waiting jobs took %s, want at most 1s", took)
 				}
 				b.start("vm_1", job.Kinds{"hold": handler}, func(c *Config) { c.PayloadMemory = queue.MaxPayload })
-				b.waitFor("all done", 10*time.Minute, func() bool { return b.left() == 0 })
+				b.waitFor("all done", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 				for i := range jobs {
 					if r := b.record(fmt.Sprintf("job-%d", i)); r.Status != checkpoint.Done || r.Failures+r.ChargedExits != 0 {
 						t.Errorf("record of job-%d = %+v, want done without a failure", i, r)
@@ -67,7 +67,7 @@ func TestPayloadMemory(t *testing.T) {
 }
 
 // putLarge enqueues a job whose payload is in a blob.
-func (b *bench) putLarge(id, kind string, payload []byte) {
+func (b *testbed) putLarge(id, kind string, payload []byte) {
 	b.t.Helper()
 	e, err := b.payloads.Offload(b.t.Context(), queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(), Payload: queue.BytesPayload(payload)})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // leaseBlob puts a lease on a blob that does not end, and returns what ends it.
-func (b *bench) leaseBlob(container, name string) (release func()) {
+func (b *testbed) leaseBlob(container, name string) (release func()) {
 	b.t.Helper()
 	blob := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)
 	l, err := lease.NewBlobClient(blob, nil)
@@ -35,7 +35,7 @@ func (b *bench) leaseBlob(container, name string) (release func()) {
 }
 
 // putOpen enqueues a job whose record is open, as after a failure.
-func (b *bench) putOpen(id, kind string) {
+func (b *testbed) putOpen(id, kind string) {
 	b.t.Helper()
 	e := queue.Envelope{ID: id, Kind: kind, Resume: true}
 	c := b.records.Fresh(checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: e.Payload.Hash(), MessageID: "old"}, "test")
@@ -56,24 +56,24 @@ func TestRefusedForGood(t *testing.T) {
 	cases := map[string]struct {
 		code string
 		// track puts a job that will be refused, and returns what ends that.
-		begin func(b *bench, id string) (end func())
+		begin func(b *testbed, id string) (end func())
 	}{
-		"a lease on the record": {"LeaseIdMissing", func(b *bench, id string) func() {
+		"a lease on the record": {"LeaseIdMissing", func(b *testbed, id string) func() {
 			b.putOpen(id, "echo")
 			return b.leaseBlob(b.names.Records, jobid.Path(id))
 		}},
-		"an archived payload": {"BlobArchived", func(b *bench, id string) func() {
+		"an archived payload": {"BlobArchived", func(b *testbed, id string) func() {
 			b.putLarge(id, "echo", big)
 			return b.refuse(storage.OpGetBlob, &storage.Error{Status: 409, Code: "BlobArchived", Message: "archived"})
 		}},
-		"a payload that cannot be deleted": {"BlobImmutableDueToPolicy", func(b *bench, id string) func() {
+		"a payload that cannot be deleted": {"BlobImmutableDueToPolicy", func(b *testbed, id string) func() {
 			b.putLarge(id, "echo", big)
 			return b.refuse(storage.OpDeleteBlob, &storage.Error{Status: 409, Code: "BlobImmutableDueToPolicy", Message: "immutable"})
 		}},
 	}
 	for name, tt := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				var ends []func()
 				for i := range refused {
 					ends = append(ends, tt.begin(b, fmt.Sprintf("refused-%d", i)))
@@ -87,7 +87,7 @@ func TestRefusedForGood(t *testing.T) {
 					b.start(fmt.Sprintf("vm_%d", i), kinds, observe(c), func(c *Config) { c.Concurrency = 2 })
 				}
 				begun := time.Now()
-				b.waitFor("healthy jobs done", 2*time.Minute, func() bool { return b.left() == refused })
+				b.waitFor("healthy jobs done", 2*time.Minute, func() bool { return b.messagesLeft() == refused })
 				t.Logf("%d healthy jobs beside %d refused ones took %s", healthy, refused, time.Since(begun).Round(time.Second))
 				time.Sleep(time.Hour)
 				before := b.server.Counts()[storage.OpGetMessages]
@@ -99,14 +99,14 @@ func TestRefusedForGood(t *testing.T) {
 				for _, end := range ends {
 					end()
 				}
-				b.waitFor("all done", 15*time.Minute, func() bool { return b.left() == 0 })
+				b.waitFor("all done", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
 				for i := range refused {
 					r := b.record(fmt.Sprintf("refused-%d", i))
 					if r.Status != checkpoint.Done || r.ChargedExits+r.EarlyExits > 0 {
 						t.Errorf("record %d = %s, %d unclean exits, want done and none", i, r.Status, r.ChargedExits+r.EarlyExits)
 					}
 				}
-				if n := len(b.poisoned()); n > 0 {
+				if n := len(b.poisonMessages()); n > 0 {
 					t.Errorf("%d jobs poisoned, want none", n)
 				}
 			})
@@ -115,7 +115,7 @@ func TestRefusedForGood(t *testing.T) {
 }
 
 // refuse makes storage refuse an operation on payloads, and returns what ends that.
-func (b *bench) refuse(operation string, with *storage.Error) (end func()) {
+func (b *testbed) refuse(operation string, with *storage.Error) (end func()) {
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation == operation && c.Container == b.names.Payloads {
 			return storage.Fault{Refuse: with}
@@ -134,7 +134,7 @@ func TestLeaseOnARecordAtWork(t *testing.T) {
 		generation int
 	}{{time.Minute, 1}, {10 * time.Minute, 2}} {
 		t.Run(tt.lasts.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				work := &steps{n: 30, each: time.Second}
 				b.put("a", "steps", "")
 				p := b.start("vm_0", job.Kinds{"steps": work})
@@ -168,7 +168,7 @@ func TestLeaseOnARecordAtWork(t *testing.T) {
 // TestDrainOfARefusedRecord: a record that storage refuses does not take the time
 // of a drain.
 func TestDrainOfARefusedRecord(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 300, each: time.Second}})
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })

@@ -12,7 +12,7 @@ import (
 
 // onRenewals lets the first n renewals suffer f, and returns when each of all
 // renewals was sent.
-func (b *bench) onRenewals(n int, f storage.Fault) *[]time.Time {
+func (b *testbed) onRenewals(n int, f storage.Fault) *[]time.Time {
 	var sent []time.Time
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation != storage.OpUpdateMessage {
@@ -28,7 +28,7 @@ func (b *bench) onRenewals(n int, f storage.Fault) *[]time.Time {
 
 // TestRenewalWithoutAnswerIsRetried long before the message becomes visible.
 func TestRenewalWithoutAnswerIsRetried(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		sent := b.onRenewals(2, storage.Fault{DropRequest: true})
 		b.put("long", "steps", "")
 		b.start("vm_0", job.Kinds{"steps": &steps{n: 40, each: time.Second}})
@@ -56,7 +56,7 @@ func TestRenewalReplyLost(t *testing.T) {
 		visibility time.Duration
 	}{{"usual visibility", defaultVisibility}, {"shortest visibility", minVisibility}, {"as under throttling", maxVisibility}} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				sent := b.onRenewals(1, storage.Fault{DropReply: true})
 				work := &steps{n: int(2 * row.visibility / time.Second), each: time.Second}
 				b.put("long", "steps", "")
@@ -86,12 +86,12 @@ func TestRenewalReplyLost(t *testing.T) {
 // TestRenewalReplyLostAtTheEnd: a job that ends under a void receipt is committed,
 // and its message is deleted when it comes back.
 func TestRenewalReplyLostAtTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.onRenewals(1, storage.Fault{DropReply: true})
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 20, each: time.Second}})
 		b.waitDone("long", 25*time.Second)
-		b.waitFor("no message left", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("no message left", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("long"); r.Generation != 1 || r.Interruptions != 0 || len(p.log.find("message lost; stopping the job")) != 0 {
 			t.Errorf("record = generation %d, %d interruptions, want one undisturbed run", r.Generation, r.Interruptions)
 		}

@@ -74,7 +74,7 @@ func TestQueueRotation(t *testing.T) {
 }
 
 // claimsOf counts the claims from each queue.
-func claimsOf(b *bench) func(name string) int {
+func claimsOf(b *testbed) func(name string) int {
 	var mu sync.Mutex
 	claims := map[string]int{}
 	b.server.OnResult(func(r storage.Result) {
@@ -96,7 +96,7 @@ func TestIdlePolls(t *testing.T) {
 	const idle = time.Hour
 	polls := map[string]int{}
 	for name, change := range map[string]func(*Config){"one": func(*Config) {}, "two": takeFromBoth} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			claims := claimsOf(b)
 			b.start("vm_0", job.Kinds{"echo": echo}, change)
 			time.Sleep(idle)
@@ -116,7 +116,7 @@ func TestIdlePolls(t *testing.T) {
 // TestShortJobCostOfTwoQueues: a queue that is empty costs the jobs of the other
 // nothing but its own few polls.
 func TestShortJobCostOfTwoQueues(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs = 32 * 20
 		for i := range jobs {
 			b.put(fmt.Sprintf("job-%d", i), "echo", "1")
@@ -124,7 +124,7 @@ func TestShortJobCostOfTwoQueues(t *testing.T) {
 		claims := claimsOf(b)
 		began := time.Now()
 		b.start("vm_0", job.Kinds{"echo": echo}, takeFromBoth, func(c *Config) { c.Concurrency = 32 })
-		b.waitFor("all jobs gone", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("all jobs gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if n := claims(b.names.Queue); n < jobs/32 || n > jobs/32+1 {
 			t.Errorf("claims from the queue of %d jobs = %d, want %d, or one more that found it empty", jobs, n, jobs/32)
 		}
@@ -141,7 +141,7 @@ func TestShortJobCostOfTwoQueues(t *testing.T) {
 // TestNoQueueStarves: of two queues with a backlog, both are worked off at the
 // same pace, whatever the length of the other.
 func TestNoQueueStarves(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		for i := range 200 {
 			b.put(fmt.Sprintf("many-%d", i), "steps", "")
 		}
@@ -159,7 +159,7 @@ func TestNoQueueStarves(t *testing.T) {
 // TestOneQueueGone: a queue that is deleted while workers take from it does not
 // keep them from the other.
 func TestOneQueueGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo}, takeFromBoth)
 		time.Sleep(20 * time.Second)
 		if _, err := b.account(b.server.Transport()).Queue(b.names.OnDemand).Delete(t.Context(), nil); err != nil {
@@ -177,7 +177,7 @@ func TestOneQueueGone(t *testing.T) {
 			b.put(fmt.Sprint(i), "echo", "1")
 		}
 		began := time.Now()
-		b.waitFor("the other queue is empty", time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("the other queue is empty", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		synctest.Wait()
 		if took := time.Since(began); took > 25*time.Second {
 			t.Errorf("100 jobs of the other queue took %s, want one poll and a moment", took)
@@ -189,7 +189,7 @@ func TestOneQueueGone(t *testing.T) {
 // Its neighbours of the first claim wait for their visibility timeout once, not
 // each time that the message comes round.
 func TestUnreadableMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText("no XML parser can read this")
 		bad := b.server.Messages(b.names.Queue)[0].ID
 		const jobs = 100
@@ -201,13 +201,13 @@ func TestUnreadableMessage(t *testing.T) {
 		})
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = 32 })
 		const most = 55 * time.Second // a visibility timeout, and two polls after failed claims
-		b.waitFor("all neighbours done", most, func() bool { return b.left() == 1 })
+		b.waitFor("all neighbours done", most, func() bool { return b.messagesLeft() == 1 })
 		time.Sleep(5 * time.Minute) // the message comes round meanwhile
 		begun := time.Now()
 		for i := range jobs {
 			b.put(fmt.Sprintf("later-%d", i), "echo", "1")
 		}
-		b.waitFor("later jobs done", 15*time.Second, func() bool { return b.left() == 1 })
+		b.waitFor("later jobs done", 15*time.Second, func() bool { return b.messagesLeft() == 1 })
 		t.Logf("%d jobs beside the message took %s", jobs, time.Since(begun))
 		lines := p.log.find("no messages claimed; trying again")
 		if len(lines) == 0 {

@@ -19,14 +19,14 @@ import (
 
 // scenario is a worker's life, at each of whose storage calls faults happen.
 type scenario struct {
-	name  string
-	least int    // calls in a life to which nothing happens
-	shows string // a line of that life's log: the scenario is what its name says
+	name     string
+	minCalls int    // calls in a life to which nothing happens
+	wantLog  string // a line of that life's log: the scenario is what its name says
 
-	put           func(*testing.T, *bench, *rehearsal) // prepares storage
-	first, second func(*Config)                        // the worker in question, and who takes over
-	live          func(*testing.T, *bench, *rehearsal) // what it lives through until it is told to end
-	want          map[string]checkpoint.Status         // of each job
+	prepare       func(*testing.T, *testbed, *scenarioRun) // prepares storage
+	first, second func(*Config)                            // the worker in question, and who takes over
+	act           func(*testing.T, *testbed, *scenarioRun) // what it lives through until it is told to end
+	want          map[string]checkpoint.Status             // of each job
 
 	// twice says that a job is put twice, so that two first deliveries may work
 	// side by side until one of them writes.
@@ -35,60 +35,60 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{
-		name: "short job", least: 10, shows: "job committed",
-		put: puts("a", "echo"), live: lasts(5 * time.Second), want: done("a"),
+		name: "short job", minCalls: 10, wantLog: "job committed",
+		prepare: enqueueJobs("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
 	{
-		name: "long job", least: 20, shows: "job committed",
-		put: puts("long", "steps"), live: lasts(20 * time.Second), want: done("long"),
+		name: "long job", minCalls: 20, wantLog: "job committed",
+		prepare: enqueueJobs("long", "steps"), act: runsFor(20 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "large state", least: 18, shows: "job released",
-		put: puts("long", "large"), live: lasts(9 * time.Second), want: done("long"),
+		name: "large state", minCalls: 18, wantLog: "job released",
+		prepare: enqueueJobs("long", "large"), act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "claim check", least: 12, shows: "job committed",
-		put: putsLarge("a", "echo"), live: lasts(5 * time.Second), want: done("a"),
+		name: "claim check", minCalls: 12, wantLog: "job committed",
+		prepare: enqueueLarge("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
 	{
-		name: "redelivery", least: 18, shows: "job committed",
-		put: putsOrphan, live: lasts(50 * time.Second), want: done("long"),
+		name: "redelivery", minCalls: 18, wantLog: "job committed",
+		prepare: leaveOrphan, act: runsFor(50 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "failure", least: 14, shows: "job failed; it will be tried again",
-		put: puts("a", "fails"), live: lasts(15 * time.Second), want: done("a"),
+		name: "failure", minCalls: 14, wantLog: "job failed; it will be tried again",
+		prepare: enqueueJobs("a", "fails"), act: runsFor(15 * time.Second), want: wantDone("a"),
 	},
 	{
-		name: "poison", least: 14, shows: "message moved to the poison queue",
-		put: puts("a", "hopeless"), live: lasts(5 * time.Second), want: map[string]checkpoint.Status{"a": checkpoint.Poison},
+		name: "poison", minCalls: 14, wantLog: "message moved to the poison queue",
+		prepare: enqueueJobs("a", "hopeless"), act: runsFor(5 * time.Second), want: map[string]checkpoint.Status{"a": checkpoint.Poison},
 	},
 	{
-		name: "release on notice", least: 16, shows: "job released",
-		put: puts("long", "steps"), live: evicted, want: done("long"),
+		name: "release on notice", minCalls: 16, wantLog: "job released",
+		prepare: enqueueJobs("long", "steps"), act: evict, want: wantDone("long"),
 	},
 	{
-		name: "priority move", least: 18, shows: "job put on the on-demand queue",
-		put: puts("long", "steps"), live: lasts(7 * time.Second), want: done("long"),
+		name: "priority move", minCalls: 18, wantLog: "job put on the on-demand queue",
+		prepare: enqueueJobs("long", "steps"), act: runsFor(7 * time.Second), want: wantDone("long"),
 		first: moveAfter(1), second: takeFromBoth,
 	},
 	{
-		name: "expiring message", least: 18, shows: "message would expire; put a new one for the job",
-		put: putsExpiring("long", "steps", time.Hour), live: lasts(7 * time.Second), want: done("long"),
+		name: "expiring message", minCalls: 18, wantLog: "message would expire; put a new one for the job",
+		prepare: enqueueExpiring("long", "steps", time.Hour), act: runsFor(7 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "duplicate", least: 28, shows: "message put back",
-		put: putsTwice, live: lasts(50 * time.Second), want: done("long"), twice: true,
+		name: "duplicate", minCalls: 28, wantLog: "message put back",
+		prepare: enqueueTwice, act: runsFor(50 * time.Second), want: wantDone("long"), twice: true,
 	},
 	{
-		name: "several at once", least: 22, shows: "job released",
-		put:  puts("a", "echo", "b", "fails", "long", "steps", "c", "hopeless"),
-		live: lasts(7 * time.Second),
-		want: map[string]checkpoint.Status{"a": checkpoint.Done, "b": checkpoint.Done, "long": checkpoint.Done, "c": checkpoint.Poison},
+		name: "several at once", minCalls: 22, wantLog: "job released",
+		prepare: enqueueJobs("a", "echo", "b", "fails", "long", "steps", "c", "hopeless"),
+		act:     runsFor(7 * time.Second),
+		want:    map[string]checkpoint.Status{"a": checkpoint.Done, "b": checkpoint.Done, "long": checkpoint.Done, "c": checkpoint.Poison},
 	},
 }
 
 // handlers are the kinds that scenarios have jobs of.
-func (r *rehearsal) handlers(l *ledger) job.Kinds {
+func (r *scenarioRun) handlers(l *ledger) job.Kinds {
 	r.work = &steps{n: 24, each: 500 * time.Millisecond}
 	large := &streamSteps{r.work}
 	var once sync.Once
@@ -107,18 +107,18 @@ func (r *rehearsal) handlers(l *ledger) job.Kinds {
 	}
 }
 
-// puts enqueues jobs, given as ids and kinds in turn.
-func puts(jobs ...string) func(*testing.T, *bench, *rehearsal) {
-	return func(_ *testing.T, b *bench, _ *rehearsal) {
+// enqueueJobs enqueues jobs, given as ids and kinds in turn.
+func enqueueJobs(jobs ...string) func(*testing.T, *testbed, *scenarioRun) {
+	return func(_ *testing.T, b *testbed, _ *scenarioRun) {
 		for i := 0; i < len(jobs); i += 2 {
 			b.put(jobs[i], jobs[i+1], "1")
 		}
 	}
 }
 
-// putsLarge enqueues a job whose payload does not fit into its message.
-func putsLarge(id, kind string) func(*testing.T, *bench, *rehearsal) {
-	return func(t *testing.T, b *bench, _ *rehearsal) {
+// enqueueLarge enqueues a job whose payload does not fit into its message.
+func enqueueLarge(id, kind string) func(*testing.T, *testbed, *scenarioRun) {
+	return func(t *testing.T, b *testbed, _ *scenarioRun) {
 		e := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(), Payload: queue.BytesPayload([]byte(strings.Repeat("x", 50<<10)))}
 		e, err := b.payloads.Offload(t.Context(), e)
 		if err != nil {
@@ -130,9 +130,9 @@ func putsLarge(id, kind string) func(*testing.T, *bench, *rehearsal) {
 	}
 }
 
-// putsExpiring enqueues a job as a tool does whose messages expire.
-func putsExpiring(id, kind string, after time.Duration) func(*testing.T, *bench, *rehearsal) {
-	return func(t *testing.T, b *bench, _ *rehearsal) {
+// enqueueExpiring enqueues a job as a tool does whose messages expire.
+func enqueueExpiring(id, kind string, after time.Duration) func(*testing.T, *testbed, *scenarioRun) {
+	return func(t *testing.T, b *testbed, _ *scenarioRun) {
 		text, err := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -141,14 +141,14 @@ func putsExpiring(id, kind string, after time.Duration) func(*testing.T, *bench,
 	}
 }
 
-// putsTwice enqueues a job twice.
-func putsTwice(t *testing.T, b *bench, r *rehearsal) {
-	puts("long", "steps", "long", "steps")(t, b, r)
+// enqueueTwice enqueues a job twice.
+func enqueueTwice(t *testing.T, b *testbed, r *scenarioRun) {
+	enqueueJobs("long", "steps", "long", "steps")(t, b, r)
 }
 
-// putsOrphan leaves a job behind whose worker died uncleanly.
-func putsOrphan(t *testing.T, b *bench, r *rehearsal) {
-	puts("long", "steps")(t, b, r)
+// leaveOrphan leaves a job behind whose worker died uncleanly.
+func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) {
+	enqueueJobs("long", "steps")(t, b, r)
 	p := b.start("vm_9", r.kinds)
 	time.Sleep(7 * time.Second)
 	if !b.record("long").HasState() {
@@ -158,14 +158,14 @@ func putsOrphan(t *testing.T, b *bench, r *rehearsal) {
 	r.work.forget()
 }
 
-// lasts lets the worker live for that long, from its start.
-func lasts(d time.Duration) func(*testing.T, *bench, *rehearsal) {
-	return func(*testing.T, *bench, *rehearsal) { time.Sleep(d) }
+// duration lets the worker live for that long, from its start.
+func runsFor(d time.Duration) func(*testing.T, *testbed, *scenarioRun) {
+	return func(*testing.T, *testbed, *scenarioRun) { time.Sleep(d) }
 }
 
-// evicted announces the eviction of the worker's VM, and takes the VM away when
+// evict announces the eviction of the worker's VM, and takes the VM away when
 // its notice is over.
-func evicted(t *testing.T, b *bench, r *rehearsal) {
+func evict(t *testing.T, b *testbed, r *scenarioRun) {
 	time.Sleep(7 * time.Second)
 	if _, err := b.metadata.SimulateEviction(subject); err != nil {
 		t.Error(err)
@@ -174,8 +174,8 @@ func evicted(t *testing.T, b *bench, r *rehearsal) {
 	r.first.kill()
 }
 
-// done wants these jobs to be done.
-func done(ids ...string) map[string]checkpoint.Status {
+// wantDone wants these jobs to be done.
+func wantDone(ids ...string) map[string]checkpoint.Status {
 	want := map[string]checkpoint.Status{}
 	for _, id := range ids {
 		want[id] = checkpoint.Done

@@ -24,8 +24,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// bench is a local Azure in virtual time, with what a test needs to look at it.
-type bench struct {
+// testbed is a local Azure in virtual time, with what a test needs to look at it.
+type testbed struct {
 	t        *testing.T
 	server   *storage.Server
 	metadata *imds.Server
@@ -47,14 +47,14 @@ type stores struct {
 
 // inBubble runs a test in virtual time with a local Azure whose queues and
 // containers exist.
-func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
+func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		names, err := azure.NamesFor("test", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &bench{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
+		b := &testbed{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
 		client := b.account(b.server.Transport())
 		for _, name := range []string{names.Records, names.Payloads, names.Workers} {
 			if _, err := client.Container(name).Create(t.Context(), nil); err != nil {
@@ -72,7 +72,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bench)) {
 	})
 }
 
-func (b *bench) account(transport policy.Transporter) *azure.Account {
+func (b *testbed) account(transport policy.Transporter) *azure.Account {
 	b.t.Helper()
 	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry})
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *bench) account(transport policy.Transporter) *azure.Account {
 	return account
 }
 
-func (b *bench) connect(transport policy.Transporter) stores {
+func (b *testbed) connect(transport policy.Transporter) stores {
 	account := b.account(transport)
 	records := checkpoint.NewStore(account.Container(b.names.Records))
 	if b.chunk > 0 {
@@ -100,7 +100,7 @@ func (b *bench) connect(transport policy.Transporter) stores {
 // process is one running worker process.
 type process struct {
 	*Worker
-	b     *bench
+	b     *testbed
 	link  *link
 	guest *imds.Guest
 	log   *logLines
@@ -110,18 +110,18 @@ type process struct {
 
 // start runs a worker as the VM of that name. change may adapt its
 // configuration. The test ends it if nothing did before.
-func (b *bench) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
+func (b *testbed) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
 	b.t.Helper()
 	return b.startOn(name, kinds, func(*link) {}, change...)
 }
 
 // startOn is start with a way to storage that expose may make worse.
-func (b *bench) startOn(name string, kinds job.Kinds, expose func(*link), change ...func(*Config)) *process {
+func (b *testbed) startOn(name string, kinds job.Kinds, expose func(*link), change ...func(*Config)) *process {
 	b.t.Helper()
-	p := &process{b: b, link: &link{next: b.door(name)}, log: &logLines{}, ended: make(chan struct{})}
+	p := &process{b: b, link: &link{next: b.transport(name)}, log: &logLines{}, ended: make(chan struct{})}
 	expose(p.link)
-	p.guest = b.metadata.AddVM(bVM(name))
-	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(guestLink{p.link, p.guest.RoundTripper()}))
+	p.guest = b.metadata.AddVM(spotVM(name))
+	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(metadataLink{p.link, p.guest.RoundTripper()}))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -158,8 +158,8 @@ func (p *process) stop() {
 	<-p.ended
 }
 
-// die ends the process like kill, and does not wait for its goroutines.
-func (p *process) die() {
+// killNoWait ends the process like kill, and does not wait for its goroutines.
+func (p *process) killNoWait() {
 	p.link.cut()
 	p.term()
 }
@@ -167,7 +167,7 @@ func (p *process) die() {
 // kill ends the process as SIGKILL would, as far as others can see: from now on
 // nothing of what it does gets anywhere. The goroutines are then ended.
 func (p *process) kill() {
-	p.die()
+	p.killNoWait()
 	<-p.ended
 }
 
@@ -205,14 +205,14 @@ func (l *logLines) find(msg string) []logLine {
 	return found
 }
 
-// put enqueues a job with a JSON payload.
-func (b *bench) put(id, kind, payload string) {
+// prepare enqueues a job with a JSON payload.
+func (b *testbed) put(id, kind, payload string) {
 	b.t.Helper()
 	b.putOn(b.queue, id, kind, payload)
 }
 
 // putOn enqueues a job with a JSON payload on a queue.
-func (b *bench) putOn(q *queue.Queue, id, kind, payload string) {
+func (b *testbed) putOn(q *queue.Queue, id, kind, payload string) {
 	b.t.Helper()
 	e := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}
 	if payload != "" {
@@ -230,13 +230,13 @@ func (b *bench) putOn(q *queue.Queue, id, kind, payload string) {
 // putText enqueues any text, as somebody else's tool would, and returns the
 // message's id. It expires after that time, or where none is given after the
 // service's 7 days.
-func (b *bench) putText(text string, expires ...time.Duration) string {
+func (b *testbed) putText(text string, expires ...time.Duration) string {
 	b.t.Helper()
 	var options azqueue.EnqueueMessageOptions
 	for _, after := range expires {
 		options.TimeToLive = new(int32(after / time.Second))
 	}
-	reply, err := b.account(b.door("test")).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, &options)
+	reply, err := b.account(b.transport("test")).Queue(b.names.Queue).EnqueueMessage(b.t.Context(), text, &options)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func (b *bench) putText(text string, expires ...time.Duration) string {
 }
 
 // record returns a job's record, or one without a status if there is none.
-func (b *bench) record(id string) checkpoint.Record {
+func (b *testbed) record(id string) checkpoint.Record {
 	b.t.Helper()
 	r, err := b.records.Read(b.t.Context(), id)
 	if err != nil {
@@ -255,7 +255,7 @@ func (b *bench) record(id string) checkpoint.Record {
 
 // waitFor lets virtual time pass until done holds, or fails after limit. It
 // looks often at first and then less so.
-func (b *bench) waitFor(what string, limit time.Duration, done func() bool) {
+func (b *testbed) waitFor(what string, limit time.Duration, done func() bool) {
 	b.t.Helper()
 	for start := time.Now(); !done(); {
 		passed := time.Since(start)
@@ -268,13 +268,13 @@ func (b *bench) waitFor(what string, limit time.Duration, done func() bool) {
 }
 
 // waitDone waits until the job is done.
-func (b *bench) waitDone(id string, limit time.Duration) {
+func (b *testbed) waitDone(id string, limit time.Duration) {
 	b.t.Helper()
 	b.waitFor("job "+id+" done", limit, func() bool { return b.record(id).Status == checkpoint.Done })
 }
 
-// poisoned returns the poison messages.
-func (b *bench) poisoned() []queue.Poison {
+// poisonMessages returns the poison messages.
+func (b *testbed) poisonMessages() []queue.Poison {
 	b.t.Helper()
 	var all []queue.Poison
 	for _, m := range b.server.Messages(b.names.Poison) {
@@ -287,13 +287,13 @@ func (b *bench) poisoned() []queue.Poison {
 	return all
 }
 
-// left returns how many messages are on the queues of jobs, invisible ones included.
-func (b *bench) left() int {
+// messagesLeft returns how many messages are on the queues of jobs, invisible ones included.
+func (b *testbed) messagesLeft() int {
 	return len(b.server.Messages(b.names.Queue)) + len(b.server.Messages(b.names.OnDemand))
 }
 
-// bVM is a Spot VM outside any scale set.
-func bVM(name string) imds.VM {
+// spotVM is a Spot VM outside any scale set.
+func spotVM(name string) imds.VM {
 	return imds.VM{Name: name, VMID: "11112222-0000-0000-0000-000000000000", Priority: "Spot"}
 }
 
@@ -308,4 +308,4 @@ func (s *stubborn) Run(_ context.Context, j *job.Job) ([]byte, error) {
 	return nil, nil
 }
 
-func (s *stubborn) giveUp() { close(s.end) }
+func (s *stubborn) finish() { close(s.end) }

@@ -16,31 +16,31 @@ import (
 func TestNoticeDuringADrain(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
-		first, second func(b *bench)
+		first, second func(b *testbed)
 		least, most   time.Duration // from the second notice to the release
 	}{
 		{
 			"an eviction that starts",
-			func(b *bench) { b.announce("Reboot", byUser, in(15*time.Minute)) },
-			func(b *bench) { b.announce("Preempt", func(e *imds.Event) { e.Status = "Started" }) },
+			func(b *testbed) { b.announce("Reboot", byUser, in(15*time.Minute)) },
+			func(b *testbed) { b.announce("Preempt", func(e *imds.Event) { e.Status = "Started" }) },
 			0, 2100 * time.Millisecond,
 		},
 		{
 			"an eviction in two seconds",
-			func(b *bench) { b.announce("Terminate", byUser, in(5*time.Minute)) },
-			func(b *bench) { b.announce("Preempt", in(2*time.Second)) },
+			func(b *testbed) { b.announce("Terminate", byUser, in(5*time.Minute)) },
+			func(b *testbed) { b.announce("Preempt", in(2*time.Second)) },
 			0, 2500 * time.Millisecond,
 		},
 		{
 			"an event that leaves more time",
-			func(b *bench) { b.announce("Preempt", in(8*time.Second)) },
-			func(b *bench) { b.announce("Reboot", byUser, in(15*time.Minute)) },
+			func(b *testbed) { b.announce("Preempt", in(8*time.Second)) },
+			func(b *testbed) { b.announce("Reboot", byUser, in(15*time.Minute)) },
 			2 * time.Second, 4 * time.Second,
 		},
 	} {
-		inBubble(t, func(t *testing.T, b *bench) {
+		inBubble(t, func(t *testing.T, b *testbed) {
 			stubborn := newStubborn()
-			defer stubborn.giveUp()
+			defer stubborn.finish()
 			var deadlines [2]atomic.Int64 // until then, as the handler sees it at each notice
 			seen := make(chan struct{})
 			watching := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -75,9 +75,9 @@ func TestNoticeDuringADrain(t *testing.T) {
 // TestEvictionWhileAJobIsHandedOver: it shortens also the drain of a single job
 // that would not have been done before the VM goes.
 func TestEvictionWhileAJobIsHandedOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
-		defer stubborn.giveUp()
+		defer stubborn.finish()
 		b.put("stubborn", "stubborn", "")
 		b.put("long", "steps", "")
 		p := b.start("vm_0", job.Kinds{"stubborn": stubborn, "steps": &steps{n: 60, each: time.Second}})

@@ -38,7 +38,7 @@ func TestSickWorker(t *testing.T) {
 	for name, sick := range sicknesses {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				const jobs = 1000
 				oracle := b.observe()
 				for i := range jobs {
@@ -51,11 +51,11 @@ func TestSickWorker(t *testing.T) {
 				})})
 				b.start("vm_well", job.Kinds{"work": &steps{n: 1, each: time.Second}})
 				begun := time.Now()
-				b.waitFor("no message left", time.Hour, func() bool { return b.left() == 0 })
+				b.waitFor("no message left", time.Hour, func() bool { return b.messagesLeft() == 0 })
 				took := time.Since(begun)
 				oracle.check(t)
-				if n := len(b.poisoned()); n > 0 {
-					t.Errorf("%d healthy jobs were poisoned, the first for %q", n, b.poisoned()[0].Reason)
+				if n := len(b.poisonMessages()); n > 0 {
+					t.Errorf("%d healthy jobs were poisoned, the first for %q", n, b.poisonMessages()[0].Reason)
 				}
 				most := 0
 				for i := range jobs {
@@ -96,7 +96,7 @@ var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { 
 // job comes back to a sick machine all the time, on which two workers run. It is
 // not poisoned; the healthy worker does it finally.
 func TestSickMachineAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("long", "long", "")
 		long, fails := &steps{n: 120, each: time.Minute}, &atomic.Int64{}
 		b.start("vm_well", job.Kinds{"long": long, "work": echo}, func(c *Config) { c.Concurrency = 1 })
@@ -127,7 +127,7 @@ func TestBadJobs(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d of them, %d workers", tt.bad, tt.workers), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				const good = 50
 				for i := range max(tt.bad, good) {
 					if i < tt.bad {
@@ -145,9 +145,9 @@ func TestBadJobs(t *testing.T) {
 				begun := time.Now()
 				b.waitFor("all good jobs done", time.Minute, func() bool { return work.all() == good })
 				served := time.Since(begun)
-				b.waitFor("all bad jobs poisoned", tt.within, func() bool { return b.left() == 0 })
+				b.waitFor("all bad jobs poisoned", tt.within, func() bool { return b.messagesLeft() == 0 })
 				t.Logf("good jobs done after %s, bad ones poisoned after %s", served.Round(time.Second), time.Since(begun).Round(time.Second))
-				if n := len(b.poisoned()); n != tt.bad {
+				if n := len(b.poisonMessages()); n != tt.bad {
 					t.Errorf("%d messages in the poison queue, want %d", n, tt.bad)
 				}
 			})
@@ -157,7 +157,7 @@ func TestBadJobs(t *testing.T) {
 
 // TestSickForAWhile: a machine gets well. Its breaker closes, and it works as before.
 func TestSickForAWhile(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		for i := range 200 {
 			b.put(fmt.Sprintf("job-%d", i), "work", "")
 		}
@@ -179,8 +179,8 @@ func TestSickForAWhile(t *testing.T) {
 			t.Errorf("the breaker opened %d times in 5 minutes, want more than once", n)
 		}
 		well.Store(true)
-		b.waitFor("all done", 5*time.Minute, func() bool { return b.left() == 0 })
-		if n := len(b.poisoned()); n > 0 {
+		b.waitFor("all done", 5*time.Minute, func() bool { return b.messagesLeft() == 0 })
+		if n := len(b.poisonMessages()); n > 0 {
 			t.Errorf("%d jobs poisoned, want none", n)
 		}
 		if notes := p.Loops.Check(time.Now()).Notes; len(notes) > 0 {

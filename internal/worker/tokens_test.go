@@ -23,7 +23,7 @@ const tokenLife = 30 * time.Minute
 // address, and storage. Nothing else exists, and nothing leaves the process.
 type onVM struct {
 	vm      *imds.Guest
-	storage *faultyWay
+	storage *faultyTransport
 }
 
 func (n onVM) Do(r *http.Request) (*http.Response, error) {
@@ -40,7 +40,7 @@ func TestTokenEndpointDown(t *testing.T) {
 	for _, name := range []string{"IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET", "IMDS_ENDPOINT"} {
 		t.Setenv(name, "")
 	}
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		issuer, client := token.NewIssuer(), uuid.NewString()
 		b.server = storage.New(storage.Options{Account: "devstoreaccount1", Tokens: issuer})
 		tokens := imds.New(imds.Options{Tokens: issuer, TokenLife: tokenLife})
@@ -60,7 +60,7 @@ func TestTokenEndpointDown(t *testing.T) {
 		at := b.server.Endpoints()
 		account, err := azure.Connect(azure.Config{
 			Account: "devstoreaccount1", ClientID: client, BlobEndpoint: at.Blob, QueueEndpoint: at.Queue,
-			Transport: onVM{vm, &faultyWay{next: b.server.Transport()}},
+			Transport: onVM{vm, &faultyTransport{next: b.server.Transport()}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -72,12 +72,12 @@ func TestTokenEndpointDown(t *testing.T) {
 		log := &logLines{}
 		work := &steps{n: 100, each: time.Minute}
 		b.put("long", "steps", "")
-		p := b.start("vm_0", job.Kinds{"steps": work}, b.on(account, log))
+		p := b.start("vm_0", job.Kinds{"steps": work}, b.useAccount(account, log))
 		time.Sleep(5 * time.Minute)
 		if got := p.machine.State(); got != lifecycle.Start {
 			t.Errorf("state without a token = %s, want start", got)
 		}
-		if want := "sign in as the identity " + client + ": no token: ManagedIdentityCredential: no answer in time"; !log.says("error", want) {
+		if want := "sign in as the identity " + client + ": no token: ManagedIdentityCredential: no answer in time"; !log.contains("error", want) {
 			t.Errorf("errors are %q, want one that says %q", log.values("error"), want)
 		}
 		up()

@@ -21,12 +21,12 @@ import (
 func TestKillersAmongNeighbours(t *testing.T) {
 	for _, workers := range []int{1, 10} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) { killersAmongNeighbours(t, b, workers) })
+			inBubble(t, func(t *testing.T, b *testbed) { killersAmongNeighbours(t, b, workers) })
 		})
 	}
 }
 
-func killersAmongNeighbours(t *testing.T, b *bench, workers int) {
+func killersAmongNeighbours(t *testing.T, b *testbed, workers int) {
 	const killers, neighbours = 3, 20
 	b.observe()
 	for i := range neighbours {
@@ -41,7 +41,7 @@ func killersAmongNeighbours(t *testing.T, b *bench, workers int) {
 	for i := range workers {
 		fleet.Go(func() { restartAlways(t, b, fmt.Sprintf("vm_%d", i), work, over) })
 	}
-	b.waitFor("no message left", 12*time.Hour, func() bool { return b.left() == 0 })
+	b.waitFor("no message left", 12*time.Hour, func() bool { return b.messagesLeft() == 0 })
 	close(over)
 	fleet.Wait()
 	for i := range neighbours {
@@ -59,7 +59,7 @@ func killersAmongNeighbours(t *testing.T, b *bench, workers int) {
 
 // restartAlways is the service manager of one VM: it starts the worker again when
 // a job has killed it.
-func restartAlways(t *testing.T, b *bench, vm string, work *steps, over <-chan struct{}) {
+func restartAlways(t *testing.T, b *testbed, vm string, work *steps, over <-chan struct{}) {
 	for {
 		dead := make(chan struct{})
 		var p *process
@@ -94,7 +94,7 @@ func restartAlways(t *testing.T, b *bench, vm string, work *steps, over <-chan s
 // then its VM dies uncleanly 500 times, each time after some progress. It is
 // done finally, and no attempt was charged.
 func TestEvictedAThousandTimes(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const each = 500
 		var finish atomic.Bool
 		work := &steps{n: 1 << 30, each: time.Second}
@@ -131,7 +131,7 @@ func TestEvictedAThousandTimes(t *testing.T) {
 		}
 		finish.Store(true)
 		b.start("last", kinds)
-		b.waitFor("no message left", 5*time.Minute, func() bool { return b.left() == 0 })
+		b.waitFor("no message left", 5*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		r := b.record("a")
 		if r.Status != checkpoint.Done || r.Failures != 0 || r.Interruptions < each-1 || r.Generation < 2*each-1 {
 			t.Errorf("record = %s %s, %d failures, %d interruptions, generation %d, want done, 0, %d (the first left no record), at least %d",
@@ -153,7 +153,7 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 		"no time for a step": {5 * time.Second, 30, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				work := &steps{n: 12, each: row.step}
 				kinds := job.Kinds{"steps": work}
 				b.put("a", "steps", "")
@@ -178,7 +178,7 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 
 // killed counts how often a job that kills its worker did so until it was poison.
 // run is its handler, which calls die; the worker starts again after restart.
-func (b *bench) killed(kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()), change ...func(*Config)) (deaths int) {
+func (b *testbed) killed(kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()), change ...func(*Config)) (deaths int) {
 	b.t.Helper()
 	const limit = 100
 	for ; deaths < limit; deaths++ {
@@ -222,7 +222,7 @@ func TestKillers(t *testing.T) {
 		"after minutes, longer than a touch is apart": {25 * time.Minute, 5 * time.Second, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *bench) {
+			inBubble(t, func(t *testing.T, b *testbed) {
 				b.put("killer", "killer", "")
 				deaths := b.killed(job.Kinds{}, row.restart, func(ctx context.Context, die func()) {
 					if sleepFor(ctx, row.after) {
@@ -240,7 +240,7 @@ func TestKillers(t *testing.T) {
 // TestKillerAmongThirtyOne: 31 neighbours share a worker with a job that kills it
 // within milliseconds, every time. Each of them is done, reporting or silent.
 func TestKillerAmongThirtyOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
 		const neighbours = 31
 		b.put("killer", "killer", "")
@@ -262,7 +262,7 @@ func TestKillerAmongThirtyOne(t *testing.T) {
 		}, func(c *Config) { c.Concurrency = 32 })
 		t.Logf("poison after %d deaths", deaths)
 		b.start("vm_0", kinds)
-		b.waitFor("no message left", 4*time.Hour, func() bool { return b.left() == 0 })
+		b.waitFor("no message left", 4*time.Hour, func() bool { return b.messagesLeft() == 0 })
 		for i := range neighbours {
 			b.checkOutcome(t, fmt.Sprintf("neighbour-%d", i), checkpoint.Done)
 		}
@@ -272,7 +272,7 @@ func TestKillerAmongThirtyOne(t *testing.T) {
 // TestSaveOutlastsTheVM: a state takes longer to save than each VM lives, although
 // the workers are steady when they start the job. Those exits are not charged.
 func TestSaveOutlastsTheVM(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const deaths = 15
 		state := make([]byte, 2*smallState)
 		large := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {

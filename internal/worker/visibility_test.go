@@ -10,7 +10,7 @@ import (
 // TestVisibility: with a short one the jobs of a dead worker continue soon, and
 // those of a worker that lives stay with it.
 func TestVisibility(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
+	inBubble(t, func(t *testing.T, b *testbed) {
 		const visibility = 6 * time.Second
 		soon := func(c *Config) { c.Visibility = visibility }
 		work := &steps{n: 400, each: 100 * time.Millisecond}
