@@ -9,80 +9,80 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// weather is what storage and the way to it are like during a history.
-type weather struct {
+// storageFaults is what storage and the way to it are like during a history.
+type storageFaults struct {
 	seed  uint64
-	rough float64 // the share of requests that something happens to
-	fronts
-	clearsAt time.Duration // from the beginning; then nothing happens any more
+	share float64 // the share of requests that something happens to
+	faultPeriods
+	endAt time.Duration // from the beginning; then nothing happens any more
 }
 
-// fronts are times of trouble.
-type fronts []front
+// faultPeriods are times of trouble.
+type faultPeriods []faultPeriod
 
-// front is a time in which many requests suffer the same.
-type front struct {
+// faultPeriod is a time in which many requests suffer the same.
+type faultPeriod struct {
 	from, to time.Duration
 	vm       string // empty: all of them
-	what     trouble
+	what     faultKind
 	share    float64 // of the requests
 }
 
-// trouble is what may happen to a request.
-type trouble int
+// faultKind is what may happen to a request.
+type faultKind int
 
 const (
-	lostRequest trouble = iota
+	lostRequest faultKind = iota
 	lostReply
 	lateRequest // its sender sees it fail; it arrives up to a minute later
 	slowRequest
 	slowReply
 	throttled
 	serverError
-	troubles
+	faultKinds
 )
 
-func (r *roll) weather(seed uint64, p *plan) weather {
-	w := weather{seed: seed, rough: []float64{0, 0.01, 0.05, 0.2}[r.IntN(4)], clearsAt: p.ends}
+func (r *random) storageFaults(seed uint64, p *plan) storageFaults {
+	w := storageFaults{seed: seed, share: []float64{0, 0.01, 0.05, 0.2}[r.IntN(4)], endAt: p.ends}
 	for range r.IntN(4) {
-		f := front{from: r.between(0, p.ends), what: trouble(r.IntN(int(troubles))), share: []float64{0.5, 0.9, 1}[r.IntN(3)]}
+		f := faultPeriod{from: r.between(0, p.ends), what: faultKind(r.IntN(int(faultKinds))), share: []float64{0.5, 0.9, 1}[r.IntN(3)]}
 		f.to = f.from + r.between(5*time.Second, 4*time.Minute) // longer than the visibility, at times
 		if r.oneIn(2) {
-			f.vm = p.lives[r.IntN(len(p.lives))].vm
+			f.vm = p.runs[r.IntN(len(p.runs))].vm
 		}
-		w.fronts = append(w.fronts, f)
+		w.faultPeriods = append(w.faultPeriods, f)
 	}
 	return w
 }
 
-// calmFrom is when the weather is calm for good, and with it all that it delayed.
-func (p *plan) calmFrom() time.Duration {
-	if p.weather.rough == 0 && len(p.weather.fronts) == 0 {
+// faultFreeFrom is when the weather is calm for good, and with it all that it delayed.
+func (p *plan) faultFreeFrom() time.Duration {
+	if p.faults.share == 0 && len(p.faults.faultPeriods) == 0 {
 		return 0
 	}
-	return p.weather.clearsAt + quietDown
+	return p.faults.endAt + quietDown
 }
 
-// nextFault says what becomes of a worker's request. It follows from what is asked
+// faultFor says what becomes of a worker's request. It follows from what is asked
 // for and when, not from the order in which goroutines come to ask.
-func (w weather) fateOf(vm, what string, now time.Duration) requestFault {
-	r := w.dice(vm, what, now)
+func (w storageFaults) faultFor(vm, what string, now time.Duration) requestFault {
+	r := w.randomFor(vm, what, now)
 	f := requestFault{before: r.between(time.Millisecond, 20*time.Millisecond), after: r.between(time.Millisecond, 20*time.Millisecond), arrivesAnyway: true}
-	if now >= w.clearsAt {
+	if now >= w.endAt {
 		return f
 	}
-	for _, front := range w.fronts {
+	for _, front := range w.faultPeriods {
 		if now >= front.from && now < front.to && (front.vm == "" || front.vm == vm) && r.Float64() < front.share {
-			return r.struckBy(front.what, f)
+			return r.addFault(front.what, f)
 		}
 	}
-	if r.Float64() < w.rough {
-		return r.struckBy(trouble(r.IntN(int(troubles))), f)
+	if r.Float64() < w.share {
+		return r.addFault(faultKind(r.IntN(int(faultKinds))), f)
 	}
 	return f
 }
 
-func (r *roll) struckBy(what trouble, f requestFault) requestFault {
+func (r *random) addFault(what faultKind, f requestFault) requestFault {
 	switch what {
 	case lostRequest:
 		f.lost = true
@@ -96,19 +96,19 @@ func (r *roll) struckBy(what trouble, f requestFault) requestFault {
 		f.after = r.between(time.Second, 40*time.Second)
 	case throttled:
 		f.refused = storage.ServerBusy(time.Duration(r.IntN(4)) * time.Second)
-	case serverError, troubles:
+	case serverError, faultKinds:
 		f.refused = &storage.Error{Status: http.StatusInternalServerError, Code: "InternalError", Message: "the weather is bad"}
 	}
 	return f
 }
 
-// dice are those that a request throws.
-func (w weather) dice(vm, what string, now time.Duration) *roll {
+// randomFor are those that a request throws.
+func (w storageFaults) randomFor(vm, what string, now time.Duration) *random {
 	h := fnv.New64a()
 	for _, s := range []string{vm, what, now.String()} {
 		_, _ = h.Write([]byte(s)) // which never fails
 	}
-	return &roll{rand.New(rand.NewPCG(w.seed, h.Sum64()))}
+	return &random{rand.New(rand.NewPCG(w.seed, h.Sum64()))}
 }
 
 // skewTimes is the reply as a worker sees it whose clock and the service's differ.

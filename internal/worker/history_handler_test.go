@@ -20,14 +20,14 @@ import (
 type chain struct {
 	plan    *plan
 	ledger  *ledger
-	isCured func(id string) bool // a hopeless job succeeds all the same
+	isFixed func(id string) bool // a hopeless job succeeds all the same
 
 	mu     sync.Mutex
-	failed map[failure]time.Time // when a job failed at a step
+	failed map[failedStep]time.Time // when a job failed at a step
 }
 
-// failure is a step at which a job fails once.
-type failure struct {
+// failedStep is a step at which a job fails once.
+type failedStep struct {
 	job  string
 	step int
 }
@@ -41,8 +41,8 @@ func (p *plan) job(id string) *plannedJob {
 	return nil
 }
 
-// link64 makes a number from the one before it.
-func link64(id string, step int, before uint64) uint64 {
+// nextNumber makes a number from the one before it.
+func nextNumber(id string, step int, before uint64) uint64 {
 	for i := range len(id) {
 		before = (before ^ uint64(id[i])) * 1099511628211
 	}
@@ -53,7 +53,7 @@ func link64(id string, step int, before uint64) uint64 {
 func (j *plannedJob) result() []byte {
 	var number uint64
 	for step := range j.steps {
-		number = link64(j.id, step, number)
+		number = nextNumber(j.id, step, number)
 	}
 	return fmt.Appendf(nil, "%016x", number)
 }
@@ -68,25 +68,25 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	for ; next < p.steps; next++ {
-		if err := p.work(ctx); err != nil {
+		if err := p.runStep(ctx); err != nil {
 			return nil, err
 		}
 		if c.fails(p, next) {
 			return nil, errors.New("this step fails once")
 		}
-		number = link64(p.id, next, number)
-		if !p.silent {
+		number = nextNumber(p.id, next, number)
+		if !p.noReports {
 			j.Report(p.progress(next+1, number))
 		}
 	}
-	if p.hopeless && !c.isCured(p.id) {
+	if p.alwaysFails && !c.isFixed(p.id) {
 		return nil, job.Permanent(errors.New("it cannot be done"))
 	}
 	return fmt.Appendf(nil, "%016x", number), nil
 }
 
-// work is one step, and what the job says when it is stopped.
-func (j *plannedJob) work(ctx context.Context) error {
+// runStep is one step, and what the job says when it is stopped.
+func (j *plannedJob) runStep(ctx context.Context) error {
 	step := time.NewTimer(j.each)
 	defer step.Stop()
 	select {
@@ -94,10 +94,10 @@ func (j *plannedJob) work(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if j.deaf {
+	if j.finishesStep {
 		<-step.C
 	}
-	if j.rude {
+	if j.failsWhenStopped {
 		return job.Permanent(errors.New("somebody disturbed me"))
 	}
 	return context.Cause(ctx)
@@ -112,7 +112,7 @@ func (c *chain) fails(p *plannedJob, step int) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, now := failure{p.id, step}, time.Now()
+	at, now := failedStep{p.id, step}, time.Now()
 	if was, ok := c.failed[at]; ok && !was.Equal(now) {
 		return false
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// keeperVM is the VM of a worker that lives through a history in good weather and
+// lastingVM is the VM of a worker that lives through a history in good weather and
 // has only the kind that others lack, so that some worker always has it.
-const keeperVM = "keeper"
+const lastingVM = "keeper"
 
 // mixed is what a history has of workers that differ in kinds, and of ids that are
 // used again.
@@ -25,9 +25,9 @@ type mixed struct {
 	chosen map[string]bool // jobs whose messages say that their id was chosen
 }
 
-// mix draws from a source of its own: what else happens in a history stays.
-func (p *plan) mix() {
-	r := &roll{rand.New(rand.NewPCG(p.seed, 0x317d))}
+// mixKinds draws from a source of its own: what else happens in a history stays.
+func (p *plan) mixKinds() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0x317d))}
 	p.mixed = mixed{kinds: r.oneIn(2), lacks: map[string]bool{"fresh-0": true}, waited: map[string]bool{}, chosen: map[string]bool{}}
 	for _, j := range p.jobs {
 		if r.oneIn(3) {
@@ -39,7 +39,7 @@ func (p *plan) mix() {
 			p.mixed.waited[j.id] = r.oneIn(2)
 		}
 	}
-	for _, l := range p.lives {
+	for _, l := range p.runs {
 		p.mixed.lacks[l.vm] = r.oneIn(2)
 	}
 }
@@ -52,12 +52,12 @@ func (m mixed) mark(e *queue.Envelope) {
 	}
 }
 
-// keep starts the keeper, and returns when others can know of it.
-func (h *history) keep() {
+// startLastingWorker starts the keeper, and returns when others can know of it.
+func (h *history) startLastingWorker() {
 	if !h.mixed.kinds {
 		return
 	}
-	h.start(life{vm: keeperVM, concurrency: 1, onDemand: true})
+	h.start(workerRun{vm: lastingVM, concurrency: 1, onDemand: true})
 	time.Sleep(3 * time.Second)
 	h.begin()
 }
@@ -68,8 +68,8 @@ func (h *history) kindsOf(vm string) job.Kinds {
 	kinds := job.Kinds{}
 	one := &oneAtATime{vm: vm, ledger: h.ledger, running: map[string]bool{}}
 	for kind, handler := range h.kinds {
-		if !h.mixed.kinds || (vm == keeperVM) == (kind == "other") || vm != keeperVM && !h.mixed.lacks[vm] {
-			kinds[kind] = one.guard(handler)
+		if !h.mixed.kinds || (vm == lastingVM) == (kind == "other") || vm != lastingVM && !h.mixed.lacks[vm] {
+			kinds[kind] = one.wrap(handler)
 		}
 	}
 	return kinds
@@ -84,7 +84,7 @@ type oneAtATime struct {
 	running map[string]bool
 }
 
-func (o *oneAtATime) guard(handler job.Handler) job.Handler {
+func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if !o.enter(j.ID) {
 			o.ledger.startedBesideItself(j.ID, o.vm)
@@ -123,11 +123,11 @@ func (h *history) checkKinds() {
 	}
 }
 
-// nextFault is what happens to a request of a worker: nothing, if it is the keeper's.
-func (h *history) fateOf(vm string, r *http.Request) requestFault {
-	w := h.weather
-	if vm == keeperVM {
-		w = weather{seed: w.seed}
+// faultFor is what happens to a request of a worker: nothing, if it is the keeper's.
+func (h *history) faultFor(vm string, r *http.Request) requestFault {
+	w := h.faults
+	if vm == lastingVM {
+		w = storageFaults{seed: w.seed}
 	}
-	return w.fateOf(vm, h.ledger.sent(vm, r), h.since())
+	return w.faultFor(vm, h.ledger.sent(vm, r), h.since())
 }

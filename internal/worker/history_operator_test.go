@@ -12,31 +12,31 @@ import (
 // operator is the name under which an operator's requests reach storage.
 const operator = "operator"
 
-// visit is one of an operator at the poison queue, for one job.
-type visit struct {
-	at     time.Duration
-	job    string
-	purge  bool // or a replay
-	afresh bool // the replay leaves the state out
-	dies   int  // the call at which the operator's machine dies; 0 for none
-	moment crashPoint
+// operatorAction is one of an operator at the poison queue, for one job.
+type operatorAction struct {
+	at        time.Duration
+	job       string
+	purge     bool // or a replay
+	fromStart bool // the replay leaves the state out
+	crashCall int  // the call at which the operator's machine dies; 0 for none
+	crash     crashPoint
 }
 
-// operations adds what operators do. It has a source of chance of its own, so that
+// planOperators adds what operators do. It has a source of chance of its own, so that
 // the rest of a plan stays what it was.
-func (p *plan) operations() {
-	r := &roll{rand.New(rand.NewPCG(p.seed, 0xde5c))}
+func (p *plan) planOperators() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0xde5c))}
 	for _, j := range p.jobs {
-		if !j.hopeless && !r.oneIn(8) || r.oneIn(3) {
+		if !j.alwaysFails && !r.oneIn(8) || r.oneIn(3) {
 			continue
 		}
-		v := visit{job: j.id, purge: r.oneIn(3), afresh: r.oneIn(3)}
+		v := operatorAction{job: j.id, purge: r.oneIn(3), fromStart: r.oneIn(3)}
 		for range 1 + r.IntN(3) {
-			v.at, v.dies, v.moment = r.between(15*time.Second, p.ends), 0, crashPoint(1+r.IntN(3))
+			v.at, v.crashCall, v.crash = r.between(15*time.Second, p.ends), 0, crashPoint(1+r.IntN(3))
 			if r.oneIn(2) {
-				v.dies = 1 + r.IntN(12)
+				v.crashCall = 1 + r.IntN(12)
 			}
-			p.visits = append(p.visits, v)
+			p.operatorActions = append(p.operatorActions, v)
 		}
 	}
 	if r.oneIn(10) {
@@ -47,8 +47,8 @@ func (p *plan) operations() {
 // want is the status that a job must end in. A hopeless one succeeds once an
 // operator has fixed what was wrong and replays it.
 func (p *plan) want(j *plannedJob) checkpoint.Status {
-	switch visited := p.visitOf(j.id); {
-	case !j.hopeless || visited != nil && !visited.purge:
+	switch visited := p.actionFor(j.id); {
+	case !j.alwaysFails || visited != nil && !visited.purge:
 		return checkpoint.Done
 	case visited != nil:
 		return checkpoint.Cancelled
@@ -57,23 +57,23 @@ func (p *plan) want(j *plannedJob) checkpoint.Status {
 	}
 }
 
-func (p *plan) visitOf(id string) *visit {
-	for i := range p.visits {
-		if p.visits[i].job == id {
-			return &p.visits[i]
+func (p *plan) actionFor(id string) *operatorAction {
+	for i := range p.operatorActions {
+		if p.operatorActions[i].job == id {
+			return &p.operatorActions[i]
 		}
 	}
 	return nil
 }
 
-// desk is an operator's, whose requests are exposed to the weather, and who may
+// operatorTool is an operator's, whose requests are exposed to the weather, and who may
 // die at one of them.
-func (h *history) desk(v visit) *operate.PoisonQueue {
+func (h *history) operatorTool(v operatorAction) *operate.PoisonQueue {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
-		f := h.weather.fateOf(operator, h.ledger.sent(operator, r), h.since())
-		if n == v.dies {
-			f = requestFault{before: f.before, crash: v.moment}
+		f := h.faults.faultFor(operator, h.ledger.sent(operator, r), h.since())
+		if n == v.crashCall {
+			f = requestFault{before: f.before, crash: v.crash}
 		}
 		return f
 	}
@@ -81,13 +81,13 @@ func (h *history) desk(v visit) *operate.PoisonQueue {
 	return &operate.PoisonQueue{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
-// visit lets an operator replay or purge a job. One that replays a job that was
+// replayOrPurge lets an operator replay or purge a job. One that replays a job that was
 // given up has fixed what was wrong before.
-func (h *history) visit(v visit) {
+func (h *history) replayOrPurge(v operatorAction) {
 	if !v.purge && h.ledger.isGivenUp(v.job) {
-		h.cure(v.job)
+		h.fix(v.job)
 	}
-	desk, one := h.desk(v), operate.Selection{Names: []string{v.job}}
+	desk, one := h.operatorTool(v), operate.Selection{Names: []string{v.job}}
 	tell := func(o operate.Outcome) error {
 		switch o.Action {
 		case operate.Replayed:
@@ -102,21 +102,21 @@ func (h *history) visit(v visit) {
 	if v.purge {
 		_ = desk.Purge(h.t.Context(), one, tell)
 	} else {
-		_ = desk.Replay(h.t.Context(), one, v.afresh, tell)
+		_ = desk.Replay(h.t.Context(), one, v.fromStart, tell)
 	}
 }
 
-// tidy does in good weather what operators began: visits, and for jobs that lost
+// finishOperators does in good weather what operators began: visits, and for jobs that lost
 // their messages an hour later new ones. It reports whether workers have to do
 // something about it.
-func (h *history) tidy() (more bool) {
-	if len(h.visits) > 0 {
+func (h *history) finishOperators() (more bool) {
+	if len(h.operatorActions) > 0 {
 		time.Sleep(2*time.Minute + time.Second) // until what a dead operator claimed is visible
 	}
-	for _, v := range h.visits {
+	for _, v := range h.operatorActions {
 		if h.ledger.isGivenUp(v.job) {
-			v.dies = 0
-			h.visit(v)
+			v.crashCall = 0
+			h.replayOrPurge(v)
 			more = more || !v.purge
 		}
 	}
@@ -127,10 +127,10 @@ func (h *history) tidy() (more bool) {
 // cleared: by their records, and as their producer would where there is no record,
 // or one of a job that was given up but did not reach the poison queue.
 func (h *history) requeueAll() (more bool) {
-	h.dismiss() // an hour of empty claims would take most of a history's time
+	h.stopFinalWorkers() // an hour of empty claims would take most of a history's time
 	time.Sleep(checkpoint.StaleAfter + time.Minute)
-	defer h.finish()
-	desk := h.desk(visit{})
+	defer h.startFinalWorkers()
+	desk := h.operatorTool(operatorAction{})
 	survey, err := desk.Orphans(h.t.Context(), checkpoint.StaleAfter)
 	if err != nil {
 		h.t.Errorf("Orphans = %v, want nil", err)

@@ -9,22 +9,22 @@ import (
 
 // plan is a history before it happens. It follows from a seed alone.
 type plan struct {
-	seed     uint64
-	jobs     []*plannedJob
-	lives    []life
-	garbage  []string // messages of somebody else's, which nobody can work on
-	openings []opening
-	visits   []visit
+	seed            uint64
+	jobs            []*plannedJob
+	runs            []workerRun
+	foreignTexts    []string // messages of somebody else's, which nobody can work on
+	reopenings      []reopening
+	operatorActions []operatorAction
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
-	mixed   mixed
-	weather weather
-	ends    time.Duration // when all troubles and all these lives are over
+	mixed  mixed
+	faults storageFaults
+	ends   time.Duration // when all troubles and all these lives are over
 }
 
-// lastWords is how long a worker may take to end, once it is to.
-const lastWords = 45 * time.Second
+// shutdownTime is how long a worker may take to end, once it is to.
+const shutdownTime = 45 * time.Second
 
 // plannedJob is what a job is to be, and how it is put.
 type plannedJob struct {
@@ -32,19 +32,19 @@ type plannedJob struct {
 	kind  string
 	steps int
 	each  time.Duration // of one step
-	silent,
+	noReports,
 	large, // its state is a stream
-	hopeless bool
-	payload  []byte // more than fits into a message, or nil
-	failsAt  []int  // steps at which its handler fails, once each
-	rude     bool   // what it returns once it was stopped is a permanent error
-	deaf     bool   // it finishes its step before it stops
-	putAt    []time.Duration
-	onDemand bool // it is put on the on-demand queue
+	alwaysFails bool
+	payload          []byte // more than fits into a message, or nil
+	failsAt          []int  // steps at which its handler fails, once each
+	failsWhenStopped bool   // what it returns once it was stopped is a permanent error
+	finishesStep     bool   // it finishes its step before it stops
+	putAt            []time.Duration
+	onDemand         bool // it is put on the on-demand queue
 }
 
-// life is that of one worker on one VM.
-type life struct {
+// workerRun is that of one worker on one VM.
+type workerRun struct {
 	vm          string
 	from, to    time.Duration
 	end         ending
@@ -77,62 +77,62 @@ type incident struct {
 	freeze    bool // or an eviction that is announced and withdrawn
 }
 
-// opening is an operator's, who takes the owner of a job for dead.
-type opening struct {
+// reopening is an operator's, who takes the owner of a job for dead.
+type reopening struct {
 	at  time.Duration
 	job string
 }
 
 // planFor makes a plan from a seed.
 func planFor(seed uint64) *plan {
-	r := &roll{rand.New(rand.NewPCG(seed, 0x5eed))}
+	r := &random{rand.New(rand.NewPCG(seed, 0x5eed))}
 	p := &plan{seed: seed, ends: r.between(45*time.Second, 3*time.Minute)}
 	for i := range 3 + r.IntN(5) {
 		p.jobs = append(p.jobs, r.job(i, p.ends))
 	}
 	if r.oneIn(12) {
 		big := p.jobs[0]
-		big.kind, big.large, big.hopeless, big.silent, big.steps = "large", true, false, false, 10+r.IntN(20)
+		big.kind, big.large, big.alwaysFails, big.noReports, big.steps = "large", true, false, false, 10+r.IntN(20)
 	}
 	for slot := range 2 + r.IntN(2) {
-		p.lives = append(p.lives, r.lives(slot, p.ends)...)
+		p.runs = append(p.runs, r.workerRuns(slot, p.ends)...)
 	}
 	if r.oneIn(4) {
-		p.garbage = []string{"what somebody else's tool sent", `{"v":99,"id":"from-the-future","kind":"chain"}`}[:1+r.IntN(2)]
+		p.foreignTexts = []string{"what somebody else's tool sent", `{"v":99,"id":"from-the-future","kind":"chain"}`}[:1+r.IntN(2)]
 	}
 	for range r.IntN(3) {
-		p.openings = append(p.openings, opening{at: r.between(10*time.Second, p.ends), job: p.jobs[r.IntN(len(p.jobs))].id})
+		p.reopenings = append(p.reopenings, reopening{at: r.between(10*time.Second, p.ends), job: p.jobs[r.IntN(len(p.jobs))].id})
 	}
-	p.weather = r.weather(seed, p)
-	p.operations()
-	p.mix()
-	for _, l := range p.lives {
-		p.ends = max(p.ends, l.to+l.notice+lastWords)
+	p.faults = r.storageFaults(seed, p)
+	p.planOperators()
+	p.mixKinds()
+	for _, l := range p.runs {
+		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}
 	return p
 }
 
-// roll is a source of chance with the words that plans need.
-type roll struct{ *rand.Rand }
+// random is a source of chance with the words that plans need.
+type random struct{ *rand.Rand }
 
-func (r *roll) oneIn(n int) bool { return r.IntN(n) == 0 }
+func (r *random) oneIn(n int) bool { return r.IntN(n) == 0 }
 
 // between returns a time to the nanosecond, so that no two things in a history
 // happen at once and their order is certain.
-func (r *roll) between(least, most time.Duration) time.Duration {
+func (r *random) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
 
-func (r *roll) job(i int, ends time.Duration) *plannedJob {
+func (r *random) job(i int, ends time.Duration) *plannedJob {
 	j := &plannedJob{
 		id: fmt.Sprintf("job-%d", i), kind: "chain", steps: 5 + r.IntN(50), each: r.between(200*time.Millisecond, 3*time.Second),
-		rude: r.oneIn(3), deaf: r.oneIn(4), onDemand: r.oneIn(8),
+		failsWhenStopped: r.oneIn(3), finishesStep: r.oneIn(4), onDemand: r.oneIn(8),
 	}
 	switch r.IntN(8) {
 	case 0:
-		j.hopeless = true
+		j.alwaysFails = true
 	case 1:
-		j.silent, j.steps = true, 1+r.IntN(5)
+		j.noReports, j.steps = true, 1+r.IntN(5)
 	case 2, 3:
 		for range 1 + r.IntN(3) {
 			j.failsAt = append(j.failsAt, r.IntN(j.steps))
@@ -148,10 +148,10 @@ func (r *roll) job(i int, ends time.Duration) *plannedJob {
 	return j
 }
 
-// lives are those of the VMs that follow one another in one place of the fleet.
-func (r *roll) lives(slot int, ends time.Duration) (lives []life) {
+// workerRuns are those of the VMs that follow one another in one place of the fleet.
+func (r *random) workerRuns(slot int, ends time.Duration) (lives []workerRun) {
 	for at := r.between(0, 20*time.Second); at < ends; {
-		l := life{
+		l := workerRun{
 			vm: fmt.Sprintf("vm-%d-%d", slot, len(lives)), from: at, to: at + r.between(10*time.Second, 80*time.Second),
 			end: ending(r.IntN(int(endings))), notice: r.between(0, 30*time.Second),
 			concurrency: 1 + r.IntN(4), moveAfter: r.IntN(4), onDemand: r.oneIn(2), skew: r.between(-10*time.Minute, 10*time.Minute),

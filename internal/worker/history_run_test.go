@@ -22,66 +22,66 @@ type history struct {
 	ledger *ledger
 	kinds  job.Kinds
 
-	fresh []*process // workers that finish what is left, in good weather
+	finalWorkers []*process // workers that finish what is left, in good weather
 
 	mu    sync.Mutex // guards what follows
 	began time.Time
-	cured map[string]bool // jobs that an operator fixed before a replay
+	fixed map[string]bool // jobs that an operator fixed before a replay
 	chronicle
 }
 
-// happen lets the plan happen, and then fresh workers finish in good weather.
-func (h *history) happen() {
-	h.keep()
+// run lets the plan happen, and then fresh workers finish in good weather.
+func (h *history) run() {
+	h.startLastingWorker()
 	var all sync.WaitGroup
 	for _, j := range h.plan.jobs {
 		for _, at := range j.putAt {
-			all.Go(func() { h.at(at); h.put(j) })
+			all.Go(func() { h.waitUntil(at); h.put(j) })
 		}
 	}
-	for i, text := range h.garbage {
-		all.Go(func() { h.at(time.Duration(i+1) * 7 * time.Second); h.b.putText(text) })
+	for i, text := range h.foreignTexts {
+		all.Go(func() { h.waitUntil(time.Duration(i+1) * 7 * time.Second); h.b.putText(text) })
 	}
-	for _, o := range h.openings {
-		all.Go(func() { h.at(o.at); h.open(o.job) })
+	for _, o := range h.reopenings {
+		all.Go(func() { h.waitUntil(o.at); h.reopen(o.job) })
 	}
-	for _, v := range h.visits {
-		all.Go(func() { h.at(v.at); h.visit(v) })
+	for _, v := range h.operatorActions {
+		all.Go(func() { h.waitUntil(v.at); h.replayOrPurge(v) })
 	}
 	if h.clearedAt > 0 {
-		all.Go(func() { h.at(h.clearedAt); h.clear() })
+		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
 	}
-	for _, l := range h.plan.lives {
-		all.Go(func() { h.at(l.from); h.live(l) })
+	for _, l := range h.plan.runs {
+		all.Go(func() { h.waitUntil(l.from); h.runWorker(l) })
 	}
 	all.Wait()
-	h.at(h.ends)
-	h.finish()
-	for more := true; more; more = h.tidy() {
+	h.waitUntil(h.ends)
+	h.startFinalWorkers()
+	for more := true; more; more = h.finishOperators() {
 		time.Sleep(time.Second)
-		h.b.waitFor("no message left", patience, func() bool { return h.b.messagesLeft() == 0 })
+		h.b.waitFor("no message left", maxCatchUp, func() bool { return h.b.messagesLeft() == 0 })
 	}
 	h.ledger.stragglers.Wait()
 	h.virtual = h.since()
 }
 
-// finish starts workers that do what is left.
-func (h *history) finish() {
+// startFinalWorkers starts workers that do what is left.
+func (h *history) startFinalWorkers() {
 	for i := range 2 {
-		l := life{vm: freshVM(len(h.fresh)), concurrency: 2 + i, onDemand: true}
-		h.fresh = append(h.fresh, h.start(l, func(c *Config) { c.Metadata = nil }))
+		l := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
+		h.finalWorkers = append(h.finalWorkers, h.start(l, func(c *Config) { c.Metadata = nil }))
 	}
 }
 
-// dismiss ends the workers that finish started.
-func (h *history) dismiss() {
-	for i, p := range h.fresh {
-		h.ledger.leave(freshVM(i))
+// stopFinalWorkers ends the workers that finish started.
+func (h *history) stopFinalWorkers() {
+	for i, p := range h.finalWorkers {
+		h.ledger.leave(finalVM(i))
 		p.stop()
 	}
 }
 
-func freshVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
+func finalVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
 
 // begin makes this moment the beginning of the history.
 func (h *history) begin() {
@@ -97,8 +97,8 @@ func (h *history) since() time.Duration {
 	return time.Since(h.began)
 }
 
-// at waits until that time of the history.
-func (h *history) at(at time.Duration) { time.Sleep(at - h.since()) }
+// waitUntil waits until that time of the history.
+func (h *history) waitUntil(at time.Duration) { time.Sleep(at - h.since()) }
 
 func (h *history) count(n *int) {
 	h.mu.Lock()
@@ -126,8 +126,8 @@ func (h *history) put(j *plannedJob) {
 	}
 }
 
-// hangs takes a job over, as an operator would.
-func (h *history) open(id string) {
+// reopen takes a job over, as an operator would.
+func (h *history) reopen(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
 	if was, err := h.b.records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
@@ -135,25 +135,25 @@ func (h *history) open(id string) {
 	}
 }
 
-// cure makes a hopeless job succeed from now on.
-func (h *history) cure(id string) {
+// fix makes a hopeless job succeed from now on.
+func (h *history) fix(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cured[id] = true
+	h.fixed[id] = true
 }
 
-func (h *history) isCured(id string) bool {
+func (h *history) isFixed(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.cured[id]
+	return h.fixed[id]
 }
 
-// act is the life of one worker, from its start to its end.
-func (h *history) live(l life) {
-	h.count(&h.chronicle.lives)
+// runWorker is the life of one worker, from its start to its end.
+func (h *history) runWorker(l workerRun) {
+	h.count(&h.chronicle.workers)
 	p := h.start(l)
 	for _, i := range l.incidents {
-		h.at(i.at)
+		h.waitUntil(i.at)
 		h.ledger.disturb(l.vm, i.lasts)
 		if i.freeze {
 			h.count(&h.freezes)
@@ -167,7 +167,7 @@ func (h *history) live(l life) {
 			h.b.metadata.Withdraw(id)
 		}
 	}
-	h.at(l.to)
+	h.waitUntil(l.to)
 	h.ledger.leave(l.vm)
 	switch l.end {
 	case evicting:
@@ -194,7 +194,7 @@ func (h *history) live(l life) {
 }
 
 // start starts a worker, whose requests are exposed to the weather.
-func (h *history) start(l life, change ...func(*Config)) *process {
+func (h *history) start(l workerRun, change ...func(*Config)) *process {
 	queues := []string{h.b.names.Queue, h.b.names.OnDemand}
 	if !l.onDemand {
 		queues = queues[:1]
@@ -209,7 +209,7 @@ func (h *history) start(l life, change ...func(*Config)) *process {
 	return h.b.startOn(l.vm, h.kindsOf(l.vm), func(k *link) {
 		k.skew = l.skew
 		k.faultFor = func(_ int, r *http.Request) requestFault {
-			return h.fateOf(l.vm, r)
+			return h.faultFor(l.vm, r)
 		}
 	}, change...)
 }
@@ -224,23 +224,23 @@ func (h *history) check() {
 				h.t.Errorf("result of job %s = %q, %v, want %q", j.id, got, err, j.result())
 			}
 		}
-		h.note(h.b.record(j.id))
+		h.countJob(h.b.record(j.id))
 	}
-	for _, text := range h.garbage {
+	for _, text := range h.foreignTexts {
 		if h.clearedAt == 0 && !h.ledger.keptAsPoison(text) {
 			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
 		}
 	}
 	h.checkKinds()
 	h.ledger.check(h.t)
-	h.told, h.worstWait = h.ledger.seen()
+	h.entries, h.worstWait = h.ledger.seen()
 	for _, n := range h.b.server.Counts() {
 		h.calls += n
 	}
 }
 
-// note sums up a job's record.
-func (h *history) note(r checkpoint.Record) {
+// countJob sums up a job's record.
+func (h *history) countJob(r checkpoint.Record) {
 	h.chronicle.jobs++
 	h.interruptions += r.Interruptions
 	h.failures += h.ledger.failuresOf(r.ID)
@@ -255,19 +255,19 @@ func (h *history) note(r checkpoint.Record) {
 	}
 }
 
-// tell prints the history, for those who have to find out what went wrong.
-func (h *history) tell() {
+// logHistory prints the history, for those who have to find out what went wrong.
+func (h *history) logHistory() {
 	var s strings.Builder
-	for _, l := range h.plan.lives {
+	for _, l := range h.plan.runs {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", l.from.Seconds(), l.to.Seconds(), l.vm, l.concurrency, l.end, l.notice, l.incidents)
 	}
-	for _, v := range h.visits {
+	for _, v := range h.operatorActions {
 		fmt.Fprintf(&s, "%10.3fs: an operator's visit %+v\n", v.at.Seconds(), v)
 	}
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
-	for _, f := range h.weather.fronts {
+	for _, f := range h.faults.faultPeriods {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: trouble %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
 	}
 	for _, j := range h.plan.jobs {

@@ -19,10 +19,10 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first of them; the others follow it")
 )
 
-// patience is how long jobs may take once the troubles are over. After a take-over
+// maxCatchUp is how long jobs may take once the troubles are over. After a take-over
 // by an operator, and where workers' clocks are off, a message may have been put
 // back many times.
-const patience = 6 * time.Hour
+const maxCatchUp = 6 * time.Hour
 
 // TestHistories goes through random histories: workers that die, are evicted with
 // any notice and are frozen, jobs with their duplicates, storage in every kind of
@@ -36,7 +36,7 @@ func TestHistories(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+uint64(*histories); seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			c := play(t, seed)
+			c := runHistory(t, seed)
 			mu.Lock()
 			defer mu.Unlock()
 			sum.add(c)
@@ -48,9 +48,9 @@ func TestHistories(t *testing.T) {
 // the nanosecond.
 func TestHistoriesRepeat(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+uint64(*repeated); seed++ {
-		first, second := play(t, seed), play(t, seed)
-		for i := range max(len(first.told), len(second.told)) {
-			one, other := lineOf(first.told, i), lineOf(second.told, i)
+		first, second := runHistory(t, seed), runHistory(t, seed)
+		for i := range max(len(first.entries), len(second.entries)) {
+			one, other := entryAt(first.entries, i), entryAt(second.entries, i)
 			if one != other {
 				t.Errorf("seed %d, entry %d of the ledger = %q and then %q, want the same twice", seed, i, one, other)
 				break
@@ -59,7 +59,7 @@ func TestHistoriesRepeat(t *testing.T) {
 	}
 }
 
-func lineOf(told []string, i int) string {
+func entryAt(told []string, i int) string {
 	if i < len(told) {
 		return told[i]
 	}
@@ -68,19 +68,19 @@ func lineOf(told []string, i int) string {
 
 // chronicle is what happened in one history, or in several.
 type chronicle struct {
-	jobs, done, poison, cancelled             int
-	replays, purges, requeues                 int
-	lives, kills, notices, freezes, takeovers int
-	interruptions, failures                   int
-	calls                                     int64
-	virtual, worstWait                        time.Duration
-	told                                      []string // all that the ledger saw, and when; of one history
+	jobs, done, poison, cancelled               int
+	replays, purges, requeues                   int
+	workers, kills, notices, freezes, takeovers int
+	interruptions, failures                     int
+	calls                                       int64
+	virtual, worstWait                          time.Duration
+	entries                                     []string // all that the ledger saw, and when; of one history
 }
 
 func (c *chronicle) add(d chronicle) {
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
-	c.lives, c.kills, c.notices, c.freezes, c.takeovers = c.lives+d.lives, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
+	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
 	c.interruptions, c.failures = c.interruptions+d.interruptions, c.failures+d.failures
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
 	c.worstWait = max(c.worstWait, d.worstWait)
@@ -88,35 +88,35 @@ func (c *chronicle) add(d chronicle) {
 
 func (c chronicle) String() string {
 	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.poison, c.cancelled, c.lives, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+		c.jobs, c.done, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
-// play lets the history of a seed happen and checks what came of it.
-func play(t *testing.T, seed uint64) (c chronicle) {
+// runHistory lets the history of a seed happen and checks what came of it.
+func runHistory(t *testing.T, seed uint64) (c chronicle) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
-		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), cured: map[string]bool{}}
-		b.retry, b.jitter = &evenRetries, evenWaits
+		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}}
+		b.retry, b.jitter = &fixedRetries, repeatableWaits
 		h.ledger = b.observe()
-		h.ledger.watchIdle(h.calmFrom())
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isCured: h.isCured, failed: map[failure]time.Time{}}}
+		h.ledger.watchIdle(h.faultFreeFrom())
+		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
-		h.happen()
+		h.run()
 		h.check()
 		if t.Failed() {
-			h.tell()
+			h.logHistory()
 		}
 		c = h.chronicle
 	})
 	return c
 }
 
-// evenRetries are repeats after the same time always: the SDK draws its waits from
+// fixedRetries are repeats after the same time always: the SDK draws its waits from
 // a global source of chance, and then cuts them to the longest one allowed.
-var evenRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, MaxRetryDelay: 700 * time.Millisecond, TryTimeout: 30 * time.Second}
+var fixedRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, MaxRetryDelay: 700 * time.Millisecond, TryTimeout: 30 * time.Second}
 
-// evenWaits makes the worker's own waits follow from the time at which they begin,
+// repeatableWaits makes the worker's own waits follow from the time at which they begin,
 // which in a bubble is the same each time.
-var evenWaits = retry.Jitter{Random: func(d time.Duration) time.Duration {
-	return weather{}.dice("", d.String(), time.Duration(time.Now().UnixNano())).between(0, d)
+var repeatableWaits = retry.Jitter{Random: func(d time.Duration) time.Duration {
+	return storageFaults{}.randomFor("", d.String(), time.Duration(time.Now().UnixNano())).between(0, d)
 }}

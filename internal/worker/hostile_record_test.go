@@ -102,7 +102,7 @@ func (b *testbed) forge(id string, f forgery) {
 	b.upload(b.names.Records, jobid.Path(id), f.body, metadata)
 }
 
-// faultFor says what became of a job whose record was forged, by that and its message.
+// fate says what became of a job whose record was forged, by that and its message.
 func (b *testbed) fate(id string, before azcore.ETag, poisoned bool) string {
 	b.t.Helper()
 	left := 0

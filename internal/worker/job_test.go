@@ -83,7 +83,7 @@ func (s *steps) forget() {
 	s.runs = nil
 }
 
-// wantDone returns how many steps of the job were finished at least once.
+// done returns how many steps of the job were finished at least once.
 func (s *steps) done(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

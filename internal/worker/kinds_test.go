@@ -49,7 +49,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 		t.Run(fmt.Sprint(row.lacking), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
 				const jobs = 10
-				b.jitter = evenWaits
+				b.jitter = repeatableWaits
 				b.put("long", "render", "")
 				work := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 					took := 20 * time.Second

@@ -287,7 +287,7 @@ func TestTooLargeStream(t *testing.T) {
 	}
 }
 
-// hangs has a job with a large state waiting for the next worker.
+// open has a job with a large state waiting for the next worker.
 func (b *testbed) open(id string) {
 	b.t.Helper()
 	b.put(id, "h", "")

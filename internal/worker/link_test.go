@@ -33,7 +33,7 @@ type link struct {
 	faultFor func(n int, r *http.Request) requestFault
 }
 
-// faultFor is what becomes of one request. The zero value is that it is answered at once.
+// requestFault is what becomes of one request. The zero value is that it is answered at once.
 type requestFault struct {
 	before, after time.Duration // until it arrives, or is cut; and then until the reply does
 	lost          bool          // it never arrives, and its sender sees the connection cut
@@ -250,7 +250,7 @@ func (g metadataLink) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(r)
 }
 
-// transport is where one client's requests enter storage. Where there is a ledger they
+// clientTransport is where one client's requests enter storage. Where there is a ledger they
 // take effect one after another, so that it sees each effect as it is.
 type clientTransport struct {
 	ledger *ledger

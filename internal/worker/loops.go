@@ -37,7 +37,7 @@ func newLoops(all *health.Loops, now time.Time) loops {
 	}
 }
 
-// send says what to expect of a state. Process and Shutdown take as long as
+// enter says what to expect of a state. Process and Shutdown take as long as
 // they take: there the claim loop turns, and a drain says when it is over.
 func (l loops) enter(state lifecycle.State, now time.Time) {
 	switch state {

@@ -158,7 +158,7 @@ func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) {
 	r.work.forget()
 }
 
-// duration lets the worker live for that long, from its start.
+// runsFor lets the worker live for that long, from its start.
 func runsFor(d time.Duration) func(*testing.T, *testbed, *scenarioRun) {
 	return func(*testing.T, *testbed, *scenarioRun) { time.Sleep(d) }
 }

@@ -205,7 +205,7 @@ func (l *logLines) find(msg string) []logLine {
 	return found
 }
 
-// prepare enqueues a job with a JSON payload.
+// put enqueues a job with a JSON payload.
 func (b *testbed) put(id, kind, payload string) {
 	b.t.Helper()
 	b.putOn(b.queue, id, kind, payload)
