@@ -13,33 +13,33 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// callFault is what happens to a worker at one of its storage calls.
+// callFault is a fault that is injected at one of a worker's storage calls.
 type callFault struct {
 	name     string
 	fault    requestFault  // of that call
-	duration time.Duration // the same becomes of all calls of this time
+	duration time.Duration // all calls within this time get the same fault
 }
 
 var callFaults = []callFault{
-	{name: "death before it", fault: requestFault{crash: beforeEffect}},
-	{name: "death after its effect", fault: requestFault{crash: afterEffect}},
-	{name: "death after its reply", fault: requestFault{crash: afterReply}},
+	{name: "killed before it", fault: requestFault{crash: beforeEffect}},
+	{name: "killed after its effect", fault: requestFault{crash: afterEffect}},
+	{name: "killed after its reply", fault: requestFault{crash: afterReply}},
 	{name: "lost", fault: requestFault{lost: true}},
 	{name: "reply lost", fault: requestFault{replyLost: true}},
 	{name: "swallowed", fault: requestFault{lost: true, hangs: true}},
 	{name: "reply swallowed", fault: requestFault{replyLost: true, hangs: true}},
 	{name: "throttled", fault: requestFault{refused: storage.ServerBusy(0)}},
 	{name: "arrives 40s late", fault: requestFault{arrivesAfter: 40 * time.Second}},
-	// The SDK repeats a call for some 3 s: only longer troubles leave it to the
-	// worker to find out what came of a call.
+	// The SDK retries a call for some 3 s: only longer faults leave it to the worker
+	// to find out the outcome of a call.
 	{name: "lost for 4s", fault: requestFault{lost: true}, duration: 4 * time.Second},
 	{name: "replies lost for 4s", fault: requestFault{replyLost: true}, duration: 4 * time.Second},
 	{name: "lost for 15s", fault: requestFault{lost: true}, duration: 15 * time.Second},
 }
 
-// TestEveryCall lets each fault happen at each storage call of a worker, in each
-// scenario. Whatever happens, other workers end every job as it should end, once,
-// no message is left, and no write breaks a rule of the ledger.
+// TestEveryCall injects each fault at each storage call of a worker, in each
+// scenario. In every case other workers bring every job to its expected outcome,
+// exactly once, no message is left, and no write breaks a rule of the ledger.
 func TestEveryCall(t *testing.T) {
 	table := &coverage{points: map[string]map[string]int{}}
 	t.Cleanup(func() { table.log(t) })
@@ -48,7 +48,7 @@ func TestEveryCall(t *testing.T) {
 			t.Parallel()
 			calls := s.referenceRun(t)
 			if len(calls) < s.minCalls {
-				t.Errorf("storage calls of a worker that nothing happens to = %d, want at least %d:\n%s", len(calls), s.minCalls, strings.Join(calls, "\n"))
+				t.Errorf("storage calls of a worker without faults = %d, want at least %d:\n%s", len(calls), s.minCalls, strings.Join(calls, "\n"))
 			}
 			for _, m := range callFaults {
 				t.Run(m.name, func(t *testing.T) { table.add(s.name, m.name, s.everyCall(t, m, len(calls))) })
@@ -57,11 +57,12 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-// everyCall returns at how many calls the fault happened. Some lives have fewer
-// calls than an untouched one: a put off poll can make one less.
-func (s scenario) everyCall(t *testing.T, m callFault, untouched int) (points int) {
+// everyCall injects the fault at one call after another, each in a run of its own, and
+// returns the number of runs. Some runs have fewer calls than the reference run: a
+// poll that is put off can make one less.
+func (s scenario) everyCall(t *testing.T, m callFault, reference int) (points int) {
 	t.Helper()
-	longest := map[string]time.Duration{} // drain, by the call to which it happened
+	longest := map[string]time.Duration{} // drain, by the call with the fault
 	for at := 1; !t.Failed(); at += callStep {
 		reached := false
 		inBubble(t, func(t *testing.T, b *testbed) {
@@ -76,14 +77,14 @@ func (s scenario) everyCall(t *testing.T, m callFault, untouched int) (points in
 	if m.fault.hangs {
 		t.Logf("longest drain with one call %s, by the call: %v", m.name, longest)
 	}
-	if points*callStep < untouched*2/3 {
-		t.Errorf("calls at which it happened = %d, want about the %d of an untouched life", points, untouched)
+	if points*callStep < reference*2/3 {
+		t.Errorf("calls with the fault = %d, want about the %d of a run without faults", points, reference)
 	}
 	return points
 }
 
-// referenceRun returns the calls of the worker when nothing happens, and fails
-// unless the scenario is what it claims to be.
+// referenceRun returns the calls of a worker without faults, and fails unless the
+// worker's log shows that the scenario took place.
 func (s scenario) referenceRun(t *testing.T) (calls []string) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
@@ -99,17 +100,17 @@ func (s scenario) referenceRun(t *testing.T) (calls []string) {
 		s.act(t, b, r)
 		r.first.stop()
 		if n := len(r.first.log.find(s.wantLog)); n == 0 {
-			t.Errorf("log of a worker that nothing happens to has no %q", s.wantLog)
+			t.Errorf("log of a worker without faults has no %q", s.wantLog)
 		}
 		s.end(t, b, r)
 	})
 	return calls
 }
 
-// subject is the worker to which faults happen.
+// subject is the VM of the worker into whose calls faults are injected.
 const subject = "vm_0"
 
-// run lets the fault happen at one call.
+// run runs the scenario with the fault at call number at.
 func (s scenario) run(t *testing.T, b *testbed, m callFault, at int) *scenarioRun {
 	r := s.begin(t, b)
 	r.first = b.start(subject, r.kinds, s.first)
@@ -121,7 +122,7 @@ func (s scenario) run(t *testing.T, b *testbed, m callFault, at int) *scenarioRu
 	may := m.maxRepeated(r.work.each)
 	if s.twice {
 		may += stepsPerCheckpoint(r.work.each)
-		if m.fault.hangs { // the write that tells one from the other waits for the end of its try
+		if m.fault.hangs { // the write that detects the duplicate waits until its try times out
 			may += int(30 * time.Second / r.work.each)
 		}
 	}
@@ -131,18 +132,18 @@ func (s scenario) run(t *testing.T, b *testbed, m callFault, at int) *scenarioRu
 	if t.Failed() {
 		t.Logf("%s, %s at call %d:", s.name, m.name, at)
 		for id := range s.want {
-			t.Logf("the story of job %s:\n%s", id, b.ledger.storyOf(id))
+			t.Logf("the history of job %s:\n%s", id, b.ledger.storyOf(id))
 		}
 	}
 	return r
 }
 
-// hangingCallDrain is how long a drain may take if one call gets no answer and its
-// connection stays open. One to which nothing happens takes no time here.
+// hangingCallDrain is how long a drain may take if one call is swallowed: it gets no
+// answer and its connection stays open. A drain without faults takes no time here.
 const hangingCallDrain = time.Second + 50*time.Millisecond
 
-// checkDrain returns how long the drain of the first worker took. It must not take
-// long, and must save all, if one call was swallowed.
+// checkDrain returns how long the drain of the first worker took. If one call was
+// swallowed, the drain must end within hangingCallDrain and save every state.
 func (r *scenarioRun) checkDrain(t *testing.T, m callFault) (took time.Duration) {
 	t.Helper()
 	for _, line := range r.first.log.find("drained") {
@@ -154,8 +155,8 @@ func (r *scenarioRun) checkDrain(t *testing.T, m callFault) (took time.Duration)
 	return took
 }
 
-// maxRepeated is how many steps may be done twice: after a death those of one
-// checkpoint interval and one save, and otherwise the one in hand.
+// maxRepeated is how many steps may be done twice: after a kill or a long fault those
+// of one checkpoint interval and one save, otherwise only the one that was running.
 func (m callFault) maxRepeated(step time.Duration) int {
 	if m.fault.crash == 0 && m.duration == 0 {
 		return 1
@@ -163,12 +164,12 @@ func (m callFault) maxRepeated(step time.Duration) int {
 	return stepsPerCheckpoint(step) + int(m.duration/step) + 1
 }
 
-// stepsPerCheckpoint is how many steps there are between two saves.
+// stepsPerCheckpoint is the number of steps between two saves.
 func stepsPerCheckpoint(step time.Duration) int {
 	return int(checkpoint.DefaultPolicy().Shortest / step)
 }
 
-// begin prepares storage for the worker that faults happen to.
+// begin prepares storage for the worker with the faults.
 func (s scenario) begin(t *testing.T, b *testbed) *scenarioRun {
 	b.chunk = smallChunk
 	b.observe()
@@ -178,7 +179,7 @@ func (s scenario) begin(t *testing.T, b *testbed) *scenarioRun {
 	return r
 }
 
-// end lets another worker finish, and checks what came of everything.
+// end lets another worker finish, and checks the outcome of every job.
 func (s scenario) end(t *testing.T, b *testbed, r *scenarioRun) {
 	b.start("vm_1", r.kinds, s.second)
 	b.waitFor("no message left", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
@@ -189,29 +190,29 @@ func (s scenario) end(t *testing.T, b *testbed, r *scenarioRun) {
 	b.ledger.check(t)
 }
 
-// injectFault lets the fault happen at the worker's call number at, and says in struck
-// which one that is.
-func (p *process) injectFault(m callFault, at int, struck *string) {
+// injectFault injects the fault at the worker's call number at, and stores in
+// faultedCall which call that is.
+func (p *process) injectFault(m callFault, at int, faultedCall *string) {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
 	var end time.Time
 	p.link.faultFor = func(n int, r *http.Request) requestFault {
 		if n == at {
-			end, *struck = time.Now().Add(m.duration), callOf(r)
+			end, *faultedCall = time.Now().Add(m.duration), callOf(r)
 		}
 		if n < at || n > at && !time.Now().Before(end) {
 			return requestFault{}
 		}
 		f := m.fault
 		if f.crash != 0 {
-			f.onSend = p.term // its handlers do nothing more
+			f.onSend = p.term // so that its handlers stop too
 		}
 		return f
 	}
 }
 
-// checkOutcome checks the one outcome of a job that was to end with that status,
-// and what it leaves behind.
+// checkOutcome checks that a job ended exactly once and with that status, and what it
+// left in storage.
 func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) {
 	t.Helper()
 	r := b.record(id)
@@ -228,7 +229,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 	if isPoison := want == checkpoint.Poison; kept != isPoison {
 		t.Errorf("job %s is in the poison queue: %t, want %t", id, kept, isPoison)
 	}
-	if want == checkpoint.Done && !b.ledger.wasCleared() { // what a cleared message named stays for its age rule
+	if want == checkpoint.Done && !b.ledger.wasCleared() { // the payload of a cleared message is deleted by the age rule
 		for _, blob := range b.server.Blobs(b.names.Payloads) {
 			if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
 				t.Errorf("payload %s of a job that is done was left behind", blob.Name)
@@ -237,7 +238,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 	}
 }
 
-// coverage is how many points were covered.
+// coverage counts the crash points that were tested.
 type coverage struct {
 	mu     sync.Mutex
 	points map[string]map[string]int // by scenario and fault
@@ -272,7 +273,7 @@ func (c *coverage) log(t *testing.T) {
 	for _, m := range callFaults {
 		names = append(names, m.name)
 	}
-	t.Logf("%d crash points: scenarios by mishaps (%s), and their sum%s", all, strings.Join(names, ", "), b.String())
+	t.Logf("%d crash points: scenarios by faults (%s), and their sum%s", all, strings.Join(names, ", "), b.String())
 }
 
 // scenarioRun is one run of a scenario.
@@ -281,12 +282,12 @@ type scenarioRun struct {
 	kinds job.Kinds
 	first *process
 
-	faultedCall string        // the call to which the mishap happened
-	drained     time.Duration // from the notice until the first worker had released everything
+	faultedCall string        // the call with the fault
+	drained     time.Duration // from the notice until the first worker had released all jobs
 }
 
-// callOf names a request by its method and the queue or container it is for.
+// callOf describes a request by its method, its queue or container, and its operation.
 func callOf(r *http.Request) string {
-	place := strings.Split(r.URL.Path, "/")[2] // behind the account
+	place := strings.Split(r.URL.Path, "/")[2] // after the account
 	return strings.TrimSpace(r.Method + " " + place + " " + r.URL.Query().Get("comp"))
 }

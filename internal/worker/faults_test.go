@@ -25,12 +25,12 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// faultyTransport is a way to storage on which every call may fail.
+// faultyTransport is a transport whose every call may be made to fail.
 type faultyTransport struct {
 	next policy.Transporter
 
 	mu   sync.Mutex
-	fail func(*http.Request) (*http.Response, error) // nil while all is well
+	fail func(*http.Request) (*http.Response, error) // nil for no faults
 }
 
 func (t *faultyTransport) set(fail func(*http.Request) (*http.Response, error)) {
@@ -49,13 +49,13 @@ func (t *faultyTransport) Do(r *http.Request) (*http.Response, error) {
 	return fail(r)
 }
 
-// useTransport makes a worker reach storage on that way, watch no events, and log errors
-// as the programs do, in words.
-func (b *testbed) useTransport(way policy.Transporter, log io.Writer) func(*Config) {
-	return b.useAccount(b.account(way), log)
+// useTransport makes a worker use that transport, watch no events, and log errors as
+// the programs do, with an explanation.
+func (b *testbed) useTransport(transport policy.Transporter, log io.Writer) func(*Config) {
+	return b.useAccount(b.account(transport), log)
 }
 
-// useAccount is over for an account that is connected already.
+// useAccount is useTransport for an account that is connected already.
 func (b *testbed) useAccount(account *azure.Account, log io.Writer) func(*Config) {
 	return func(c *Config) {
 		c.Queue, c.OnDemand = queue.New(account.Queue(b.names.Queue), b.names.Queue), queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand)
@@ -71,14 +71,15 @@ func (b *testbed) useAccount(account *azure.Account, log io.Writer) func(*Config
 	}
 }
 
-// connectionError is a call that fails on its way, as package net/http says it.
+// connectionError makes calls fail with an error of the network, as package net/http
+// returns it.
 func connectionError(err error) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		return nil, &url.Error{Op: "Put", URL: r.URL.String(), Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
 	}
 }
 
-// errorReply is a call that gets an answer, but none that is of use.
+// errorReply makes calls fail with that reply.
 func errorReply(status int, code, body string) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
@@ -88,10 +89,10 @@ func errorReply(status int, code, body string) func(*http.Request) (*http.Respon
 	}
 }
 
-// outages are what may be wrong for minutes, and what the log calls it.
+// outages are faults that may last for minutes, and how the log describes them.
 var outages = map[string]struct {
 	fail func(*http.Request) (*http.Response, error)
-	says string
+	logs string
 }{
 	"no such host":        {connectionError(&net.DNSError{Err: "no such host", Name: "account.blob.core.windows.net", IsNotFound: true}), "account.blob.core.windows.net: no such host: there is no such host; is the account's name right?"},
 	"no connection":       {connectionError(os.NewSyscallError("connect", syscall.ECONNREFUSED)), "connection refused"},
@@ -109,33 +110,33 @@ var outages = map[string]struct {
 	"and being deleted":   {errorReply(409, "ContainerBeingDeleted", ""), "409 ContainerBeingDeleted"},
 }
 
-// TestOutages: storage is of no use for far longer than a message's visibility, in
-// every way that there is. No job is stopped or lost, nothing is done again, no
-// failure is counted, a job that ends in the meantime is committed later, and the log
-// says what is wrong without filling up.
+// TestOutages: storage is unavailable for far longer than a message's visibility
+// timeout, with each kind of error. No job is stopped or lost, no step is repeated, no
+// failure is counted, a job that ends during the outage is committed later, and the
+// log names the cause in a bounded number of lines.
 func TestOutages(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
-				way, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
+				transport, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
 				long, brief := &steps{n: 200, each: 3 * time.Second}, &steps{n: 4, each: 10 * time.Second}
 				b.put("long", "long", "")
 				b.put("brief", "brief", "")
-				b.start("vm_0", job.Kinds{"long": long, "brief": brief, "echo": echo}, b.useTransport(way, log))
+				b.start("vm_0", job.Kinds{"long": long, "brief": brief, "echo": echo}, b.useTransport(transport, log))
 				time.Sleep(25 * time.Second)
 				for _, id := range []string{"long", "brief"} {
 					if !b.record(id).HasState() {
 						t.Fatalf("%s has no checkpoint after 25 s", id)
 					}
 				}
-				way.set(outage.fail)
+				transport.set(outage.fail)
 				b.put("later", "echo", "1")
 				time.Sleep(7 * time.Minute)
 				if lines := log.count(); lines > 840 {
 					t.Errorf("%d lines in the log, want at most two a second", lines)
 				}
-				way.set(nil)
-				time.Sleep(8 * time.Minute) // a visibility that had grown, and a poll
+				transport.set(nil)
+				time.Sleep(8 * time.Minute) // a visibility timeout that had grown, and a poll
 				if left := b.messagesLeft(); left > 0 {
 					t.Errorf("%d messages are left", left)
 				}
@@ -146,31 +147,31 @@ func TestOutages(t *testing.T) {
 				}
 				for _, id := range []string{"long", "brief"} {
 					if r := b.record(id); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits > 0 {
-						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
+						t.Errorf("%s has generation %d, %d failures, %d interruptions, %d unclean exits, want 1 and none", id, r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
 					}
 				}
 				if n := long.repeated("long") + brief.repeated("brief") + len(b.poisonMessages()); n > 0 {
-					t.Errorf("%d steps repeated or jobs given up, want none", n)
+					t.Errorf("%d steps repeated or jobs dead-lettered, want none", n)
 				}
-				if !log.contains("error", outage.says) {
-					t.Errorf("no error in the log says %q; they say %q", outage.says, log.values("error"))
+				if !log.contains("error", outage.logs) {
+					t.Errorf("no error in the log contains %q; they are %q", outage.logs, log.values("error"))
 				}
 			})
 		})
 	}
 }
 
-// TestOutageDuringDrain: a VM is evicted while storage is gone. Nothing can be
-// saved; the message becomes visible automatically, and the job resumes from its last
-// checkpoint.
+// TestOutageDuringDrain: a worker is terminated while storage is unreachable. Nothing
+// can be saved; the message becomes visible when its visibility timeout expires, and
+// the job resumes from its last checkpoint.
 func TestOutageDuringDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		way, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
+		transport, log := &faultyTransport{next: b.server.Transport()}, &logLines{}
 		work := &steps{n: 200, each: time.Second}
 		b.put("a", "steps", "")
-		p := b.start("vm_0", job.Kinds{"steps": work}, b.useTransport(way, log))
+		p := b.start("vm_0", job.Kinds{"steps": work}, b.useTransport(transport, log))
 		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
-		way.set(outages["no connection"].fail)
+		transport.set(outages["no connection"].fail)
 		time.Sleep(20 * time.Second)
 		asked := time.Now()
 		p.stop()
@@ -183,22 +184,22 @@ func TestOutageDuringDrain(t *testing.T) {
 		b.start("vm_1", job.Kinds{"steps": work})
 		b.waitDone("a", 5*time.Minute)
 		if r := b.record("a"); r.Generation != 2 || r.Failures > 0 || r.ChargedExits > 1 {
-			t.Errorf("generation %d, %d failures, %d silent ends, want 2, 0 and at most 1", r.Generation, r.Failures, r.ChargedExits)
+			t.Errorf("generation %d, %d failures, %d unclean exits, want 2, 0 and at most 1", r.Generation, r.Failures, r.ChargedExits)
 		}
 	})
 }
 
-// TestDrainEndsOnTime: whatever call is in flight when the budget of a drain ends
-// ends with it, a renewal too.
+// TestDrainEndsOnTime: the end of a drain's budget cancels the call in flight,
+// whichever it is, renewals included.
 func TestDrainEndsOnTime(t *testing.T) {
 	for phase := range 12 { // a renewal is in flight for 8 s of every 10 s
 		inBubble(t, func(t *testing.T, b *testbed) {
-			way := &faultyTransport{next: b.server.Transport()}
+			transport := &faultyTransport{next: b.server.Transport()}
 			log := &logLines{}
 			b.put("a", "steps", "")
-			p := b.start("vm_0", job.Kinds{"steps": &steps{n: 200, each: time.Second}}, b.useTransport(way, log))
+			p := b.start("vm_0", job.Kinds{"steps": &steps{n: 200, each: time.Second}}, b.useTransport(transport, log))
 			b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
-			way.set(outages["a hanging service"].fail)
+			transport.set(outages["a hanging service"].fail)
 			time.Sleep(20*time.Second + time.Duration(phase)*900*time.Millisecond)
 			p.stop()
 			took := time.Duration(log.find("drained")[0]["since_notice"].(float64))
@@ -209,11 +210,11 @@ func TestDrainEndsOnTime(t *testing.T) {
 	}
 }
 
-// TestRoleTakenAwayDuringRestore: a handler that reads a large state waits while
-// it is refused, instead of failing for want of a role.
+// TestRoleTakenAwayDuringRestore: a handler that reads a large state waits while the
+// worker's role is missing, instead of failing.
 func TestRoleTakenAwayDuringRestore(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		way := &faultyTransport{next: b.server.Transport()}
+		transport := &faultyTransport{next: b.server.Transport()}
 		large := make([]byte, 20<<20)
 		var failed error
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -225,8 +226,8 @@ func TestRoleTakenAwayDuringRestore(t *testing.T) {
 			}
 			head := make([]byte, 1)
 			_, err = io.ReadFull(state, head)
-			way.set(outages["a role taken away"].fail)
-			time.AfterFunc(5*time.Minute, func() { way.set(nil) })
+			transport.set(outages["a role taken away"].fail)
+			time.AfterFunc(5*time.Minute, func() { transport.set(nil) })
 			_, rest := io.Copy(io.Discard, state)
 			failed = errors.Join(err, rest)
 			return nil, failed
@@ -235,7 +236,7 @@ func TestRoleTakenAwayDuringRestore(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"h": h})
 		b.waitFor("a checkpoint", time.Minute, func() bool { return b.record("a").HasState() })
 		p.stop()
-		b.start("vm_1", job.Kinds{"h": h}, b.useTransport(way, io.Discard))
+		b.start("vm_1", job.Kinds{"h": h}, b.useTransport(transport, io.Discard))
 		b.waitFor("the end", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Done })
 		if r := b.record("a"); failed != nil || r.Failures > 0 {
 			t.Errorf("reading = %v, %d failures, want none", failed, r.Failures)
@@ -249,7 +250,7 @@ func (l *logLines) count() int {
 	return len(l.lines)
 }
 
-// values returns the different values of a field.
+// values returns the distinct values of a field.
 func (l *logLines) values(field string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +265,7 @@ func (l *logLines) values(field string) []string {
 	return all
 }
 
-// contains reports whether a value of a field holds a text.
+// contains reports whether some value of a field contains a text.
 func (l *logLines) contains(field, text string) bool {
 	for _, value := range l.values(field) {
 		if strings.Contains(value, text) {

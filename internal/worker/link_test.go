@@ -17,36 +17,37 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// link is a worker's way to storage. It can be cut for ever or be held up, and
-// may have a fate in store for each request.
+// link is a worker's network connection to storage. A test can cut it, hold all
+// requests, or inject a fault into each of them.
 type link struct {
 	next policy.Transporter
 
 	mu    sync.Mutex
 	calls int
 	dead  bool
-	skew  time.Duration // of the service's clock, as the worker sees it
+	skew  time.Duration // of the service's clock against the worker's
 	held  chan struct{} // not nil while held
 
-	// faultFor says what becomes of request n, counted from 1; nil for nothing. It
-	// is called with mu held, and needs a bench with a ledger.
+	// faultFor returns the fault of request n, counted from 1; nil for no faults. It
+	// is called with mu held, and needs a testbed with a ledger.
 	faultFor func(n int, r *http.Request) requestFault
 }
 
-// requestFault is what becomes of one request. The zero value is that it is answered at once.
+// requestFault is what happens to one request. With the zero value it arrives and is
+// answered at once.
 type requestFault struct {
-	before, after time.Duration // until it arrives, or is cut; and then until the reply does
-	lost          bool          // it never arrives, and its sender sees the connection cut
-	replyLost     bool          // it arrives, and its sender sees the connection cut
-	hangs         bool          // with lost or mute: the connection stays open instead, and nothing ever comes
-	arrivesAfter  time.Duration // its sender sees the connection cut; it arrives this much after it was sent
-	arrivesAnyway bool          // it arrives even if its sender gives up first
-	refused       *storage.Error
-	crash         crashPoint // when its sender dies, if it does
-	onSend        func()     // called when the request is sent
+	before, after time.Duration  // the delay of the request, and that of its reply
+	lost          bool           // the request never arrives; its sender sees a connection reset
+	replyLost     bool           // the request takes effect; its sender sees a connection reset
+	hangs         bool           // with lost or replyLost: the connection stays open without a reply instead
+	arrivesAfter  time.Duration  // its sender sees a connection reset; it arrives this long after it was sent
+	arrivesAnyway bool           // a delayed request arrives even if its sender has given up
+	refused       *storage.Error // the service's reply instead of an effect
+	crash         crashPoint     // when its sender is killed; 0 for never
+	onSend        func()         // called when the request is sent
 }
 
-// crashPoint is one at which a sender may die.
+// crashPoint is a point in the life of a request at which its sender is killed.
 type crashPoint int
 
 const (
@@ -61,8 +62,8 @@ func (l *link) cut() {
 	l.dead = true
 }
 
-// hold keeps all calls waiting until the returned function is called, as if the
-// process was frozen.
+// hold blocks all requests until the returned function is called, as if the process
+// were frozen.
 func (l *link) hold() (release func()) {
 	held := make(chan struct{})
 	l.mu.Lock()
@@ -76,18 +77,19 @@ func (l *link) hold() (release func()) {
 	}
 }
 
-// sent returns how many requests were sent so far.
+// sent returns the number of requests sent so far.
 func (l *link) sent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls
 }
 
-// waitWhileHeld waits while the link is held, whatever the context says: a frozen process
-// does not look. On a link that was cut it waits for the end of the context. Those
-// that waited continue one after another, so that their order is certain.
+// waitWhileHeld waits while the link is held, even if the context ends: a frozen
+// process does not see that. On a link that was cut it waits until the context ends.
+// Requests that waited continue one after another, so that their order is
+// deterministic.
 func (l *link) waitWhileHeld(ctx context.Context) error {
-	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; not the same for those that come every second
+	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; requests that are sent every second get different ones
 	for {
 		l.mu.Lock()
 		dead, held := l.dead, l.held
@@ -108,7 +110,7 @@ func (l *link) Do(r *http.Request) (*http.Response, error) {
 	if err := l.waitWhileHeld(r.Context()); err != nil {
 		return nil, err
 	}
-	time.Sleep(time.Nanosecond) // what else happens at this moment has happened then, such as the end of the context
+	time.Sleep(time.Nanosecond) // lets other events of this moment happen first, such as the end of the context
 	if r.Context().Err() != nil {
 		return nil, context.Cause(r.Context()) // as net/http does: nothing is sent
 	}
@@ -118,7 +120,7 @@ func (l *link) Do(r *http.Request) (*http.Response, error) {
 	return l.next.Do(r)
 }
 
-// nextFault counts a request, and returns its fate if it has one.
+// nextFault counts a request and returns its fault, if faults are injected.
 func (l *link) nextFault(r *http.Request) (f requestFault, has bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +131,7 @@ func (l *link) nextFault(r *http.Request) (f requestFault, has bool) {
 	return l.faultFor(l.calls, r), true
 }
 
-// sendWithFault lets a request meet its fate.
+// sendWithFault sends a request with that fault.
 func (l *link) sendWithFault(r *http.Request, f requestFault) (*http.Response, error) {
 	if f.onSend != nil {
 		f.onSend()
@@ -154,7 +156,7 @@ func (l *link) sendWithFault(r *http.Request, f requestFault) (*http.Response, e
 	if f.crash == afterReply {
 		return reply, err
 	}
-	if err == nil && l.skew != 0 && r.URL.Query().Get("comp") != "list" { // whose body has times too, which agree
+	if err == nil && l.skew != 0 && r.URL.Query().Get("comp") != "list" { // a list has times in its body too, which must agree with its header
 		skewTimes(reply, l.skew)
 	}
 	if err == nil && !pauseFor(r.Context(), f.after) {
@@ -172,7 +174,7 @@ func (l *link) sendWithFault(r *http.Request, f requestFault) (*http.Response, e
 	return reply, nil
 }
 
-// loseRequest is what the sender of a request sees that never arrives.
+// loseRequest returns the error of a request that never arrives.
 func (l *link) loseRequest(r *http.Request, f requestFault) error {
 	pauseFor(r.Context(), f.before)
 	if err := l.waitWhileHeld(r.Context()); err != nil {
@@ -181,7 +183,8 @@ func (l *link) loseRequest(r *http.Request, f requestFault) error {
 	return f.noReply(r)
 }
 
-// noReply is what the sender of a request sees to which no reply comes.
+// noReply returns the error of a request that gets no reply: a connection reset, or
+// with hangs the end of its context.
 func (f requestFault) noReply(r *http.Request) error {
 	if f.hangs {
 		<-r.Context().Done()
@@ -190,8 +193,8 @@ func (f requestFault) noReply(r *http.Request) error {
 	return connectionReset(r)
 }
 
-// waitBefore is a request's way to the service. A sender that gives up in the meantime does
-// not always stop it.
+// waitBefore waits for the delay of a request. If the sender gives up during it, the
+// request still arrives where the fault says so.
 func (l *link) waitBefore(r *http.Request, f requestFault) error {
 	if f.before == 0 {
 		return nil
@@ -206,11 +209,11 @@ func (l *link) waitBefore(r *http.Request, f requestFault) error {
 	return context.Cause(r.Context())
 }
 
-// sendLater lets a request arrive after that time, whatever becomes of its sender.
+// sendLater delivers a request after that time, even if its sender is gone by then.
 func (l *link) sendLater(r *http.Request, after time.Duration) {
 	late := r.Clone(context.WithoutCancel(r.Context()))
 	if r.Body != nil {
-		body, _ := io.ReadAll(r.Body) // in memory
+		body, _ := io.ReadAll(r.Body) // cannot fail: it is in memory
 		late.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	d := l.next.(clientTransport)
@@ -222,7 +225,7 @@ func (l *link) sendLater(r *http.Request, after time.Duration) {
 	})
 }
 
-// connectionReset is what the sender of a request sees when its connection is cut.
+// connectionReset is the error of a request whose connection is reset.
 func connectionReset(r *http.Request) error {
 	err := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	return &url.Error{Op: r.Method, URL: r.URL.Redacted(), Err: err}
@@ -236,8 +239,8 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	return sleepFor(ctx, d)
 }
 
-// metadataLink is a worker's way to its metadata service, which ends and is held up
-// with the one to storage.
+// metadataLink is a worker's connection to its metadata service. It is held and cut
+// together with the link to storage.
 type metadataLink struct {
 	link *link
 	next http.RoundTripper
@@ -250,15 +253,16 @@ func (g metadataLink) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.next.RoundTrip(r)
 }
 
-// clientTransport is where one client's requests enter storage. Where there is a ledger they
-// take effect one after another, so that it sees each effect as it is.
+// clientTransport sends the requests of one client to the storage emulator, one at a
+// time over all clients, so that the ledger sees each effect on its own.
 type clientTransport struct {
 	ledger *ledger
 	name   string
 	next   policy.Transporter
 }
 
-// transport returns the client of that name's door.
+// transport returns a transport for the client of that name. Without a ledger it is
+// the emulator's own.
 func (b *testbed) transport(name string) policy.Transporter {
 	if b.ledger == nil {
 		return b.server.Transport()
@@ -268,9 +272,9 @@ func (b *testbed) transport(name string) policy.Transporter {
 
 func (d clientTransport) Do(r *http.Request) (*http.Response, error) { return d.send(r, nil) }
 
-// send lets a request take effect, or be refused.
+// send executes a request, or has it refused.
 func (d clientTransport) send(r *http.Request, refused *storage.Error) (*http.Response, error) {
-	d.ledger.turn.Lock() // nothing waits for time while it is held
+	d.ledger.turn.Lock() // no holder sleeps
 	defer d.ledger.turn.Unlock()
 	d.ledger.sender, d.ledger.refused = d.name, refused
 	return d.next.Do(r)

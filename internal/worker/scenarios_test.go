@@ -17,19 +17,19 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// scenario is a worker's life, at each of whose storage calls faults happen.
+// scenario is a worker's run, at each of whose storage calls faults are injected.
 type scenario struct {
 	name     string
-	minCalls int    // calls in a life to which nothing happens
-	wantLog  string // a line of that life's log: the scenario is what its name says
+	minCalls int    // of a run without faults
+	wantLog  string // a line in the log of that run, which shows that the scenario took place
 
 	prepare       func(*testing.T, *testbed, *scenarioRun) // prepares storage
-	first, second func(*Config)                            // the worker in question, and who takes over
-	act           func(*testing.T, *testbed, *scenarioRun) // what it lives through until it is told to end
+	first, second func(*Config)                            // configure the worker with the faults, and the one that takes over
+	act           func(*testing.T, *testbed, *scenarioRun) // lets the worker run until it is to stop
 	want          map[string]checkpoint.Status             // of each job
 
-	// twice says that a job is put twice, so that two first deliveries may work
-	// side by side until one of them writes.
+	// twice is whether a job is enqueued twice, so that two first deliveries may run
+	// it at the same time until one of them writes.
 	twice bool
 }
 
@@ -87,7 +87,7 @@ var scenarios = []scenario{
 	},
 }
 
-// handlers are the kinds that scenarios have jobs of.
+// handlers returns the handlers of the scenarios' jobs.
 func (r *scenarioRun) handlers(l *ledger) job.Kinds {
 	r.work = &steps{n: 24, each: 500 * time.Millisecond}
 	large := &streamSteps{r.work}
@@ -116,7 +116,7 @@ func enqueueJobs(jobs ...string) func(*testing.T, *testbed, *scenarioRun) {
 	}
 }
 
-// enqueueLarge enqueues a job whose payload does not fit into its message.
+// enqueueLarge enqueues a job whose payload is too large for its message.
 func enqueueLarge(id, kind string) func(*testing.T, *testbed, *scenarioRun) {
 	return func(t *testing.T, b *testbed, _ *scenarioRun) {
 		e := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now(), Payload: queue.BytesPayload([]byte(strings.Repeat("x", 50<<10)))}
@@ -130,7 +130,7 @@ func enqueueLarge(id, kind string) func(*testing.T, *testbed, *scenarioRun) {
 	}
 }
 
-// enqueueExpiring enqueues a job as a tool does whose messages expire.
+// enqueueExpiring enqueues a job in a message that expires, as foreign tools send it.
 func enqueueExpiring(id, kind string, after time.Duration) func(*testing.T, *testbed, *scenarioRun) {
 	return func(t *testing.T, b *testbed, _ *scenarioRun) {
 		text, err := queue.Envelope{ID: id, Kind: kind, EnqueuedAt: time.Now()}.Encode()
@@ -146,7 +146,7 @@ func enqueueTwice(t *testing.T, b *testbed, r *scenarioRun) {
 	enqueueJobs("long", "steps", "long", "steps")(t, b, r)
 }
 
-// leaveOrphan leaves a job behind whose worker died uncleanly.
+// leaveOrphan leaves a job whose worker was killed.
 func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) {
 	enqueueJobs("long", "steps")(t, b, r)
 	p := b.start("vm_9", r.kinds)
@@ -158,13 +158,12 @@ func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) {
 	r.work.forget()
 }
 
-// runsFor lets the worker live for that long, from its start.
+// runsFor lets the worker run for that long.
 func runsFor(d time.Duration) func(*testing.T, *testbed, *scenarioRun) {
 	return func(*testing.T, *testbed, *scenarioRun) { time.Sleep(d) }
 }
 
-// evict announces the eviction of the worker's VM, and takes the VM away when
-// its notice is over.
+// evict announces the eviction of the worker's VM, and kills the worker 30 s later.
 func evict(t *testing.T, b *testbed, r *scenarioRun) {
 	time.Sleep(7 * time.Second)
 	if _, err := b.metadata.SimulateEviction(subject); err != nil {
@@ -174,7 +173,7 @@ func evict(t *testing.T, b *testbed, r *scenarioRun) {
 	r.first.kill()
 }
 
-// wantDone wants these jobs to be done.
+// wantDone expects these jobs to be done.
 func wantDone(ids ...string) map[string]checkpoint.Status {
 	want := map[string]checkpoint.Status{}
 	for _, id := range ids {
@@ -183,11 +182,12 @@ func wantDone(ids ...string) map[string]checkpoint.Status {
 	return want
 }
 
-// smallChunk is how large states are cut in scenarios, in bytes: under the race
-// detector copying whole MiBs takes most of the time.
+// smallChunk is the block size of large states in scenarios, in bytes: under the race
+// detector copying whole MiBs would take most of the time.
 const smallChunk = 4 << 10
 
-// streamSteps is steps with a state of four blocks, the first of which changes.
+// streamSteps is steps with a streamed state of four blocks, of which the first
+// changes.
 type streamSteps struct{ *steps }
 
 func (s *streamSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {

@@ -24,20 +24,21 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// testbed is a local Azure in virtual time, with what a test needs to look at it.
+// testbed is emulated storage and metadata services in virtual time, with the clients that
+// a test uses to fill and inspect them.
 type testbed struct {
 	t        *testing.T
 	server   *storage.Server
 	metadata *imds.Server
 	names    azure.Names
-	ledger   *ledger              // nil unless the test asked for one, see observe
-	retry    *policy.RetryOptions // nil for the product's own
-	jitter   retry.Jitter         // of the worker's own waits
-	chunk    int                  // of large states, in bytes; 0 for the product's own
+	ledger   *ledger              // the oracle; nil unless the test called observe
+	retry    *policy.RetryOptions // nil for the worker's defaults
+	jitter   retry.Jitter         // of the worker's waits between tries
+	chunk    int                  // block size of large states, in bytes; 0 for the worker's default
 	stores
 }
 
-// stores are the queues and containers, as one client sees them.
+// stores are clients for the queues and containers over one transport.
 type stores struct {
 	queue, onDemand, poison *queue.Queue
 	payloads                *queue.Payloads
@@ -45,8 +46,8 @@ type stores struct {
 	workers                 *presence.Store
 }
 
-// inBubble runs a test in virtual time with a local Azure whose queues and
-// containers exist.
+// inBubble runs a test in a synctest bubble, that is in virtual time, with a testbed
+// whose queues and containers exist.
 func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,14 +109,14 @@ type process struct {
 	ended chan struct{}
 }
 
-// start runs a worker as the VM of that name. change may adapt its
-// configuration. The test ends it if nothing did before.
+// start runs a worker on a VM of that name. change adapts its configuration. The
+// worker is stopped when the test ends.
 func (b *testbed) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
 	b.t.Helper()
 	return b.startOn(name, kinds, func(*link) {}, change...)
 }
 
-// startOn is start with a way to storage that expose may make worse.
+// startOn is start with a link to storage in which expose may inject faults.
 func (b *testbed) startOn(name string, kinds job.Kinds, expose func(*link), change ...func(*Config)) *process {
 	b.t.Helper()
 	p := &process{b: b, link: &link{next: b.transport(name)}, log: &logLines{}, ended: make(chan struct{})}
@@ -152,20 +153,20 @@ func (b *testbed) startOn(name string, kinds job.Kinds, expose func(*link), chan
 	return p
 }
 
-// stop sends SIGTERM and waits for the end.
+// stop terminates the worker as SIGTERM does and waits until it has exited.
 func (p *process) stop() {
 	p.term()
 	<-p.ended
 }
 
-// killNoWait ends the process like kill, and does not wait for its goroutines.
+// killNoWait kills the process without waiting for its goroutines to end.
 func (p *process) killNoWait() {
 	p.link.cut()
 	p.term()
 }
 
-// kill ends the process as SIGKILL would, as far as others can see: from now on
-// nothing of what it does gets anywhere. The goroutines are then ended.
+// kill ends the process as SIGKILL does, as far as others can see: none of its later
+// requests arrives anywhere. It waits until the goroutines have ended.
 func (p *process) kill() {
 	p.killNoWait()
 	<-p.ended
@@ -227,9 +228,9 @@ func (b *testbed) putOn(q *queue.Queue, id, kind, payload string) {
 	}
 }
 
-// putText enqueues any text, as somebody else's tool would, and returns the
-// message's id. It expires after that time, or where none is given after the
-// service's 7 days.
+// putText enqueues a message with any text, as a foreign tool may, and returns the
+// message's id. The message expires after the given time, or after the service's
+// default of 7 days.
 func (b *testbed) putText(text string, expires ...time.Duration) string {
 	b.t.Helper()
 	var options azqueue.EnqueueMessageOptions
@@ -253,8 +254,8 @@ func (b *testbed) record(id string) checkpoint.Record {
 	return r
 }
 
-// waitFor lets virtual time pass until done holds, or fails after limit. It
-// looks often at first and then less so.
+// waitFor lets virtual time pass until done returns true, and fails the test after
+// limit. The time between two checks grows with the time waited.
 func (b *testbed) waitFor(what string, limit time.Duration, done func() bool) {
 	b.t.Helper()
 	for start := time.Now(); !done(); {
@@ -287,17 +288,18 @@ func (b *testbed) poisonMessages() []queue.Poison {
 	return all
 }
 
-// messagesLeft returns how many messages are on the queues of jobs, invisible ones included.
+// messagesLeft returns how many messages are on the queues of jobs, hidden ones included.
 func (b *testbed) messagesLeft() int {
 	return len(b.server.Messages(b.names.Queue)) + len(b.server.Messages(b.names.OnDemand))
 }
 
-// spotVM is a Spot VM outside any scale set.
+// spotVM is a Spot VM that is in no scale set.
 func spotVM(name string) imds.VM {
 	return imds.VM{Name: name, VMID: "11112222-0000-0000-0000-000000000000", Priority: "Spot"}
 }
 
-// stubborn is a handler that reports once and then ignores its context.
+// stubborn is a handler that reports once and then ignores its context until the
+// test calls finish.
 type stubborn struct{ end chan struct{} }
 
 func newStubborn() *stubborn { return &stubborn{end: make(chan struct{})} }
