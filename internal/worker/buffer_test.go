@@ -10,9 +10,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// fillBuffer starts a worker whose slots are taken by two long jobs, and that has
-// claimed more messages than it has slots. Echo jobs before taught it that jobs
-// are short.
+// fillBuffer starts a worker that runs a long job in each of its two slots and has
+// claimed more messages than it has slots. It claims ahead because the echo jobs
+// before the long ones were short.
 func (b *testbed) fillBuffer(change ...func(*Config)) *process {
 	b.t.Helper()
 	put := func(kind string, n int) {
@@ -32,8 +32,8 @@ func (b *testbed) fillBuffer(change ...func(*Config)) *process {
 	return p
 }
 
-// TestStopWhileTheBufferIsReleased: a stop does not cut off the releases of
-// messages that no slot got free for.
+// TestStopWhileTheBufferIsReleased: a worker that is stopped while it
+// releases the messages in its buffer releases all of them.
 func TestStopWhileTheBufferIsReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.fillBuffer(func(c *Config) { c.Metadata = nil })
@@ -52,8 +52,7 @@ func TestStopWhileTheBufferIsReleased(t *testing.T) {
 	})
 }
 
-// TestStopDuringAClaim: the messages of a claim that was under way at a stop are
-// released.
+// TestStopDuringAClaim: a stop during a claim releases the messages of that claim.
 func TestStopDuringAClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		claiming := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// TestValidate: New names what is wrong with a configuration.
 func TestValidate(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		good := func() Config {
@@ -26,20 +27,20 @@ func TestValidate(t *testing.T) {
 			{"bad kind", func(c *Config) { c.Kinds = job.Kinds{"a b": echo} }, `"a b"`},
 			{"bad limits", func(c *Config) { c.Kinds = job.Kinds{"k": job.WithLimits(echo, job.Limits{MaxRun: -1})} }, `limits of kind "k"`},
 			{"unknown default kind", func(c *Config) { c.DefaultKind = "x" }, `"x"`},
-			{"too much at once", func(c *Config) { c.Concurrency = 5000 }, "1 to 1024"},
-			{"negative", func(c *Config) { c.Concurrency = -1 }, "1 to 1024"},
-			{"no interval", func(c *Config) { c.Policy = checkpoint.Policy{Interval: 1} }, "100ms to 10m0s"},
-			{"no end of rates", func(c *Config) { c.Policy = checkpoint.Policy{EvictionRate: 5} }, "up to 1 an hour"},
+			{"concurrency too high", func(c *Config) { c.Concurrency = 5000 }, "1 to 1024"},
+			{"negative concurrency", func(c *Config) { c.Concurrency = -1 }, "1 to 1024"},
+			{"interval too short", func(c *Config) { c.Policy = checkpoint.Policy{Interval: 1} }, "100ms to 10m0s"},
+			{"eviction rate too high", func(c *Config) { c.Policy = checkpoint.Policy{EvictionRate: 5} }, "up to 1 an hour"},
 			{"two queues", func(c *Config) { c.TakeFrom = []*queue.Queue{b.onDemand, b.queue} }, ""},
 			{"one queue twice", func(c *Config) { c.TakeFrom = []*queue.Queue{b.queue, b.queue} }, "twice"},
-			{"no queue to take from", func(c *Config) { c.TakeFrom = []*queue.Queue{nil} }, "queues and containers"},
-			{"moves", func(c *Config) { c.MoveAfter = 1 }, ""},
-			{"moves nowhere", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "no on-demand queue"},
-			{"moves before anything happened", func(c *Config) { c.MoveAfter = -1 }, "-1 interruptions"},
+			{"nil as a queue to take from", func(c *Config) { c.TakeFrom = []*queue.Queue{nil} }, "queues and containers"},
+			{"moves jobs", func(c *Config) { c.MoveAfter = 1 }, ""},
+			{"moves jobs without an on-demand queue", func(c *Config) { c.MoveAfter, c.OnDemand = 1, nil }, "no on-demand queue"},
+			{"moves jobs after -1 interruptions", func(c *Config) { c.MoveAfter = -1 }, "-1 interruptions"},
 			{"unknown acknowledger", func(c *Config) { c.Acknowledge = "all" }, `"all"`},
-			{"hidden for too short a time", func(c *Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},
-			{"hidden for too long", func(c *Config) { c.Visibility = time.Hour }, "give 3s to 5m0s"},
-			{"no time", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
+			{"visibility too short", func(c *Config) { c.Visibility = time.Second }, "give 3s to 5m0s"},
+			{"visibility too long", func(c *Config) { c.Visibility = time.Hour }, "give 3s to 5m0s"},
+			{"drain budget too short", func(c *Config) { c.DrainBudget = time.Millisecond }, "at least 1s"},
 			{"a path as the VM name", func(c *Config) { c.VMName = "a/b" }, "VM name"},
 			{"a long VM name", func(c *Config) { c.VMName = strings.Repeat("a", 81) }, "VM name"},
 		}

@@ -24,8 +24,9 @@ func (a *atState) Entered(state string, _ bool) {
 	}
 }
 
-// TestEndsInEveryState asks a worker to end, or takes its VM away and then asks,
-// at the moment at which it enters a state. It always ends, and in good order.
+// TestEndsInEveryState sends a worker SIGTERM at the moment it enters a state, with
+// and without an eviction notice just before. The worker always ends in the state
+// stopped, does not recover again, and hands over all jobs.
 func TestEndsInEveryState(t *testing.T) {
 	for _, state := range []lifecycle.State{lifecycle.Recover, lifecycle.Resume, lifecycle.Process, lifecycle.Shutdown} {
 		for _, noticed := range []bool{false, true} {
@@ -33,21 +34,21 @@ func TestEndsInEveryState(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *testbed) {
 					b.putSteps(3)
 					reached := make(chan struct{}, 8)
-					begun := make(chan struct{})
+					asked := make(chan struct{})
 					at := &atState{state: state.String(), do: func() { reached <- struct{}{} }}
 					p := b.start("vm_0", job.Kinds{"steps": &steps{n: 100, each: time.Second}}, observe(at))
 					go func() {
-						defer close(begun)
+						defer close(asked)
 						<-reached
 						if noticed {
 							b.announce("Preempt")
 						}
 						p.term()
 					}()
-					if state == lifecycle.Shutdown { // there is another reason to get there
+					if state == lifecycle.Shutdown { // which only a notice or a stop makes it enter
 						b.announce("Preempt")
 					}
-					<-begun
+					<-asked
 					select {
 					case <-p.ended:
 					case <-time.After(15 * time.Second):

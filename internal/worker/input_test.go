@@ -15,8 +15,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestUnusableMessages: each ends in the poison queue with its reason, and a
-// good message among them is done.
+// TestUnusableMessages: a message that is no usable job goes to the poison queue
+// with its reason, and a usable one among them is done.
 func TestUnusableMessages(t *testing.T) {
 	encoded := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	tests := []struct {
@@ -66,17 +66,19 @@ func TestUnusableMessages(t *testing.T) {
 	})
 }
 
+// TestForeignMessageWithDefaultKind: text that is no envelope is the payload of a job
+// of the default kind, whose id is that of the message.
 func TestForeignMessageWithDefaultKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText("hello")
 		message := b.server.Messages(b.names.Queue)[0]
 		id := message.ID
-		time.Sleep(time.Hour) // nobody works
+		time.Sleep(time.Hour) // no worker runs
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.DefaultKind = "echo" })
 		b.waitDone(id, time.Minute)
 		want := message.Inserted.Format(time.RFC3339Nano)
 		if started := p.log.find("job started"); len(started) != 1 || started[0]["enqueued_at"] != want {
-			t.Errorf("lines of its start = %v, want one that says that it was put at %s", started, want)
+			t.Errorf("log lines of the job's start = %v, want one with enqueued_at %s", started, want)
 		}
 		if got, err := b.records.Result(t.Context(), id); err != nil || string(got) != "hello" {
 			t.Errorf("Result = %q, %v, want the text as it was delivered", got, err)
@@ -110,7 +112,7 @@ func TestDuplicates(t *testing.T) {
 			b.waitDone("a", 5*time.Minute)
 			b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
 			if r := b.record("a"); r.Generation != 1 || r.Failures+r.Interruptions+r.ChargedExits != 0 {
-				t.Errorf("record = generation %d, %d failures, %d interruptions, %d silent ends, want 1 and none",
+				t.Errorf("record = generation %d, %d failures, %d interruptions, %d unclean exits, want 1 and none",
 					r.Generation, r.Failures, r.Interruptions, r.ChargedExits)
 			}
 		})
@@ -139,6 +141,8 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
+// TestUnknownKind: a worker requeues a job of a kind that it lacks for a worker that
+// has it. The job is dead-lettered if no worker has the kind for more than an hour.
 func TestUnknownKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "strange", "1")
@@ -147,7 +151,7 @@ func TestUnknownKind(t *testing.T) {
 		b.waitFor("put back", time.Minute, func() bool { return len(first.log.find("message put back")) >= 2 })
 		for _, line := range first.log.find("message put back") {
 			if since, err := time.Parse(time.RFC3339Nano, line["since"].(string)); err != nil || time.Since(since) > time.Minute {
-				t.Errorf("a message was put back since %s, want the time of its first put-back", line["since"])
+				t.Errorf("a message was requeued since %s, want the time when it was first requeued", line["since"])
 			}
 		}
 		first.stop()
@@ -156,7 +160,7 @@ func TestUnknownKind(t *testing.T) {
 		b.waitDone("a", time.Minute)
 		b.waitDone("b", time.Minute)
 		second.stop()
-		// No one does, for more than an hour.
+		// No worker knows this one, for more than an hour.
 		b.put("c", "unheard-of", "1")
 		b.start("vm_2", job.Kinds{"echo": echo})
 		b.waitFor("poison", 90*time.Minute, func() bool { return b.record("c").Status == checkpoint.Poison })
@@ -166,6 +170,8 @@ func TestUnknownKind(t *testing.T) {
 	})
 }
 
+// TestFailures: a job is dead-lettered with its last error after five failures in a
+// row with back-offs between them, and at once after a permanent one.
 func TestFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		failing := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("no luck:\nÄrger") })
@@ -196,7 +202,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// TestFailuresWithProgress: progress sets the count of failures to 0.
+// TestFailuresWithProgress: progress resets the count of failures in a row.
 func TestFailuresWithProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		attempts := 0
@@ -217,8 +223,8 @@ func TestFailuresWithProgress(t *testing.T) {
 	})
 }
 
-// TestUnstorableReports: free text of any sort reaches the record; a state that
-// is too large ends the job with a clear reason.
+// TestUnstorableReports: the record holds any text that a handler reports. A state
+// that is too large dead-letters the job, with its size in the reason.
 func TestUnstorableReports(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		text := "Zeile 1\nZeile 2: größer, 大きい"

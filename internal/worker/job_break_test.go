@@ -15,8 +15,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestBreak: a handler that takes breaks continues from where it was, a little
-// later, and is never charged for one.
+// TestBreak: a handler that returns job.Interrupted runs again after a back-off,
+// with its last state, and no failure is counted.
 func TestBreak(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const breaks = job.DefaultMaxFailures + 2
@@ -43,7 +43,8 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// TestStopTellsNotBefore: a handler learns by when the platform may take the VM.
+// TestStopTellsNotBefore: the job.Stop of a handler has the event's NotBefore, the
+// time from which the platform may take the VM.
 func TestStopTellsNotBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var stopped atomic.Pointer[job.Stop]
@@ -61,14 +62,14 @@ func TestStopTellsNotBefore(t *testing.T) {
 		}
 		b.waitFor("stop", 5*time.Second, func() bool { return stopped.Load() != nil })
 		if stop := stopped.Load(); stop.NotBefore.IsZero() || !stop.NotBefore.After(stop.Deadline) {
-			t.Errorf("stop = %+v, want the event's NotBefore in it, behind the deadline", stop)
+			t.Errorf("stop = %+v, want the event's NotBefore in it, after the deadline", stop)
 		}
 	})
 }
 
-// TestFailuresWithoutEnd: a job that reports another state before each of its
-// failures makes progress as far as anybody can tell. It ends all the same, and
-// logs and metrics show it long before.
+// TestFailuresWithoutEnd: a job that reports a new state before each failure never
+// fails twice in a row without progress. It is dead-lettered after
+// MaxTotalFailures, and logs and metrics report it long before.
 func TestFailuresWithoutEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		seen := &counter{}
@@ -80,7 +81,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 		b.put("usual", "usual", "")
 		b.put("few", "few", "")
 		p := b.start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, observe(seen))
-		b.waitFor("both given up", 12*time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
+		b.waitFor("both dead-lettered", 12*time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
 			r := b.record(id)
 			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total-1 || r.Failures > 1 {
@@ -93,8 +94,8 @@ func TestFailuresWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestBreaksWithoutEnd: a job that only takes breaks ends; one whose fraction grows
-// by the break does not, however many it takes.
+// TestBreaksWithoutEnd: a job that only takes breaks is dead-lettered after
+// MaxBreaks in a row; one whose fraction grows between its breaks is not.
 func TestBreaksWithoutEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		seen := &counter{}
@@ -122,7 +123,7 @@ func TestBreaksWithoutEnd(t *testing.T) {
 		}
 		p := b.start("vm_0", kinds, observe(seen))
 		b.waitDone("slowly", time.Hour)
-		b.waitFor("both given up", time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
+		b.waitFor("both dead-lettered", time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for _, id := range []string{"never", "again"} {
 			if r := b.record(id); !strings.Contains(r.Reason, "25 breaks in a row without progress of the fraction") || r.Failures != 0 {
 				t.Errorf("%s = %s because %q, %d failures, want poison for its breaks", id, r.Status, r.Reason, r.Failures)
@@ -134,9 +135,9 @@ func TestBreaksWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestNilAfterStop: a handler that leaves its loop when its context ends and then
-// returns no error has not finished. Its job is resumed; a job whose last report
-// says that all is done is committed.
+// TestNilAfterStop: a handler that returns nil after its context ended has not
+// finished, and its job is resumed. A job whose last report has fraction 1 is
+// committed.
 func TestNilAfterStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 20, each: time.Second}
@@ -169,8 +170,8 @@ func TestNilAfterStop(t *testing.T) {
 	})
 }
 
-// TestDoneBeforeTheStop: a nil error counts if the handler returned before the
-// stop, even if the worker was busy with a save then and learns of both at once.
+// TestDoneBeforeTheStop: a handler that returned nil before the stop has finished,
+// even if a save was in progress, so that the worker sees both at the same time.
 func TestDoneBeforeTheStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		quick := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {

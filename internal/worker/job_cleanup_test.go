@@ -13,8 +13,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestCleanup: what a handler registers runs when its last state is recorded,
-// whatever the end, and a panic in it harms no one.
+// TestCleanup: cleanup functions run after the job's outcome is recorded, whatever
+// it is, the last one first. A panic in one does not keep the others from running.
 func TestCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var mu sync.Mutex
@@ -34,7 +34,7 @@ func TestCleanup(t *testing.T) {
 		b.put("good", "good", "")
 		b.put("bad", "bad", "")
 		b.start("vm_0", job.Kinds{"good": handler(nil), "bad": handler(job.Permanent(errors.New("no")))})
-		b.waitFor("both over", time.Minute, func() bool { return b.messagesLeft() == 0 })
+		b.waitFor("both ended", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		mu.Lock()
 		defer mu.Unlock()
 		slices.Sort(cleaned)
@@ -45,7 +45,7 @@ func TestCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var mu sync.Mutex
 		var order []string
-		say := func(what string) func() {
+		add := func(what string) func() {
 			return func() {
 				mu.Lock()
 				defer mu.Unlock()
@@ -53,8 +53,8 @@ func TestCleanup(t *testing.T) {
 			}
 		}
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
-			j.Cleanup(say("first"))
-			j.Cleanup(say("second"))
+			j.Cleanup(add("first"))
+			j.Cleanup(add("second"))
 			return nil, nil
 		})
 		b.put("a", "h", "")
@@ -67,8 +67,8 @@ func TestCleanup(t *testing.T) {
 	})
 }
 
-// TestUnreadableStream: a streamed state that cannot be read is left out, and
-// keeps the job neither from failing nor from ending.
+// TestUnreadableStream: a streamed state that cannot be read is left out of the
+// record. The failures of its job still count, and the job is dead-lettered.
 func TestUnreadableStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		gone := func() (io.ReadCloser, error) { return nil, errors.New("file removed") }

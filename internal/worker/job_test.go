@@ -16,8 +16,8 @@ import (
 // echo returns its payload at once.
 var echo = job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) { return j.Payload, nil })
 
-// steps is a handler of n steps of equal length that reports each one done, and
-// counts how often each step of each job was begun.
+// steps is a handler of n steps of equal length. It reports each one, and counts
+// how often each step of each job was finished.
 type steps struct {
 	n    int
 	each time.Duration
@@ -53,6 +53,7 @@ func (s *steps) runFrom(ctx context.Context, j *job.Job, next int, progress func
 	return []byte("finished"), nil
 }
 
+// ran counts a step as finished.
 func (s *steps) ran(id string, step int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,7 @@ func (s *steps) repeated(id string) int {
 	return n
 }
 
-// forget makes the steps done so far not count as repeated.
+// forget resets the counts of all steps.
 func (s *steps) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,6 +98,8 @@ func (s *steps) all() int {
 	return len(s.runs)
 }
 
+// TestShortJobCommits: a short job's result and record are written once, and its
+// message is deleted.
 func TestShortJobCommits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "echo", `{"n": 1}`)
@@ -131,7 +134,7 @@ func TestShortJobCost(t *testing.T) {
 		b.waitFor("all jobs gone", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		counts := b.server.Counts()
 
-		// What is not a job's: warm-up, presence, and the claims of an empty queue.
+		// The others are warm-up, heartbeats, and claims from the empty queue.
 		want := map[string]int64{"DeleteMessage": jobs, "GetBlob": 1, "GetBlobProperties": 0, "UpdateMessage": 0, "SetBlobMetadata": 0}
 		for op, n := range want {
 			if counts[op] != n {
@@ -144,9 +147,9 @@ func TestShortJobCost(t *testing.T) {
 				records++
 			}
 		}
-		presences := int64(len(b.server.Blobs(b.names.Workers)))
-		if puts := counts["PutBlob"]; records != jobs || puts < jobs+presences || puts > jobs+10 {
-			t.Errorf("PutBlob calls = %d for %d records, want one each and a few presences", puts, records)
+		heartbeats := int64(len(b.server.Blobs(b.names.Workers)))
+		if puts := counts["PutBlob"]; records != jobs || puts < jobs+heartbeats || puts > jobs+10 {
+			t.Errorf("PutBlob calls = %d for %d records, want one each and a few heartbeats", puts, records)
 		}
 		if claims := counts["GetMessages"]; claims < jobs/32 || claims > jobs/32+1 {
 			t.Errorf("GetMessages calls = %d, want %d, or one more that found the queue empty", claims, jobs/32)
@@ -154,6 +157,8 @@ func TestShortJobCost(t *testing.T) {
 	})
 }
 
+// TestLongJobIsSeenAndSaved: a running job has a record with its progress and state
+// within seconds, and its message is renewed every 10 s.
 func TestLongJobIsSeenAndSaved(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 60, each: time.Second}

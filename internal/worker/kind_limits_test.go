@@ -43,8 +43,9 @@ func (a *atOnce) counts() (most, done int) {
 	return a.most, a.done
 }
 
-// TestConcurrencyOfAKind: of a limited kind no more run at once than may, other
-// kinds continue beside it, and waiting counts as nothing.
+// TestConcurrencyOfAKind: no more jobs of a kind run at once than its limit allows.
+// Jobs of other kinds run in the remaining slots, and waiting counts neither as a
+// failure nor as an interruption.
 func TestConcurrencyOfAKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		heavy, light := &atOnce{each: 30 * time.Second}, &atOnce{each: time.Second}
@@ -59,7 +60,7 @@ func TestConcurrencyOfAKind(t *testing.T) {
 			func(c *Config) { c.Concurrency = 6 })
 		begun := time.Now()
 		b.waitFor("light jobs done", 2*time.Minute, func() bool { _, done := light.counts(); return done == m })
-		// Two slots at least are theirs all the time, and two more but for 10 s.
+		// At least two slots run light jobs all the time, and two more after 10 s.
 		if took := time.Since(begun); took > m*time.Second/2 {
 			t.Errorf("%d light jobs of 1 s took %s, want at most %s", m, took, m*time.Second/2)
 		}
@@ -76,7 +77,7 @@ func TestConcurrencyOfAKind(t *testing.T) {
 			}
 		}
 		if len(p.log.find("job left to another worker")) == 0 {
-			t.Error("no job was requeued: the test shows nothing")
+			t.Error("no job was requeued, so the test covers nothing")
 		}
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestUnknownKindWaitsAnHour: a job of a kind that no worker has is poison, but not
-// before an hour, in which a worker that has it may come.
+// TestUnknownKindWaitsAnHour: a job of a kind that no worker has is dead-lettered
+// only after an hour, in which a worker that has the kind may start.
 func TestUnknownKindWaitsAnHour(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "render", "")
@@ -37,14 +37,14 @@ func TestUnknownKindWaitsAnHour(t *testing.T) {
 	})
 }
 
-// TestKindOfABusyWorker: a kind that one worker has and others lack. The jobs wait
-// for hours while the one is busy, are never poisoned, and start within seconds of
-// a free slot.
+// TestKindOfABusyWorker: only one of several workers has a kind, and is busy for up
+// to hours. The jobs of that kind wait, are never dead-lettered, and start soon
+// after a slot is free.
 func TestKindOfABusyWorker(t *testing.T) {
 	for _, row := range []struct {
 		lacking int
 		long    time.Duration
-		within  time.Duration // a free slot has its next job, on the average: which worker claims first is chance
+		within  time.Duration // mean time until a free slot has its next job; which worker claims first is random
 	}{{1, 2 * time.Hour, 20 * time.Second}, {8, 5 * time.Minute, time.Minute}} {
 		t.Run(fmt.Sprint(row.lacking), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -60,7 +60,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 					return nil, context.Cause(ctx)
 				})
 				b.start("vm_0", job.Kinds{"render": work}, func(c *Config) { c.Concurrency = 1 })
-				b.waitFor("the long one", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
+				b.waitFor("the long job", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
 				for i := range row.lacking {
 					b.start(fmt.Sprintf("other_%d", i), job.Kinds{"echo": echo})
 				}
@@ -81,7 +81,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 				}
 				t.Logf("%d workers lack the kind: a free slot waited %s for a job, at most %s", row.lacking, (sum / jobs).Round(time.Millisecond), most.Round(time.Millisecond))
 				if sum/jobs > row.within {
-					t.Errorf("a free slot waited %s for a job, want at most %s on the average", sum/jobs, row.within)
+					t.Errorf("a free slot waited %s for a job, want at most %s on average", sum/jobs, row.within)
 				}
 				if n := len(b.poisonMessages()); n != 0 {
 					t.Errorf("%d jobs are poison, want none", n)
@@ -92,13 +92,13 @@ func TestKindOfABusyWorker(t *testing.T) {
 }
 
 // TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
-// make another one spin, and it does its own jobs in the meantime.
+// make another one spin, and that one does its own jobs at the same time.
 func TestManyOfABusyWorker(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs, minutes = 1000, 10
 		b.put("long", "render", "")
 		b.start("vm_1", job.Kinds{"render": newForever()}, func(c *Config) { c.Concurrency = 1 })
-		b.waitFor("the long one", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
+		b.waitFor("the long job", time.Minute, func() bool { return b.record("long").Status == checkpoint.Running })
 		for i := range jobs {
 			b.put(fmt.Sprintf("job-%d", i), "render", "")
 		}
@@ -125,8 +125,8 @@ func TestManyOfABusyWorker(t *testing.T) {
 	})
 }
 
-// TestKindInProgress: a job that was worked on is never poison because its kind is
-// not there any more; it continues when a worker with the kind comes.
+// TestKindInProgress: a job in progress is never dead-lettered for lack of a worker
+// with its kind. It resumes when such a worker starts.
 func TestKindInProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 3 * 3600, each: time.Second}
@@ -144,16 +144,17 @@ func TestKindInProgress(t *testing.T) {
 			t.Fatalf("record after five hours without its kind = %s with %.2f done, want it waiting", r.Status, r.Fraction)
 		}
 		if got := len(last.log.find("job in progress waits for a worker with its kind: start one, or purge the job's message")); got == 0 {
-			t.Error("the log does not say that a job in progress lacks a worker")
+			t.Error("the log does not report a job in progress without a worker")
 		}
 		b.start("vm_2", job.Kinds{"render": work})
-		b.waitFor("it goes on", 2*time.Minute, func() bool { return b.record("a").Generation == 2 })
+		b.waitFor("the job resumes", 2*time.Minute, func() bool { return b.record("a").Generation == 2 })
 		b.waitDone("a", 2*time.Hour)
 	})
 }
 
-// TestKindOfAnOlderVersion: a heartbeat that does not list kinds keeps a message of
-// an unknown kind from the poison queue, and once it is gone the hour begins.
+// TestKindOfAnOlderVersion: a message of an unknown kind is not dead-lettered while
+// there is a heartbeat that lists no kinds, as older versions write it. The hour
+// begins when the last such heartbeat is outdated.
 func TestKindOfAnOlderVersion(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		ctx, older := context.WithCancel(t.Context())
@@ -172,7 +173,7 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 		beats.Wait()
 		time.Sleep(58 * time.Minute)
 		if r := b.record("a"); r.Status.Final() {
-			t.Fatalf("record = %s: %s; want the message put back for an hour once nobody may have its kind", r.Status, r.Reason)
+			t.Fatalf("record = %s: %s; want the message requeued for an hour after the last worker that may have its kind", r.Status, r.Reason)
 		}
 		b.waitFor("poison", 10*time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison })
 	})
@@ -182,7 +183,7 @@ func TestKindOfAnOlderVersion(t *testing.T) {
 // many of one id run at once.
 type counted struct {
 	each time.Duration
-	deaf bool // it does not stop before its time
+	deaf bool // ignores its context
 
 	mu           sync.Mutex
 	starts, runs map[string]int
@@ -221,8 +222,8 @@ func (c *counted) of(id string) (starts, most int) {
 	return c.starts[id], c.most
 }
 
-// TestOneIDOnOneWorker: however often an id is put while this worker runs it, its
-// handler is started once, and all messages go when it is done.
+// TestOneIDOnOneWorker: a job that is enqueued again while its worker runs it is
+// started once, and all its messages are deleted when it is done.
 func TestOneIDOnOneWorker(t *testing.T) {
 	for _, each := range []time.Duration{time.Second, time.Minute} {
 		t.Run(each.String(), func(t *testing.T) {
@@ -247,8 +248,8 @@ func TestOneIDOnOneWorker(t *testing.T) {
 	}
 }
 
-// TestOneIDThatIsAbandoned: a handler that does not return in time keeps its id from
-// being started beside it, for a while.
+// TestOneIDThatIsAbandoned: while an abandoned handler, which ignores its context,
+// still runs, its worker does not start the same job beside it.
 func TestOneIDThatIsAbandoned(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		h := &counted{each: 45 * time.Second, deaf: true}
@@ -262,8 +263,8 @@ func TestOneIDThatIsAbandoned(t *testing.T) {
 	})
 }
 
-// TestChosenID: the first delivery of an id that was chosen finds out what became of
-// it before its handler starts, on any worker.
+// TestChosenID: a worker looks up the outcome of a job whose id the producer chose
+// before it starts the handler, on the first delivery too.
 func TestChosenID(t *testing.T) {
 	chosen := func(b *testbed, id string) {
 		if err := b.queue.Put(b.t.Context(), queue.Envelope{ID: id, Kind: "h", ChosenID: true}, 0); err != nil {

@@ -23,7 +23,8 @@ import (
 // and more than one call to read.
 const largeSize = 5<<20 + 5
 
-// largeState returns a state that says n at its start. Its rest is always the same.
+// largeState returns a state of largeSize bytes that begins with n. The rest is
+// always the same.
 func largeState(n int) []byte {
 	state := make([]byte, largeSize)
 	for i := range state {
@@ -39,7 +40,7 @@ func largeProgress(n int) job.Progress {
 	}}
 }
 
-// savedLarge returns what the state recorded last says, 0 on a fresh start.
+// savedLarge returns the number in the recorded state, 0 if there is none.
 func savedLarge(j *job.Job) (int, error) {
 	r, version, err := j.OpenSaved()
 	if r == nil || err != nil {
@@ -77,8 +78,8 @@ func (s *largeSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return []byte("finished"), nil
 }
 
-// TestLargeStateIsHandedOver: a job with a large state is evicted and continues
-// elsewhere without repeating anything, and only what changed is sent.
+// TestLargeStateIsHandedOver: an evicted job with a large state resumes on another
+// worker without repeating a step, and the drain sends only the changed blocks.
 func TestLargeStateIsHandedOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &largeSteps{steps{n: 60, each: 300 * time.Millisecond}}
@@ -113,7 +114,7 @@ func TestLargeStateIsHandedOver(t *testing.T) {
 }
 
 // TestLargeDrainWithoutBandwidth: a large state that cannot be sent in time is
-// left out. The checkpoint before stands, and log and record say so.
+// left out. The record keeps the checkpoint before, and the log reports it.
 func TestLargeDrainWithoutBandwidth(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &largeSteps{steps{n: 100, each: 300 * time.Millisecond}}
@@ -133,7 +134,7 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 			t.Errorf("record = %s, %d interruptions, state kept: %t, want open, 1, the checkpoint before", r.Status, r.Interruptions, r.StateHash == saved.StateHash)
 		}
 		if lines := p.log.find("job released"); len(lines) != 1 || lines[0]["state_left_out"] != true {
-			t.Errorf("log = %v, want a release that says that a state was left out", lines)
+			t.Errorf("log = %v, want one release with state_left_out", lines)
 		}
 		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
 			t.Errorf("messages = %+v, want one that is visible", m)
@@ -148,8 +149,8 @@ func TestLargeDrainWithoutBandwidth(t *testing.T) {
 	})
 }
 
-// TestFailuresAfterLargeProgress: a large state that was saved is progress like
-// any other, also when it can be saved only after the failure.
+// TestFailuresAfterLargeProgress: a large state is progress like any other, even if
+// it is saved only after the handler failed.
 func TestFailuresAfterLargeProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var attempts []int
@@ -174,8 +175,8 @@ func TestFailuresAfterLargeProgress(t *testing.T) {
 	})
 }
 
-// TestLastFailureWithProgressInTrouble: whether the fifth failure was one without
-// progress is not decided by storage trouble.
+// TestLastFailureWithProgressInTrouble: a state that was reported before the fifth
+// failure is progress, even if an outage keeps it from being saved at once.
 func TestLastFailureWithProgressInTrouble(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var runs atomic.Int64
@@ -203,8 +204,8 @@ func TestLastFailureWithProgressInTrouble(t *testing.T) {
 	})
 }
 
-// TestFailedJobInADrain: a job that failed is released within the budget like
-// any other, and its failure is recorded when its state cannot be sent.
+// TestFailedJobInADrain: a job that failed is released within the budget like any
+// other, and its failure is recorded even if its state cannot be sent.
 func TestFailedJobInADrain(t *testing.T) {
 	small := job.Progress{State: largeState(1)[:job.MaxState/2]}
 	for name, last := range map[string]job.Progress{"large": largeProgress(1), "in one piece": small} {
@@ -235,15 +236,15 @@ func TestFailedJobInADrain(t *testing.T) {
 					t.Errorf("record = %s, %d failures, %d bytes of state, want open, 1, none", r.Status, r.Failures, r.StateSize)
 				}
 				if got := len(p.log.find("state left out; the checkpoint before stands")); got != 1 {
-					t.Errorf("the log says %d times that the state was left out, want once", got)
+					t.Errorf("log lines about the state left out = %d, want 1", got)
 				}
 			})
 		})
 	}
 }
 
-// TestTooLargeStream: a state over the limit ends its job in the poison queue,
-// with the reason, whenever it is found out.
+// TestTooLargeStream: a streamed state over the limit dead-letters its job with that
+// reason, whether the worker finds it while the handler runs or after it failed.
 func TestTooLargeStream(t *testing.T) {
 	if job.MaxStream != checkpoint.MaxStream {
 		t.Errorf("job.MaxStream = %d, checkpoint.MaxStream = %d, want the same", job.MaxStream, checkpoint.MaxStream)
@@ -253,7 +254,7 @@ func TestTooLargeStream(t *testing.T) {
 		return io.NopCloser(io.MultiReader(bytes.NewReader(largeState(1)), iotest.ErrReader(checkpoint.ErrTooLarge))), nil
 	}}
 	for name, h := range map[string]job.HandlerFunc{
-		"while it works": func(ctx context.Context, j *job.Job) ([]byte, error) {
+		"while the handler runs": func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(tooLarge)
 			<-ctx.Done()
 			if stop := job.StopOf(ctx); stop == nil || stop.Reason != job.Faulty {
@@ -261,7 +262,7 @@ func TestTooLargeStream(t *testing.T) {
 			}
 			return nil, ctx.Err()
 		},
-		"after it failed": func(_ context.Context, j *job.Job) ([]byte, error) {
+		"after the handler failed": func(_ context.Context, j *job.Job) ([]byte, error) {
 			j.Report(tooLarge)
 			return nil, errors.New("no luck")
 		},
@@ -280,14 +281,15 @@ func TestTooLargeStream(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 				if jobs := p.runner.Jobs(); len(jobs) != 0 {
-					t.Errorf("jobs in hand = %v, want none", jobs)
+					t.Errorf("running jobs = %v, want none", jobs)
 				}
 			})
 		})
 	}
 }
 
-// open has a job with a large state waiting for the next worker.
+// open enqueues a job and runs it until it has a large state, which is for the next
+// worker to resume.
 func (b *testbed) open(id string) {
 	b.t.Helper()
 	b.put(id, "h", "")
@@ -300,8 +302,9 @@ func (b *testbed) open(id string) {
 	p.stop()
 }
 
-// TestSlowRestore: while a handler takes its time to read the recorded state, it
-// can report the next; the record shows that the job is alive.
+// TestSlowRestore: a handler that takes more than an hour to read the recorded state
+// can report the next one before. Until then the record keeps the old state, and is
+// written often enough to show that the job is alive.
 func TestSlowRestore(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
@@ -325,7 +328,7 @@ func TestSlowRestore(t *testing.T) {
 		for range 69 {
 			time.Sleep(time.Minute)
 			if r := b.record("a"); r.Status != checkpoint.Running || r.StateBlocks == 0 || time.Since(r.ModifiedAt) > 10*time.Minute {
-				t.Fatalf("record = %s, %d blocks, written %s ago, want it alive and as restored", r.Status, r.StateBlocks, time.Since(r.ModifiedAt))
+				t.Fatalf("record = %s, %d blocks, written %s ago, want it running, with the restored state, and written in the last 10m", r.Status, r.StateBlocks, time.Since(r.ModifiedAt))
 			}
 		}
 		if r := b.record("a"); r.Text != "reading" {
@@ -339,7 +342,8 @@ func TestSlowRestore(t *testing.T) {
 	})
 }
 
-// TestRestoreInTrouble: storage that is away while a state is read is no failure.
+// TestRestoreInTrouble: an outage while a handler reads the recorded state is no
+// failure of the job.
 func TestRestoreInTrouble(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
@@ -354,7 +358,7 @@ func TestRestoreInTrouble(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		if !refused.Load() {
-			t.Fatal("the state was not being read; the trouble did not happen")
+			t.Fatal("no read of the state was refused, so the test covers nothing")
 		}
 		b.server.OnCall(nil)
 		b.waitDone("a", time.Minute)
@@ -364,12 +368,12 @@ func TestRestoreInTrouble(t *testing.T) {
 	})
 }
 
-// TestFencedWhileReading: a handler that reads the state of a job that went to
-// another worker gets an error, and its worker touches nothing.
+// TestFencedWhileReading: a handler that reads the state of a job that another
+// worker has acquired gets a conflict, and its worker writes and deletes nothing.
 func TestFencedWhileReading(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
-		reading, goOn := make(chan struct{}), make(chan struct{})
+		reading, resume := make(chan struct{}), make(chan struct{})
 		var readErr error
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			r, _, err := j.OpenSaved()
@@ -377,7 +381,7 @@ func TestFencedWhileReading(t *testing.T) {
 				return nil, err
 			}
 			close(reading)
-			<-goOn
+			<-resume
 			_, readErr = io.ReadAll(r)
 			return nil, readErr
 		})
@@ -389,8 +393,8 @@ func TestFencedWhileReading(t *testing.T) {
 			t.Fatal(err)
 		}
 		taken := b.record("a")
-		close(goOn)
-		b.waitFor("the worker finds out", 10*time.Second, func() bool { return len(p.log.find("delivery dropped")) == 1 })
+		close(resume)
+		b.waitFor("the delivery is dropped", 10*time.Second, func() bool { return len(p.log.find("delivery dropped")) == 1 })
 		if !errors.As(readErr, new(*checkpoint.ConflictError)) || errors.Is(readErr, checkpoint.ErrDamaged) {
 			t.Errorf("the handler's read = %v, want a conflict", readErr)
 		}
@@ -400,36 +404,36 @@ func TestFencedWhileReading(t *testing.T) {
 	})
 }
 
-// TestAbandonedReaderIsReleased: a handler that neither closes what it reads nor
-// returns does not keep its last report from being saved.
+// TestAbandonedReaderIsReleased: a handler that neither returns nor closes the
+// reader of its state does not keep its last report from being saved.
 func TestAbandonedReaderIsReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.open("a")
-		goOn := make(chan struct{})
+		resume := make(chan struct{})
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			r, _, err := j.OpenSaved()
 			if err != nil {
 				return nil, err
 			}
 			j.Report(job.Progress{State: []byte("next")})
-			<-goOn
+			<-resume
 			if _, err := io.ReadAll(r); err == nil {
-				return nil, errors.New("read on after the job was given up")
+				return nil, errors.New("the state was readable after the job was released")
 			}
 			return nil, nil
 		})
 		p := b.start("vm_1", job.Kinds{"h": h})
 		time.Sleep(10 * time.Second)
 		p.stop()
-		close(goOn)
+		close(resume)
 		if r := b.record("a"); r.Status != checkpoint.Open || r.StateSize != 4 || r.StateBlocks != 0 {
 			t.Errorf("record = %s, %d bytes of state in %d blocks, want open with the last report", r.Status, r.StateSize, r.StateBlocks)
 		}
 	})
 }
 
-// TestPanickingStream: a stream is the handler's code, and its panic harms
-// no one but the job.
+// TestPanickingStream: a panic in a handler's Stream function affects neither the
+// worker nor other jobs.
 func TestPanickingStream(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -443,7 +447,7 @@ func TestPanickingStream(t *testing.T) {
 		b.waitDone("good", time.Minute)
 		b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 		if got := len(p.log.find("checkpoint not saved; the one before stands")); got == 0 {
-			t.Error("the log says nothing of the state that was not saved")
+			t.Error("no log line about the checkpoint that was not saved")
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// reporter reports every so often until it is stopped; what it then returns is
-// a result, which must not count.
+// reporter returns a handler that reports at that interval until it is stopped. It
+// then sends the stop, and returns a result, which must not be committed.
 func reporter(every time.Duration, stops chan<- *job.Stop) job.HandlerFunc {
 	return func(ctx context.Context, j *job.Job) ([]byte, error) {
 		for n := byte(0); ; n++ {
@@ -28,7 +28,7 @@ func reporter(every time.Duration, stops chan<- *job.Stop) job.HandlerFunc {
 	}
 }
 
-// next returns the next stop of a job.
+// next waits for the next stop of a job and returns it.
 func next(t *testing.T, stops <-chan *job.Stop) *job.Stop {
 	t.Helper()
 	select {
@@ -40,9 +40,8 @@ func next(t *testing.T, stops <-chan *job.Stop) *job.Stop {
 	}
 }
 
-// TestMaxRunCountsAllDeliveries: a job is stopped when all its runs together took
-// too long, evictions between them notwithstanding, and ends in the poison queue
-// with its state kept.
+// TestMaxRunCountsAllDeliveries: a job is stopped when its run time over all
+// deliveries reaches MaxRun. It is dead-lettered, and its record keeps the state.
 func TestMaxRunCountsAllDeliveries(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stops := make(chan *job.Stop, 10)
@@ -52,13 +51,13 @@ func TestMaxRunCountsAllDeliveries(t *testing.T) {
 		b.waitFor("a run of 40 s", time.Minute, func() bool { return b.record("a").RunTime >= 40*time.Second })
 		first.stop()
 		_ = next(t, stops)
-		paid := b.record("a").RunTime
-		time.Sleep(10 * time.Minute) // on the queue, which costs nothing
+		used := b.record("a").RunTime
+		time.Sleep(10 * time.Minute) // on the queue, which is not run time
 		resumed := time.Now()
 		b.start("vm_2", kinds)
 		stop := next(t, stops)
-		if took := time.Since(resumed); stop.Reason != job.Overrun || took > time.Minute-paid+2*time.Second {
-			t.Errorf("stop = %v %s after the worker's start, want %q within %s", stop, took, job.Overrun, time.Minute-paid)
+		if took := time.Since(resumed); stop.Reason != job.Overrun || took > time.Minute-used+2*time.Second {
+			t.Errorf("stop = %v %s after the worker's start, want %q within %s", stop, took, job.Overrun, time.Minute-used)
 		}
 		b.waitFor("poison", time.Minute, func() bool { return len(b.poisonMessages()) == 1 })
 		r := b.record("a")
@@ -77,12 +76,13 @@ func interruptible(stops chan<- *job.Stop) job.HandlerFunc {
 	}
 }
 
-// TestMaxSilence: a job without a report for too long has failed, although its
-// handler returns a result then. The message's limit counts when it is stricter.
+// TestMaxSilence: a job that does not report for longer than MaxSilence is stopped
+// and has failed, even if its handler then returns a result. The stricter of the
+// limits of handler and message applies.
 func TestMaxSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stops := make(chan *job.Stop, 10)
-		late := reporter(25*time.Second, stops) // but is silent for longer than it may
+		late := reporter(25*time.Second, stops) // longer than the message's MaxSilence
 		kinds := job.Kinds{"late": job.WithLimits(late, job.Limits{MaxSilence: time.Minute})}
 		b.start("vm_0", kinds)
 		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "late", MaxSilence: 20 * time.Second}, 0); err != nil {
@@ -104,7 +104,8 @@ func TestMaxSilence(t *testing.T) {
 	})
 }
 
-// A job that reports in time, and runs for less than it may, is left alone.
+// TestLimitsThatAreKept: a job that reports in time and runs for less than MaxRun is
+// not stopped.
 func TestLimitsThatAreKept(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 50, each: time.Second}
@@ -112,14 +113,14 @@ func TestLimitsThatAreKept(t *testing.T) {
 		b.start("vm_0", job.Kinds{"steps": job.WithLimits(work, job.Limits{MaxRun: 51 * time.Second, MaxSilence: 2 * time.Second})})
 		b.waitDone("a", 2*time.Minute)
 		if r := b.record("a"); r.Failures != 0 || r.RunTime != 50*time.Second {
-			t.Errorf("record = %d failures, paid %s, want 0, 50s", r.Failures, r.RunTime)
+			t.Errorf("record = %d failures, run time %s, want 0, 50s", r.Failures, r.RunTime)
 		}
 	})
 }
 
-// TestStateOfAnUnknownVersion: a handler that does not know a state fails and says
-// so; the state stays, through the retries and in the poison record, for a worker
-// that knows it.
+// TestStateOfAnUnknownVersion: a handler that cannot read the state's version fails
+// with that reason. The record keeps the state through the retries and after the job
+// is dead-lettered, for a worker that can read it.
 func TestStateOfAnUnknownVersion(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		newer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -131,7 +132,7 @@ func TestStateOfAnUnknownVersion(t *testing.T) {
 			if err := j.CheckVersion(1); err != nil {
 				return nil, err
 			}
-			return nil, errors.New("took a state that it does not know")
+			return nil, errors.New("accepted a state of an unknown version")
 		})
 		b.put("a", "k", "")
 		first := b.start("vm_0", job.Kinds{"k": newer})

@@ -12,10 +12,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// checked gives a worker loops that a test looks at.
+// checked makes a worker report its loops to all, where the test checks them.
 func checked(all *health.Loops) func(*Config) { return func(c *Config) { c.Loops = all } }
 
-// wellFor lets time pass and demands that the worker is healthy all the while.
+// wellFor lets that time pass, and fails the test at the first second at which the
+// worker is unhealthy.
 func (b *testbed) wellFor(d time.Duration, all *health.Loops, what string) {
 	b.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
@@ -33,9 +34,9 @@ func stuck(all *health.Loops) (names []string) {
 	return names
 }
 
-// TestOutagesAreNoIllHealth: neither storage that refuses nor storage that gives
-// no answer nor a metadata service that hangs makes a worker unhealthy, however
-// long it takes and in whichever state.
+// TestOutagesAreNoIllHealth: a worker stays healthy while storage refuses its calls
+// or does not answer and the metadata service hangs, in every state and however long
+// that lasts.
 func TestOutagesAreNoIllHealth(t *testing.T) {
 	for name, fault := range map[string]storage.Fault{
 		"refused":   {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}},
@@ -71,8 +72,8 @@ func TestOutagesAreNoIllHealth(t *testing.T) {
 	}
 }
 
-// TestDrainingIsHealthy: a worker that drains for a notice, and then waits for
-// the end of its VM, is not to be repaired.
+// TestDrainingIsHealthy: a worker that drains after a notice, and then waits for the
+// end of its VM, is healthy.
 func TestDrainingIsHealthy(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
@@ -89,8 +90,8 @@ func TestDrainingIsHealthy(t *testing.T) {
 	})
 }
 
-// TestWindingUpIsHealthy: with minutes of notice the last jobs are waited for,
-// longer than any turn of the claim loop takes.
+// TestWindingUpIsHealthy: after a notice of minutes a worker waits for its last jobs
+// for longer than a turn of the claim loop may take, and is healthy.
 func TestWindingUpIsHealthy(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
@@ -98,13 +99,13 @@ func TestWindingUpIsHealthy(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1150, each: time.Second}}, checked(&all))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		b.announce("Reboot", in(20*time.Minute))
-		b.wellFor(20*time.Minute, &all, "winding up")
+		b.wellFor(20*time.Minute, &all, "waiting for the last jobs")
 		b.waitDone("a", time.Second)
 	})
 }
 
-// TestStuckLoops: a call that does not come back, whatever its context says,
-// hangs the loops that wait for it. Nothing but that is unhealthy.
+// TestStuckLoops: a call that ignores its context and does not return makes the
+// worker unhealthy, with the names of the loops that wait for it, until it returns.
 func TestStuckLoops(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
@@ -114,17 +115,17 @@ func TestStuckLoops(t *testing.T) {
 
 		release := p.link.hold()
 		b.wellFor(time.Minute, &all, "a call that takes a minute")
-		b.waitFor("ill health", 5*time.Minute, func() bool { return len(stuck(&all)) == 2 })
+		b.waitFor("the worker is unhealthy", 5*time.Minute, func() bool { return len(stuck(&all)) == 2 })
 		if got, want := stuck(&all), []string{"claim", "presence"}; !slices.Equal(got, want) {
 			t.Errorf("stuck loops = %q, want %q", got, want)
 		}
 		release()
-		b.waitFor("health", time.Minute, func() bool { return all.Check(time.Now()).Healthy() })
+		b.waitFor("the worker is healthy", time.Minute, func() bool { return all.Check(time.Now()).Healthy() })
 
 		release = p.link.hold()
 		time.Sleep(2 * longestPoll) // a claim is under way
 		p.term()
-		b.waitFor("ill health of a drain that does not end", time.Minute, func() bool { return slices.Contains(stuck(&all), "phase") })
+		b.waitFor("a drain that does not end is unhealthy", time.Minute, func() bool { return slices.Contains(stuck(&all), "phase") })
 		release()
 		<-p.ended
 		time.Sleep(time.Hour)

@@ -11,6 +11,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// TestLossesOf: how many workers were lost, with and without a notice, is read from
+// their last heartbeats.
 func TestLossesOf(t *testing.T) {
 	now := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	listed := func(p presence.Presence) presence.Listed { return presence.Listed{Presence: p} }
@@ -22,12 +24,12 @@ func TestLossesOf(t *testing.T) {
 		all  []presence.Listed
 		want checkpoint.Losses
 	}{
-		{"nobody", nil, checkpoint.Losses{}},
-		{"at work", []presence.Listed{ran("process", 3, 14*time.Second)}, checkpoint.Losses{Watched: 3 * time.Hour}},
-		{"in a drain", []presence.Listed{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
-		{"silent since", []presence.Listed{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
-		{"drained and gone", []presence.Listed{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
-		{"told to end", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"no workers", nil, checkpoint.Losses{}},
+		{"running", []presence.Listed{ran("process", 3, 14*time.Second)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"draining", []presence.Listed{ran("shutdown", 3, time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour}},
+		{"heartbeat outdated", []presence.Listed{ran("process", 3, 3*time.Minute)}, checkpoint.Losses{Watched: 3 * time.Hour, Sudden: 1}},
+		{"drained, then lost", []presence.Listed{ran("shutdown", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour, Warned: 1}},
+		{"stopped", []presence.Listed{ran("stopped", 3, time.Hour)}, checkpoint.Losses{Watched: 3 * time.Hour}},
 		{"too long ago", []presence.Listed{ran("process", 3, 8*24*time.Hour)}, checkpoint.Losses{}},
 		{"unreadable times", []presence.Listed{listed(presence.Presence{State: "process"})}, checkpoint.Losses{}},
 		{"clock set back", []presence.Listed{listed(presence.Presence{State: "process", StartedAt: now.Add(time.Hour), At: now})}, checkpoint.Losses{}},
@@ -35,13 +37,13 @@ func TestLossesOf(t *testing.T) {
 			checkpoint.Losses{Watched: 15 * time.Hour, Warned: 1, Sudden: 1}},
 	} {
 		if got := lossesOf(row.all, now); got != row.want {
-			t.Errorf("%s: survey = %+v, want %+v", row.name, got, row.want)
+			t.Errorf("%s: lossesOf = %+v, want %+v", row.name, got, row.want)
 		}
 	}
 }
 
-// TestLossEstimateLearns: a worker counts how its own last run ended, and from time
-// to time how all the others did, by one call.
+// TestLossEstimateLearns: a worker counts how its own last run ended, and every
+// lossesEvery how those of all other workers did, with one call.
 func TestLossEstimateLearns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		first := b.start("vm_0", job.Kinds{"echo": echo})
@@ -59,7 +61,7 @@ func TestLossEstimateLearns(t *testing.T) {
 		b.server.ResetCounts()
 		time.Sleep(lossesEvery * 5 / 4)
 		if got := again.losses.Losses(); got.Sudden != 2 || got.Warned != 0 {
-			t.Errorf("losses after a survey = %+v, want the other VM's as well", got)
+			t.Errorf("losses after a sample = %+v, want the other VM's as well", got)
 		}
 		if got := b.server.Counts()["ListBlobs"]; got != 1 {
 			t.Errorf("listings in %s = %d, want 1", lossesEvery*5/4, got)
@@ -67,9 +69,9 @@ func TestLossEstimateLearns(t *testing.T) {
 	})
 }
 
-// TestBlindWorkerSavesOften: while the metadata service is silent an eviction
-// would come without notice, so a state that is seldom saved otherwise is saved
-// at once, and at the shortest interval from then on.
+// TestBlindWorkerSavesOften: while the metadata service does not answer, an eviction
+// would come without a notice. So the worker saves each state at once, and then at
+// the shortest interval until the service answers again.
 func TestBlindWorkerSavesOften(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 3000, each: time.Second}
@@ -80,13 +82,13 @@ func TestBlindWorkerSavesOften(t *testing.T) {
 			c.Policy.Shortest, c.Policy.Longest = 10*time.Second, 5*time.Minute
 		})
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: save} })
-		b.waitFor("two saves, which tell their cost", time.Minute, func() bool { return len(p.log.find("checkpoint saved")) >= 2 })
+		b.waitFor("two saves, which show their cost", time.Minute, func() bool { return len(p.log.find("checkpoint saved")) >= 2 })
 		time.Sleep(10 * time.Minute)
-		calm := len(p.log.find("checkpoint saved"))
+		withNotices := len(p.log.find("checkpoint saved"))
 		b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
 		time.Sleep(blindFor + recheckEvery + 10*time.Second)
-		if got := len(p.log.find("checkpoint saved")) - calm; got < 1 {
-			t.Errorf("saves within %s of the silence = %d, want one at once", blindFor, got)
+		if got := len(p.log.find("checkpoint saved")) - withNotices; got < 1 {
+			t.Errorf("saves within %s of the outage = %d, want one at once", blindFor, got)
 		}
 		before := len(p.log.find("checkpoint saved"))
 		time.Sleep(time.Minute)
@@ -101,8 +103,8 @@ func TestBlindWorkerSavesOften(t *testing.T) {
 			t.Errorf("saves in a minute with notices again = %d, want one at most", got)
 		}
 		lines := p.log.find("checkpoint saved")
-		if interval := time.Duration(lines[calm-1]["interval"].(float64)); interval < 30*time.Second || interval > 5*time.Minute {
-			t.Errorf("interval with notices = %s, want one that Young and Daly would choose for saves of %s", interval, save)
+		if interval := time.Duration(lines[withNotices-1]["interval"].(float64)); interval < 30*time.Second || interval > 5*time.Minute {
+			t.Errorf("interval with notices = %s, want about that of Young and Daly for saves that take %s", interval, save)
 		}
 	})
 }
