@@ -27,7 +27,7 @@ func (b *testbed) fillBuffer(change ...func(*Config)) *process {
 	p := b.start("vm_0", job.Kinds{"echo": echo, "long": long}, append(change, func(c *Config) { c.Concurrency = 2 })...)
 	b.waitFor("messages in the buffer", time.Minute, func() bool {
 		started := p.log.find("job started")
-		return len(started) == 42 && b.invisible() > 10
+		return len(started) == 42 && b.hidden() > 10
 	})
 	return p
 }
@@ -46,7 +46,7 @@ func TestStopWhileTheBufferIsReleased(t *testing.T) {
 		})
 		b.waitFor("releases", bufferedFor+time.Second, releasing.Load)
 		p.stop()
-		if n := b.invisible(); n > 0 {
+		if n := b.hidden(); n > 0 {
 			t.Errorf("messages hidden after the drain = %d, want none", n)
 		}
 	})
@@ -71,11 +71,11 @@ func TestStopDuringAClaim(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Metadata = nil })
 		<-claiming
 		time.Sleep(time.Millisecond)
-		if n := b.invisible(); n != 4 {
+		if n := b.hidden(); n != 4 {
 			t.Fatalf("messages hidden while the claim is under way = %d, want 4", n)
 		}
 		p.stop()
-		if n, started := b.invisible(), len(p.log.find("job started")); n > 0 || started > 0 || b.messagesLeft() != 4 {
+		if n, started := b.hidden(), len(p.log.find("job started")); n > 0 || started > 0 || b.messagesLeft() != 4 {
 			t.Errorf("after the stop %d of %d messages are hidden, and %d jobs were started, want 0 of 4 and 0", n, b.messagesLeft(), started)
 		}
 	})
@@ -91,7 +91,7 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 			return len(p.log.find("claiming ended; jobs that will not be done in time are handed over")) == 1
 		})
 		time.Sleep(time.Second)
-		if n := b.invisible(); n > 0 {
+		if n := b.hidden(); n > 0 {
 			t.Errorf("messages hidden a second after claiming ended = %d, want none", n)
 		}
 	})

@@ -22,9 +22,9 @@ func (p *process) drainedAfter() (took time.Duration, leftOut int) {
 	return time.Duration(lines[0]["since_notice"].(float64)), int(lines[0]["states_left_out"].(float64))
 }
 
-// swallowOnce lets the next call for which is holds get no answer for an hour,
+// swallowNext lets the next call for which is holds get no answer for an hour,
 // and returns a channel that is closed when it came.
-func (b *testbed) swallowOnce(is func(storage.Call) bool, arrives bool) <-chan struct{} {
+func (b *testbed) swallowNext(is func(storage.Call) bool, arrives bool) <-chan struct{} {
 	came := make(chan struct{})
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		select {
@@ -74,7 +74,7 @@ func TestSwallowedInFlight(t *testing.T) {
 					b.put("a", "steps", "")
 					p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
 					b.waitFor("work", 10*time.Second, func() bool { return work.done("a") > 0 })
-					<-b.swallowOnce(row.is(b), arrives)
+					<-b.swallowNext(row.is(b), arrives)
 					time.Sleep(300 * time.Millisecond)
 					p.stop()
 					took, leftOut := p.drainedAfter()
@@ -104,7 +104,7 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 			return nil, context.Cause(ctx)
 		})})
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
-		b.swallowOnce(func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.names.Records }, true)
+		b.swallowNext(func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.names.Records }, true)
 		p.stop()
 		if _, leftOut := p.drainedAfter(); leftOut != 0 || len(p.log.find("state left out; the checkpoint before stands")) != 0 {
 			t.Errorf("states left out = %d, want none, and no line about one", leftOut)
@@ -130,7 +130,7 @@ func TestDrainOfSlowStorage(t *testing.T) {
 				for i := range jobs {
 					b.put(fmt.Sprintf("job-%d", i), "crowd", "")
 				}
-				work := &crowd{}
+				work := &steadyReporter{}
 				p := b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) { c.Concurrency, c.Metadata = jobs, nil })
 				b.waitFor("all at work", 2*time.Minute, func() bool { return work.running.Load() == jobs })
 				time.Sleep(time.Minute)

@@ -20,8 +20,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// seldom is a policy that saves so rarely that a save has another reason.
-func seldom(c *Config) {
+// savesSeldom is a policy that saves so rarely that a save has another reason.
+func savesSeldom(c *Config) {
 	c.Policy = checkpoint.Policy{Interval: 5 * time.Minute, FirstAfter: 5 * time.Minute, TouchEvery: 5 * time.Minute}
 }
 
@@ -67,8 +67,8 @@ func (b *testbed) putSteps(n int) (ids []string) {
 	return ids
 }
 
-// states counts how many records hold a state.
-func (b *testbed) states(ids []string) (n int) {
+// statesSaved counts how many records hold a state.
+func (b *testbed) statesSaved(ids []string) (n int) {
 	for _, id := range ids {
 		if b.record(id).HasState() {
 			n++
@@ -89,11 +89,11 @@ func TestShortFreeze(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		ids := b.putSteps(2)
-		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom)
 		b.waitFor("some work", 20*time.Second, work.atLeast(ids, 3))
 		id := b.announce("Freeze", lasting(7*time.Second))
 		b.waitFor("acknowledged", 2*time.Second, func() bool { return b.started(id) })
-		if got := b.states(ids); got != 0 {
+		if got := b.statesSaved(ids); got != 0 {
 			t.Errorf("jobs saved for a short freeze = %d, want 0", got)
 		}
 		b.waitDone(ids[0], 3*time.Minute)
@@ -113,9 +113,9 @@ func TestLongFreeze(t *testing.T) {
 		const jobs = 200
 		work := &steps{n: 90, each: time.Second}
 		ids := b.putSteps(jobs)
-		p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.Concurrency = jobs })
+		p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, func(c *Config) { c.Concurrency = jobs })
 		b.waitFor("some work", time.Minute, work.atLeast(ids, 3))
-		if got := b.states(ids); got != 0 {
+		if got := b.statesSaved(ids); got != 0 {
 			t.Fatalf("jobs saved before the event = %d, want 0", got)
 		}
 		var mu sync.Mutex
@@ -134,7 +134,7 @@ func TestLongFreeze(t *testing.T) {
 			return storage.Fault{}
 		})
 		var savedAtAck atomic.Int64
-		b.onAcknowledge(func() { savedAtAck.Store(int64(b.states(ids))) })
+		b.onAcknowledge(func() { savedAtAck.Store(int64(b.statesSaved(ids))) })
 		id := b.announce("Freeze")
 		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
 		if got := savedAtAck.Load(); got != jobs {
@@ -168,7 +168,7 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: time.Second}
 		ids := b.putSteps(3)
-		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom)
 		b.waitFor("some work", 30*time.Second, work.atLeast(ids, 3))
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		id := b.announce("Freeze")
@@ -189,7 +189,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 			b.metadata = imds.New(imds.Options{PreviewEvents: true})
 			work := &steps{n: 60, each: time.Second}
 			b.put("job-0", "steps", "")
-			b.start("vm_0", job.Kinds{"steps": work, "echo": echo}, seldom, func(c *Config) { c.Concurrency = slots })
+			b.start("vm_0", job.Kinds{"steps": work, "echo": echo}, savesSeldom, func(c *Config) { c.Concurrency = slots })
 			b.waitFor("some work", 20*time.Second, work.atLeast([]string{"job-0"}, 3))
 			id := b.announce(kind, func(e *imds.Event) {
 				e.NotBefore = time.Now().Add(time.Hour)
@@ -207,7 +207,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if c.Operation == storage.OpDeleteMessage {
-					claimed = max(claimed, b.invisible())
+					claimed = max(claimed, b.hidden())
 				}
 				return storage.Fault{}
 			})
@@ -228,8 +228,8 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 	}
 }
 
-// invisible returns how many messages are in somebody's hands.
-func (b *testbed) invisible() (n int) {
+// hidden returns how many messages are in somebody's hands.
+func (b *testbed) hidden() (n int) {
 	for _, m := range b.server.Messages(b.names.Queue) {
 		if !m.Visible {
 			n++
@@ -250,7 +250,7 @@ func TestRebootByAPerson(t *testing.T) {
 			var released atomic.Int64
 			b.onAcknowledge(func() {
 				released.Store(int64(len(p.log.find("job released"))))
-				if b.invisible() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
+				if b.hidden() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
 					t.Errorf("%s acknowledged before everything was handed over", kind)
 				}
 			})
@@ -361,10 +361,10 @@ func silent(takes time.Duration) job.Handler {
 	})
 }
 
-// TestRebootInAQuarter is the whole of a notice that leaves time: claiming goes
+// TestRebootInAQuarterHour is the whole of a notice that leaves time: claiming goes
 // on until five minutes before, then what can be finished is, the rest is handed
 // over, and only when nothing is in hand the event is let go ahead.
-func TestRebootInAQuarter(t *testing.T) {
+func TestRebootInAQuarterHour(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		quick := &steps{n: 120, each: time.Second}     // 2 min: done in time
 		slow := &steps{n: 120, each: 10 * time.Second} // 20 min: not
@@ -377,7 +377,7 @@ func TestRebootInAQuarter(t *testing.T) {
 		announced := time.Now()
 		id := b.announce("Reboot")
 		b.onAcknowledge(func() {
-			if b.invisible() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
+			if b.hidden() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
 				t.Error("acknowledged before everything was handed over")
 			}
 		})
@@ -451,7 +451,7 @@ func TestEstimateThatFails(t *testing.T) {
 
 // TestStubbornJobIsLeftBehind: nothing of a job that does not stop keeps the
 // worker from leaving in time.
-func TestStubbornJobIsLeftBehind(t *testing.T) {
+func TestStubbornJobDoesNotDelayDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
 		defer stubborn.finish()
@@ -512,7 +512,7 @@ func TestNoticeWithdrawn(t *testing.T) {
 }
 
 // TestPutOff: an event that is moved to a later time gives the time won back.
-func TestPutOff(t *testing.T) {
+func TestEventPostponed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		both := func(e *imds.Event) { e.ID, e.Resources = "E", []string{"vm_0", "vm_1"} }
 		b.announce("Redeploy", in(3*time.Minute), both)
@@ -567,7 +567,7 @@ func TestPreemptDuringANotice(t *testing.T) {
 
 // TestForeverAlmostDone: a job that says at any moment that it is done, and is
 // not, is drained 30 s before the VM goes.
-func TestForeverAlmostDone(t *testing.T) {
+func TestAlmostDoneForever(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		almost := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("all of it"), Fraction: 1})
@@ -587,7 +587,7 @@ func TestForeverAlmostDone(t *testing.T) {
 
 // TestAcknowledgedStands: no work is taken under an event that was acknowledged,
 // though the service takes its time to start it.
-func TestAcknowledgedStands(t *testing.T) {
+func TestNoWorkAfterAcknowledgement(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })

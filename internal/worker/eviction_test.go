@@ -266,7 +266,7 @@ func TestStubbornHandler(t *testing.T) {
 
 // TestForcedEndIsNoticed: a worker that starts under a name whose last run ended
 // uncleanly says so, and what was in its hands.
-func TestForcedEndIsNoticed(t *testing.T) {
+func TestUncleanExitIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
@@ -291,8 +291,8 @@ func TestForcedEndIsNoticed(t *testing.T) {
 	})
 }
 
-// nameless makes a VM's metadata service fail when it is asked what the VM is.
-func nameless(answer imds.Fault) func(imds.Request) imds.Fault {
+// failName makes a VM's metadata service fail when it is asked what the VM is.
+func failName(answer imds.Fault) func(imds.Request) imds.Fault {
 	return func(r imds.Request) imds.Fault {
 		if strings.HasPrefix(r.Path, "/metadata/instance") {
 			return answer
@@ -311,10 +311,10 @@ func TestEvictionWithoutName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
-				b.metadata.OnRequest(nameless(answer))
+				b.metadata.OnRequest(failName(answer))
 				work, seen := &steps{n: 600, each: time.Second}, &counter{}
 				ids := b.putSteps(2)
-				p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.Observer = seen })
+				p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, func(c *Config) { c.Observer = seen })
 				b.waitFor("some work", 2*time.Minute, work.atLeast(ids, 3))
 				b.announce("Reboot", in(time.Hour))
 				time.Sleep(3 * time.Second)
@@ -338,7 +338,7 @@ func TestEvictionWithoutName(t *testing.T) {
 // for its VM's name is not reported as one of a VM without a name.
 func TestEvictionBeforeTheName(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.metadata.OnRequest(nameless(imds.Fault{Delay: 2 * time.Second})) // so that events are known first
+		b.metadata.OnRequest(failName(imds.Fault{Delay: 2 * time.Second})) // so that events are known first
 		b.metadata.AddVM(spotVM("vm_0"))
 		b.announce("Preempt", in(time.Hour))
 		seen := &counter{}
@@ -359,10 +359,10 @@ func TestVMName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
-				b.metadata.OnRequest(nameless(answer))
+				b.metadata.OnRequest(failName(answer))
 				work := &steps{n: 600, each: time.Second}
 				ids := b.putSteps(1)
-				p := b.start("vm_0", job.Kinds{"steps": work}, seldom, func(c *Config) { c.VMName = "VM_0" })
+				p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, func(c *Config) { c.VMName = "VM_0" })
 				b.waitFor("some work", time.Minute, work.atLeast(ids, 1))
 				b.announce("Preempt", in(30*time.Second))
 				b.waitFor("released", 3*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
@@ -381,7 +381,7 @@ func TestEventIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 600, each: time.Second}
 		ids := b.putSteps(2)
-		p := b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		p := b.start("vm_0", job.Kinds{"steps": work}, savesSeldom)
 		b.waitFor("some work", time.Minute, work.atLeast(ids, 1))
 		announced := time.Now()
 		id := b.announce("Terminate", byUser, in(6*time.Minute), lasting(90*time.Second), func(e *imds.Event) {
@@ -413,7 +413,7 @@ func TestEventIsKept(t *testing.T) {
 		}
 		b.metadata.Complete(id)
 		p.stop()
-		b.start("vm_0", job.Kinds{"steps": work}, seldom)
+		b.start("vm_0", job.Kinds{"steps": work}, savesSeldom)
 		b.waitFor("a new heartbeat", time.Minute, func() bool { return read().StartedAt.After(last.StartedAt) })
 		if again := read(); again.LastEvent.ID != id || again.LastDrain != last.LastDrain {
 			t.Errorf("heartbeat after a restart = %+v, %+v, want what was kept", again.LastEvent, again.LastDrain)

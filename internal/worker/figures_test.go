@@ -29,28 +29,28 @@ func repeats(quick, thorough int) int {
 	return quick
 }
 
-// spread is what many measurements of a time say.
-type spread struct{ p50, p99, longest time.Duration }
+// percentiles is what many measurements of a time say.
+type percentiles struct{ p50, p99, longest time.Duration }
 
-func spreadOf(all []time.Duration) spread {
+func percentilesOf(all []time.Duration) percentiles {
 	sorted := slices.Sorted(slices.Values(all))
 	at := func(share float64) time.Duration { return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)] }
-	return spread{at(0.50), at(0.99), sorted[len(sorted)-1]}
+	return percentiles{at(0.50), at(0.99), sorted[len(sorted)-1]}
 }
 
-func (s spread) String() string {
+func (s percentiles) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s, max %s", s.p50.Round(time.Millisecond), s.p99.Round(time.Millisecond), s.longest.Round(time.Millisecond))
 }
 
-// watched is a handler that works until it is told to stop, and says when it
+// startStopTimes is a handler that works until it is told to stop, and says when it
 // began and when its context ended.
-type watched struct{ began, ended chan time.Time }
+type startStopTimes struct{ began, ended chan time.Time }
 
-func newWatched() *watched {
-	return &watched{began: make(chan time.Time, 1), ended: make(chan time.Time, 1)}
+func newStartStopTimes() *startStopTimes {
+	return &startStopTimes{began: make(chan time.Time, 1), ended: make(chan time.Time, 1)}
 }
 
-func (w *watched) Run(ctx context.Context, _ *job.Job) ([]byte, error) {
+func (w *startStopTimes) Run(ctx context.Context, _ *job.Job) ([]byte, error) {
 	w.began <- time.Now()
 	<-ctx.Done()
 	w.ended <- time.Now()
@@ -80,7 +80,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 					}
 					return imds.Fault{}
 				})
-				work := newWatched()
+				work := newStartStopTimes()
 				b.put("job", "watched", "")
 				p := b.start("vm_0", job.Kinds{"watched": work}, func(c *Config) { c.Log = slog.New(slog.DiscardHandler) })
 				random := rand.New(rand.NewPCG(1, 1))
@@ -97,7 +97,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 					time.Sleep(time.Second)
 					b.metadata.Withdraw(id)
 				}
-				got := spreadOf(took)
+				got := percentilesOf(took)
 				t.Logf("%d evictions, visible at the endpoint to context cancelled: %s", evictions, got)
 				if got.p99 > tt.p99 {
 					t.Errorf("p99 = %s, want at most %s", got.p99, tt.p99)
@@ -113,11 +113,11 @@ func TestNoticeToCancelledContext(t *testing.T) {
 	}
 }
 
-// crowd is a handler that reports a new state every second until it is told to
+// steadyReporter is a handler that reports a new state every second until it is told to
 // stop, and counts how many of its jobs are running.
-type crowd struct{ running atomic.Int64 }
+type steadyReporter struct{ running atomic.Int64 }
 
-func (c *crowd) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+func (c *steadyReporter) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	c.running.Add(1)
 	defer c.running.Add(-1)
 	for n := uint64(0); ; n++ {
@@ -162,7 +162,7 @@ func TestNoticeToAllReleased(t *testing.T) {
 		for i := range jobs {
 			b.put(fmt.Sprintf("job-%d", i), "crowd", "")
 		}
-		work, log := &crowd{}, newDrainLog()
+		work, log := &steadyReporter{}, newDrainLog()
 		b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) {
 			c.Concurrency, c.Log = jobs, slog.New(log)
 		})
@@ -181,7 +181,7 @@ func TestNoticeToAllReleased(t *testing.T) {
 			}
 			b.metadata.Withdraw(id)
 		}
-		got := spreadOf(took)
+		got := percentilesOf(took)
 		t.Logf("%d drains of %d jobs, notice to all released: %s", len(took), jobs, got)
 		if got.p99 > 2*time.Second {
 			t.Errorf("p99 = %s, want at most 2s", got.p99)

@@ -9,26 +9,23 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// storageFaults is what storage and the way to it are like during a history.
+// storageFaults are the faults of storage and of the network during a history.
 type storageFaults struct {
-	seed  uint64
-	share float64 // the share of requests that something happens to
-	faultPeriods
-	endAt time.Duration // from the beginning; then nothing happens any more
+	seed    uint64
+	share   float64 // of the requests that have a fault outside all periods
+	periods []faultPeriod
+	endAt   time.Duration // since the start of the history; no faults from then on
 }
 
-// faultPeriods are times of trouble.
-type faultPeriods []faultPeriod
-
-// faultPeriod is a time in which many requests suffer the same.
+// faultPeriod is a time in which many requests have the same fault.
 type faultPeriod struct {
 	from, to time.Duration
-	vm       string // empty: all of them
+	vm       string // empty for all of them
 	what     faultKind
 	share    float64 // of the requests
 }
 
-// faultKind is what may happen to a request.
+// faultKind is a kind of fault that a request may have.
 type faultKind int
 
 const (
@@ -42,38 +39,40 @@ const (
 	faultKinds
 )
 
+// storageFaults draws the faults of a history.
 func (r *random) storageFaults(seed uint64, p *plan) storageFaults {
 	w := storageFaults{seed: seed, share: []float64{0, 0.01, 0.05, 0.2}[r.IntN(4)], endAt: p.ends}
 	for range r.IntN(4) {
 		f := faultPeriod{from: r.between(0, p.ends), what: faultKind(r.IntN(int(faultKinds))), share: []float64{0.5, 0.9, 1}[r.IntN(3)]}
-		f.to = f.from + r.between(5*time.Second, 4*time.Minute) // longer than the visibility, at times
+		f.to = f.from + r.between(5*time.Second, 4*time.Minute) // at times longer than the visibility timeout
 		if r.oneIn(2) {
 			f.vm = p.runs[r.IntN(len(p.runs))].vm
 		}
-		w.faultPeriods = append(w.faultPeriods, f)
+		w.periods = append(w.periods, f)
 	}
 	return w
 }
 
-// faultFreeFrom is when the weather is calm for good, and with it all that it delayed.
+// faultFreeFrom returns when there are no more faults, and no requests that they
+// delayed.
 func (p *plan) faultFreeFrom() time.Duration {
-	if p.faults.share == 0 && len(p.faults.faultPeriods) == 0 {
+	if p.faults.share == 0 && len(p.faults.periods) == 0 {
 		return 0
 	}
 	return p.faults.endAt + quietDown
 }
 
-// faultFor says what becomes of a worker's request. It follows from what is asked
-// for and when, not from the order in which goroutines come to ask.
+// faultFor returns the fault of a worker's request. It depends on the request and its
+// time alone, not on the order in which goroutines are scheduled.
 func (w storageFaults) faultFor(vm, what string, now time.Duration) requestFault {
 	r := w.randomFor(vm, what, now)
 	f := requestFault{before: r.between(time.Millisecond, 20*time.Millisecond), after: r.between(time.Millisecond, 20*time.Millisecond), arrivesAnyway: true}
 	if now >= w.endAt {
 		return f
 	}
-	for _, front := range w.faultPeriods {
-		if now >= front.from && now < front.to && (front.vm == "" || front.vm == vm) && r.Float64() < front.share {
-			return r.addFault(front.what, f)
+	for _, period := range w.periods {
+		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && r.Float64() < period.share {
+			return r.addFault(period.what, f)
 		}
 	}
 	if r.Float64() < w.share {
@@ -82,6 +81,7 @@ func (w storageFaults) faultFor(vm, what string, now time.Duration) requestFault
 	return f
 }
 
+// addFault adds a fault of that kind to a request's.
 func (r *random) addFault(what faultKind, f requestFault) requestFault {
 	switch what {
 	case lostRequest:
@@ -97,12 +97,12 @@ func (r *random) addFault(what faultKind, f requestFault) requestFault {
 	case throttled:
 		f.refused = storage.ServerBusy(time.Duration(r.IntN(4)) * time.Second)
 	case serverError, faultKinds:
-		f.refused = &storage.Error{Status: http.StatusInternalServerError, Code: "InternalError", Message: "the weather is bad"}
+		f.refused = &storage.Error{Status: http.StatusInternalServerError, Code: "InternalError", Message: "an injected fault"}
 	}
 	return f
 }
 
-// randomFor are those that a request throws.
+// randomFor returns the random source of one request.
 func (w storageFaults) randomFor(vm, what string, now time.Duration) *random {
 	h := fnv.New64a()
 	for _, s := range []string{vm, what, now.String()} {
@@ -111,7 +111,8 @@ func (w storageFaults) randomFor(vm, what string, now time.Duration) *random {
 	return &random{rand.New(rand.NewPCG(w.seed, h.Sum64()))}
 }
 
-// skewTimes is the reply as a worker sees it whose clock and the service's differ.
+// skewTimes shifts the times in a reply's header, as if the clocks of the worker and
+// the service differed.
 func skewTimes(reply *http.Response, by time.Duration) {
 	for _, name := range []string{"Date", "Last-Modified"} {
 		if at, err := http.ParseTime(reply.Header.Get(name)); err == nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// chain does the jobs of a history. Each step makes a number from the one before
-// it, and the last is the result: one that was reached by way of a state that was
-// never reported, or of somebody else's, is another.
+// chain is the handler of a history's jobs. Each step computes a number from the one
+// before, and the last is the result. A job that resumes from a state that it never
+// reported, or from another job's, ends with a different result.
 type chain struct {
 	plan    *plan
 	ledger  *ledger
-	isFixed func(id string) bool // a hopeless job succeeds all the same
+	isFixed func(id string) bool // a job that always fails succeeds once this is true
 
 	mu     sync.Mutex
-	failed map[failedStep]time.Time // when a job failed at a step
+	failed map[failedStep]time.Time // when that step failed
 }
 
-// failedStep is a step at which a job fails once.
+// failedStep is a step of a job that failed once.
 type failedStep struct {
 	job  string
 	step int
@@ -41,7 +41,7 @@ func (p *plan) job(id string) *plannedJob {
 	return nil
 }
 
-// nextNumber makes a number from the one before it.
+// nextNumber computes the number of a step from the one before.
 func nextNumber(id string, step int, before uint64) uint64 {
 	for i := range len(id) {
 		before = (before ^ uint64(id[i])) * 1099511628211
@@ -49,7 +49,7 @@ func nextNumber(id string, step int, before uint64) uint64 {
 	return (before ^ uint64(step)) * 1099511628211
 }
 
-// result is what the job must come to.
+// result returns the expected result of the job.
 func (j *plannedJob) result() []byte {
 	var number uint64
 	for step := range j.steps {
@@ -85,7 +85,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return fmt.Appendf(nil, "%016x", number), nil
 }
 
-// runStep is one step, and what the job says when it is stopped.
+// runStep runs one step. When the job is stopped, it returns the error that the plan wants.
 func (j *plannedJob) runStep(ctx context.Context) error {
 	step := time.NewTimer(j.each)
 	defer step.Stop()
@@ -98,14 +98,14 @@ func (j *plannedJob) runStep(ctx context.Context) error {
 		<-step.C
 	}
 	if j.failsWhenStopped {
-		return job.Permanent(errors.New("somebody disturbed me"))
+		return job.Permanent(errors.New("failed because it was stopped"))
 	}
 	return context.Cause(ctx)
 }
 
-// fails reports whether the handler is to fail at this step, which it does once:
-// two deliveries that come to it at the same moment both fail, since chance must
-// not decide which.
+// fails reports whether the handler must fail at this step. Each such step fails once.
+// Two deliveries that reach it at the same moment both fail, so that the outcome does
+// not depend on scheduling.
 func (c *chain) fails(p *plannedJob, step int) bool {
 	if !slices.Contains(p.failsAt, step) {
 		return false
@@ -135,7 +135,7 @@ func (j *plannedJob) progress(next int, number uint64) job.Progress {
 	return report
 }
 
-// resume returns where the job continues.
+// resume returns the next step and the number before it.
 func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err error) {
 	var state []byte
 	if p.large {
@@ -149,8 +149,8 @@ func (c *chain) resume(j *job.Job, p *plannedJob) (next int, number uint64, err 
 	return int(binary.BigEndian.Uint32(state)), binary.BigEndian.Uint64(state[4:]), nil
 }
 
-// padding is what follows the number in a large state: with it, it is kept in two
-// blocks, the first of which changes.
+// padding follows the number in a large state, which is then stored in two blocks, of
+// which the first changes.
 var padding = make([]byte, 1<<20)
 
 // readStream returns a streamed state, nil on a fresh start.

@@ -12,49 +12,51 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// lastingVM is the VM of a worker that lives through a history in good weather and
-// has only the kind that others lack, so that some worker always has it.
+// lastingVM is the VM of a worker that runs during a whole history, without faults. It has
+// only the kind that others lack, so that at any time some worker has it.
 const lastingVM = "keeper"
 
-// mixed is what a history has of workers that differ in kinds, and of ids that are
-// used again.
-type mixed struct {
-	kinds  bool            // workers differ in kinds, and a keeper has "other"
-	lacks  map[string]bool // VMs whose worker lacks the kind "other"
-	waited map[string]bool // jobs whose messages say that they were put back two hours ago
-	chosen map[string]bool // jobs whose messages say that their id was chosen
+// kindMix says which workers of a history lack a kind, and which ids are chosen by the
+// producer and therefore used again.
+type kindMix struct {
+	kinds          bool            // workers differ in kinds, and the lasting worker has "other"
+	lacks          map[string]bool // VMs whose worker lacks the kind "other"
+	deferredBefore map[string]bool // jobs whose messages say that they were requeued two hours ago
+	chosenIDs      map[string]bool // jobs whose messages say that the producer chose their id
 }
 
-// mixKinds draws from a source of its own: what else happens in a history stays.
+// mixKinds draws the mix of kinds. It has a random source of its own, so that the rest
+// of the plan does not depend on it.
 func (p *plan) mixKinds() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0x317d))}
-	p.mixed = mixed{kinds: r.oneIn(2), lacks: map[string]bool{"fresh-0": true}, waited: map[string]bool{}, chosen: map[string]bool{}}
+	p.mix = kindMix{kinds: r.oneIn(2), lacks: map[string]bool{"fresh-0": true}, deferredBefore: map[string]bool{}, chosenIDs: map[string]bool{}}
 	for _, j := range p.jobs {
 		if r.oneIn(3) {
-			p.mixed.chosen[j.id] = true
+			p.mix.chosenIDs[j.id] = true
 			j.putAt = append(j.putAt, r.between(0, p.ends))
 		}
-		if p.mixed.kinds && j.kind == "chain" && r.oneIn(2) {
+		if p.mix.kinds && j.kind == "chain" && r.oneIn(2) {
 			j.kind = "other"
-			p.mixed.waited[j.id] = r.oneIn(2)
+			p.mix.deferredBefore[j.id] = r.oneIn(2)
 		}
 	}
 	for _, l := range p.runs {
-		p.mixed.lacks[l.vm] = r.oneIn(2)
+		p.mix.lacks[l.vm] = r.oneIn(2)
 	}
 }
 
-// mark writes into an envelope what the plan says of its id and its past.
-func (m mixed) mark(e *queue.Envelope) {
-	e.ChosenID = m.chosen[e.ID]
-	if m.waited[e.ID] {
+// mark sets the fields of an envelope that the plan asks for.
+func (m kindMix) mark(e *queue.Envelope) {
+	e.ChosenID = m.chosenIDs[e.ID]
+	if m.deferredBefore[e.ID] {
 		e.PutBackSince = time.Now().Add(-2 * unknownKindFor)
 	}
 }
 
-// startLastingWorker starts the keeper, and returns when others can know of it.
+// startLastingWorker starts that worker, and returns when others can have seen its
+// heartbeat.
 func (h *history) startLastingWorker() {
-	if !h.mixed.kinds {
+	if !h.mix.kinds {
 		return
 	}
 	h.start(workerRun{vm: lastingVM, concurrency: 1, onDemand: true})
@@ -62,20 +64,20 @@ func (h *history) startLastingWorker() {
 	h.begin()
 }
 
-// kindsOf returns the handlers of one worker process. They report it when an id is
-// started beside itself.
+// kindsOf returns the handlers of one worker process. They report a job that the
+// process starts while it is running it.
 func (h *history) kindsOf(vm string) job.Kinds {
 	kinds := job.Kinds{}
 	one := &oneAtATime{vm: vm, ledger: h.ledger, running: map[string]bool{}}
 	for kind, handler := range h.kinds {
-		if !h.mixed.kinds || (vm == lastingVM) == (kind == "other") || vm != lastingVM && !h.mixed.lacks[vm] {
+		if !h.mix.kinds || (vm == lastingVM) == (kind == "other") || vm != lastingVM && !h.mix.lacks[vm] {
 			kinds[kind] = one.wrap(handler)
 		}
 	}
 	return kinds
 }
 
-// oneAtATime holds the handlers of a worker process to one run of an id at a time.
+// oneAtATime checks that a worker process runs each job at most once at a time.
 type oneAtATime struct {
 	vm     string
 	ledger *ledger
@@ -114,7 +116,7 @@ func (l *ledger) startedBesideItself(id, vm string) {
 	l.breaks(l.job(id), "worker %s started the handler while it was running it", vm)
 }
 
-// checkKinds reports jobs that were poisoned for a kind that some worker has.
+// checkKinds reports jobs that were dead-lettered for a kind that some worker has.
 func (h *history) checkKinds() {
 	for _, j := range h.plan.jobs {
 		if r := h.b.record(j.id); strings.Contains(r.Reason, "has a handler for kind") {
@@ -123,7 +125,7 @@ func (h *history) checkKinds() {
 	}
 }
 
-// faultFor is what happens to a request of a worker: nothing, if it is the keeper's.
+// faultFor returns the fault of a worker's request. The lasting worker has none.
 func (h *history) faultFor(vm string, r *http.Request) requestFault {
 	w := h.faults
 	if vm == lastingVM {

@@ -12,18 +12,18 @@ import (
 // operator is the name under which an operator's requests reach storage.
 const operator = "operator"
 
-// operatorAction is one of an operator at the poison queue, for one job.
+// operatorAction is an operator's replay or purge of one job in the poison queue.
 type operatorAction struct {
 	at        time.Duration
 	job       string
-	purge     bool // or a replay
-	fromStart bool // the replay leaves the state out
-	crashCall int  // the call at which the operator's machine dies; 0 for none
+	purge     bool // rather than a replay
+	fromStart bool // the replay discards the job's state
+	crashCall int  // the call at which the operator's program is killed; 0 for none
 	crash     crashPoint
 }
 
-// planOperators adds what operators do. It has a source of chance of its own, so that
-// the rest of a plan stays what it was.
+// planOperators adds the actions of operators. It has a random source of its own, so
+// that the rest of the plan does not depend on it.
 func (p *plan) planOperators() {
 	r := &random{rand.New(rand.NewPCG(p.seed, 0xde5c))}
 	for _, j := range p.jobs {
@@ -44,13 +44,13 @@ func (p *plan) planOperators() {
 	}
 }
 
-// want is the status that a job must end in. A hopeless one succeeds once an
-// operator has fixed what was wrong and replays it.
+// want returns the status in which a job must end. One that always fails succeeds once
+// an operator has fixed its cause and replayed it.
 func (p *plan) want(j *plannedJob) checkpoint.Status {
-	switch visited := p.actionFor(j.id); {
-	case !j.alwaysFails || visited != nil && !visited.purge:
+	switch action := p.actionFor(j.id); {
+	case !j.alwaysFails || action != nil && !action.purge:
 		return checkpoint.Done
-	case visited != nil:
+	case action != nil:
 		return checkpoint.Cancelled
 	default:
 		return checkpoint.Poison
@@ -66,8 +66,8 @@ func (p *plan) actionFor(id string) *operatorAction {
 	return nil
 }
 
-// operatorTool is an operator's, whose requests are exposed to the weather, and who may
-// die at one of them.
+// operatorTool returns the operator's tool for one action. Its requests have the faults of
+// the history, and it may be killed at one of them.
 func (h *history) operatorTool(v operatorAction) *operate.PoisonQueue {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
@@ -81,13 +81,13 @@ func (h *history) operatorTool(v operatorAction) *operate.PoisonQueue {
 	return &operate.PoisonQueue{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
-// replayOrPurge lets an operator replay or purge a job. One that replays a job that was
-// given up has fixed what was wrong before.
+// replayOrPurge replays or purges a job as an operator does. Before the replay of a
+// dead-lettered job the operator has fixed its cause.
 func (h *history) replayOrPurge(v operatorAction) {
 	if !v.purge && h.ledger.isGivenUp(v.job) {
 		h.fix(v.job)
 	}
-	desk, one := h.operatorTool(v), operate.Selection{Names: []string{v.job}}
+	tool, one := h.operatorTool(v), operate.Selection{Names: []string{v.job}}
 	tell := func(o operate.Outcome) error {
 		switch o.Action {
 		case operate.Replayed:
@@ -98,20 +98,20 @@ func (h *history) replayOrPurge(v operatorAction) {
 		}
 		return nil
 	}
-	// An error is one of the weather's, or a death: somebody does it again.
+	// An error is an injected fault or a kill: finishOperators repeats the action.
 	if v.purge {
-		_ = desk.Purge(h.t.Context(), one, tell)
+		_ = tool.Purge(h.t.Context(), one, tell)
 	} else {
-		_ = desk.Replay(h.t.Context(), one, v.fromStart, tell)
+		_ = tool.Replay(h.t.Context(), one, v.fromStart, tell)
 	}
 }
 
-// finishOperators does in good weather what operators began: visits, and for jobs that lost
-// their messages an hour later new ones. It reports whether workers have to do
-// something about it.
+// finishOperators repeats without faults the actions that did not complete, and
+// requeues jobs whose messages were cleared. It reports whether that gave the workers
+// anything to do.
 func (h *history) finishOperators() (more bool) {
 	if len(h.operatorActions) > 0 {
-		time.Sleep(2*time.Minute + time.Second) // until what a dead operator claimed is visible
+		time.Sleep(2*time.Minute + time.Second) // until the messages claimed by a killed operator are visible
 	}
 	for _, v := range h.operatorActions {
 		if h.ledger.isGivenUp(v.job) {
@@ -123,25 +123,26 @@ func (h *history) finishOperators() (more bool) {
 	return h.clearedAt > 0 && h.requeueAll() || more
 }
 
-// requeueAll puts new messages for jobs that lost theirs when the queues were
-// cleared: by their records, and as their producer would where there is no record,
-// or one of a job that was given up but did not reach the poison queue.
+// requeueAll enqueues new messages for jobs that lost theirs when the queues were
+// cleared: the operator's tool does so for jobs with a record, and the producer for
+// jobs without one, or whose record says dead-lettered while the poison queue does not
+// have them.
 func (h *history) requeueAll() (more bool) {
-	h.stopFinalWorkers() // an hour of empty claims would take most of a history's time
+	h.stopFinalWorkers() // an hour of empty claims would take most of the test's time
 	time.Sleep(checkpoint.StaleAfter + time.Minute)
 	defer h.startFinalWorkers()
-	desk := h.operatorTool(operatorAction{})
-	survey, err := desk.Orphans(h.t.Context(), checkpoint.StaleAfter)
+	tool := h.operatorTool(operatorAction{})
+	survey, err := tool.Orphans(h.t.Context(), checkpoint.StaleAfter)
 	if err != nil {
 		h.t.Errorf("Orphans = %v, want nil", err)
 		return false
 	}
-	// A job whose message a worker without its kind has hidden gets a second one.
+	// A job whose message is hidden by a worker without its kind gets a second message.
 	for _, o := range survey.Orphans {
-		switch action, detail, err := desk.Requeue(h.t.Context(), o, desk.Queue); action {
+		switch action, detail, err := tool.Requeue(h.t.Context(), o, tool.Queue); action {
 		case operate.Requeued:
 			h.count(&h.requeues)
-		case operate.Dropped: // the keeper, who is still there, has ended it meanwhile
+		case operate.Dropped: // the lasting worker, which still runs, ended the job before
 		default:
 			h.t.Errorf("Requeue of job %s = %s %s, %v", o.Record.ID, action, detail, err)
 		}
@@ -157,7 +158,7 @@ func (h *history) requeueAll() (more bool) {
 	return more
 }
 
-// clear removes all messages of jobs, as an operator does by mistake.
+// clear removes all messages of jobs, as an operator may do by mistake.
 func (h *history) clear() {
 	account := h.b.account(h.b.transport("test"))
 	for _, name := range []string{h.b.names.Queue, h.b.names.OnDemand} {

@@ -7,48 +7,49 @@ import (
 	"time"
 )
 
-// plan is a history before it happens. It follows from a seed alone.
+// plan describes a random history: its jobs, workers, operators and faults. It depends
+// on the seed alone.
 type plan struct {
 	seed            uint64
 	jobs            []*plannedJob
 	runs            []workerRun
-	foreignTexts    []string // messages of somebody else's, which nobody can work on
+	foreignTexts    []string // messages of foreign tools, which are no jobs
 	reopenings      []reopening
 	operatorActions []operatorAction
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
-	mixed  mixed
+	mix    kindMix
 	faults storageFaults
-	ends   time.Duration // when all troubles and all these lives are over
+	ends   time.Duration // when all faults and all these workers have ended
 }
 
-// shutdownTime is how long a worker may take to end, once it is to.
+// shutdownTime is how long a worker may take to shut down.
 const shutdownTime = 45 * time.Second
 
-// plannedJob is what a job is to be, and how it is put.
+// plannedJob describes a job, how its handler behaves, and when it is enqueued.
 type plannedJob struct {
-	id    string
-	kind  string
-	steps int
-	each  time.Duration // of one step
-	noReports,
-	large, // its state is a stream
-	alwaysFails bool
+	id               string
+	kind             string
+	steps            int
+	each             time.Duration // of one step
+	noReports        bool
+	large            bool // its state is a stream
+	alwaysFails      bool
 	payload          []byte // more than fits into a message, or nil
 	failsAt          []int  // steps at which its handler fails, once each
-	failsWhenStopped bool   // what it returns once it was stopped is a permanent error
-	finishesStep     bool   // it finishes its step before it stops
+	failsWhenStopped bool   // when stopped it returns a permanent error
+	finishesStep     bool   // when stopped it finishes its step first
 	putAt            []time.Duration
-	onDemand         bool // it is put on the on-demand queue
+	onDemand         bool // it is enqueued on the on-demand queue
 }
 
-// workerRun is that of one worker on one VM.
+// workerRun describes the run of one worker process on one VM.
 type workerRun struct {
 	vm          string
 	from, to    time.Duration
 	end         ending
-	notice      time.Duration // of an eviction: from the event to the end of the VM
+	notice      time.Duration // of an eviction or a freeze: the time from it until the kill
 	incidents   []incident
 	concurrency int
 	moveAfter   int
@@ -56,13 +57,13 @@ type workerRun struct {
 	skew        time.Duration // of the service's clock, as this worker sees it
 }
 
-// ending is how a life ends.
+// ending is how a worker's run ends.
 type ending int
 
 const (
-	killed ending = iota // without a word
+	killed ending = iota // without a notice
 	evicting
-	terminated // SIGTERM, and all the time it needs
+	terminated // SIGTERM, without a time limit
 	frozenForEver
 	endings
 )
@@ -71,19 +72,19 @@ func (e ending) String() string {
 	return [...]string{"killed", "evicted", "terminated", "frozen for ever"}[e]
 }
 
-// incident is something that a worker lives through.
+// incident is a disturbance that does not end a worker's run.
 type incident struct {
 	at, lasts time.Duration
-	freeze    bool // or an eviction that is announced and withdrawn
+	freeze    bool // rather than an eviction that is announced and withdrawn
 }
 
-// reopening is an operator's, who takes the owner of a job for dead.
+// reopening is an operator's command to reopen a job whose owner seems dead.
 type reopening struct {
 	at  time.Duration
 	job string
 }
 
-// planFor makes a plan from a seed.
+// planFor returns the plan of a seed.
 func planFor(seed uint64) *plan {
 	r := &random{rand.New(rand.NewPCG(seed, 0x5eed))}
 	p := &plan{seed: seed, ends: r.between(45*time.Second, 3*time.Minute)}
@@ -98,7 +99,7 @@ func planFor(seed uint64) *plan {
 		p.runs = append(p.runs, r.workerRuns(slot, p.ends)...)
 	}
 	if r.oneIn(4) {
-		p.foreignTexts = []string{"what somebody else's tool sent", `{"v":99,"id":"from-the-future","kind":"chain"}`}[:1+r.IntN(2)]
+		p.foreignTexts = []string{"what a foreign tool sent", `{"v":99,"id":"from-the-future","kind":"chain"}`}[:1+r.IntN(2)]
 	}
 	for range r.IntN(3) {
 		p.reopenings = append(p.reopenings, reopening{at: r.between(10*time.Second, p.ends), job: p.jobs[r.IntN(len(p.jobs))].id})
@@ -112,13 +113,13 @@ func planFor(seed uint64) *plan {
 	return p
 }
 
-// random is a source of chance with the words that plans need.
+// random is a random source with the methods that plans need.
 type random struct{ *rand.Rand }
 
 func (r *random) oneIn(n int) bool { return r.IntN(n) == 0 }
 
-// between returns a time to the nanosecond, so that no two things in a history
-// happen at once and their order is certain.
+// between returns a random time with a resolution of 1 ns, so that no two events of a
+// history coincide and their order is deterministic.
 func (r *random) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(r.Int64N(int64(most-least)))
 }
@@ -148,11 +149,12 @@ func (r *random) job(i int, ends time.Duration) *plannedJob {
 	return j
 }
 
-// workerRuns are those of the VMs that follow one another in one place of the fleet.
-func (r *random) workerRuns(slot int, ends time.Duration) (lives []workerRun) {
+// workerRuns draws the runs of the VMs that replace one another in one slot of the
+// fleet.
+func (r *random) workerRuns(slot int, ends time.Duration) (runs []workerRun) {
 	for at := r.between(0, 20*time.Second); at < ends; {
 		l := workerRun{
-			vm: fmt.Sprintf("vm-%d-%d", slot, len(lives)), from: at, to: at + r.between(10*time.Second, 80*time.Second),
+			vm: fmt.Sprintf("vm-%d-%d", slot, len(runs)), from: at, to: at + r.between(10*time.Second, 80*time.Second),
 			end: ending(r.IntN(int(endings))), notice: r.between(0, 30*time.Second),
 			concurrency: 1 + r.IntN(4), moveAfter: r.IntN(4), onDemand: r.oneIn(2), skew: r.between(-10*time.Minute, 10*time.Minute),
 		}
@@ -162,8 +164,8 @@ func (r *random) workerRuns(slot int, ends time.Duration) (lives []workerRun) {
 			l.incidents = append(l.incidents, i)
 		}
 		slices.SortFunc(l.incidents, func(a, b incident) int { return int(a.at - b.at) })
-		lives = append(lives, l)
+		runs = append(runs, l)
 		at = l.to + r.between(0, 20*time.Second)
 	}
-	return lives
+	return runs
 }

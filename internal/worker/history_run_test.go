@@ -14,7 +14,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// history is a plan that happens.
+// history runs a plan.
 type history struct {
 	*plan
 	t      *testing.T
@@ -22,15 +22,15 @@ type history struct {
 	ledger *ledger
 	kinds  job.Kinds
 
-	finalWorkers []*process // workers that finish what is left, in good weather
+	finalWorkers []*process // workers without faults that finish the jobs left
 
 	mu    sync.Mutex // guards what follows
 	began time.Time
-	fixed map[string]bool // jobs that an operator fixed before a replay
-	chronicle
+	fixed map[string]bool // jobs whose cause of failure an operator has fixed
+	historyStats
 }
 
-// run lets the plan happen, and then fresh workers finish in good weather.
+// run runs the plan, and then workers without faults finish the jobs left.
 func (h *history) run() {
 	h.startLastingWorker()
 	var all sync.WaitGroup
@@ -65,7 +65,7 @@ func (h *history) run() {
 	h.virtual = h.since()
 }
 
-// startFinalWorkers starts workers that do what is left.
+// startFinalWorkers starts workers for the jobs left.
 func (h *history) startFinalWorkers() {
 	for i := range 2 {
 		l := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
@@ -73,7 +73,7 @@ func (h *history) startFinalWorkers() {
 	}
 }
 
-// stopFinalWorkers ends the workers that finish started.
+// stopFinalWorkers stops the workers that startFinalWorkers started.
 func (h *history) stopFinalWorkers() {
 	for i, p := range h.finalWorkers {
 		h.ledger.leave(finalVM(i))
@@ -83,14 +83,14 @@ func (h *history) stopFinalWorkers() {
 
 func finalVM(i int) string { return fmt.Sprintf("fresh-%d", i) }
 
-// begin makes this moment the beginning of the history.
+// begin sets the start time of the history to now.
 func (h *history) begin() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.began = time.Now()
 }
 
-// since returns the time since the beginning.
+// since returns the time since the start of the history.
 func (h *history) since() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *history) put(j *plannedJob) {
 		q = h.b.onDemand
 	}
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
-	h.mixed.mark(&e)
+	h.mix.mark(&e)
 	if j.payload != nil {
 		e.Payload = queue.BytesPayload(j.payload)
 		var err error
@@ -126,7 +126,7 @@ func (h *history) put(j *plannedJob) {
 	}
 }
 
-// reopen takes a job over, as an operator would.
+// reopen releases a job from its owner, as an operator does.
 func (h *history) reopen(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
@@ -135,7 +135,7 @@ func (h *history) reopen(id string) {
 	}
 }
 
-// fix makes a hopeless job succeed from now on.
+// fix makes a job that always fails succeed from now on.
 func (h *history) fix(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,9 +148,9 @@ func (h *history) isFixed(id string) bool {
 	return h.fixed[id]
 }
 
-// runWorker is the life of one worker, from its start to its end.
+// runWorker runs one worker from its start to its end.
 func (h *history) runWorker(l workerRun) {
-	h.count(&h.chronicle.workers)
+	h.count(&h.historyStats.workers)
 	p := h.start(l)
 	for _, i := range l.incidents {
 		h.waitUntil(i.at)
@@ -193,7 +193,7 @@ func (h *history) runWorker(l workerRun) {
 	h.b.metadata.RemoveVM(l.vm)
 }
 
-// start starts a worker, whose requests are exposed to the weather.
+// start starts a worker whose requests have the faults of the history.
 func (h *history) start(l workerRun, change ...func(*Config)) *process {
 	queues := []string{h.b.names.Queue, h.b.names.OnDemand}
 	if !l.onDemand {
@@ -214,7 +214,7 @@ func (h *history) start(l workerRun, change ...func(*Config)) *process {
 	}, change...)
 }
 
-// check holds what came of the history to the promises.
+// check checks the outcome of every job, and that the ledger found no broken rule.
 func (h *history) check() {
 	for _, j := range h.plan.jobs {
 		want := h.want(j)
@@ -239,9 +239,9 @@ func (h *history) check() {
 	}
 }
 
-// countJob sums up a job's record.
+// countJob adds a job's record to the statistics.
 func (h *history) countJob(r checkpoint.Record) {
-	h.chronicle.jobs++
+	h.historyStats.jobs++
 	h.interruptions += r.Interruptions
 	h.failures += h.ledger.failuresOf(r.ID)
 	switch r.Status {
@@ -251,24 +251,24 @@ func (h *history) countJob(r checkpoint.Record) {
 		h.poison++
 	case checkpoint.Cancelled:
 		h.cancelled++
-	default: // check has complained
+	default: // check has reported it
 	}
 }
 
-// logHistory prints the history, for those who have to find out what went wrong.
+// logHistory logs the whole history, to explain a failure.
 func (h *history) logHistory() {
 	var s strings.Builder
 	for _, l := range h.plan.runs {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", l.from.Seconds(), l.to.Seconds(), l.vm, l.concurrency, l.end, l.notice, l.incidents)
 	}
 	for _, v := range h.operatorActions {
-		fmt.Fprintf(&s, "%10.3fs: an operator's visit %+v\n", v.at.Seconds(), v)
+		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", v.at.Seconds(), v)
 	}
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
-	for _, f := range h.faults.faultPeriods {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: trouble %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
+	for _, f := range h.faults.periods {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
 	}
 	for _, j := range h.plan.jobs {
 		fmt.Fprintf(&s, "%+v\n%s", *j, h.ledger.storyOf(j.id))

@@ -14,23 +14,23 @@ import (
 )
 
 var (
-	histories = flag.Int("histories", defaultHistories, "how many random histories TestHistories goes through")
-	repeated  = flag.Int("repeated", 10, "how many of them TestHistoriesRepeat plays twice")
+	histories = flag.Int("histories", defaultHistories, "the number of random histories that TestHistories runs")
+	repeated  = flag.Int("repeated", 10, "how many of them TestHistoriesRepeat runs twice")
 	firstSeed = flag.Uint64("seed", 1, "the seed of the first of them; the others follow it")
 )
 
-// maxCatchUp is how long jobs may take once the troubles are over. After a take-over
-// by an operator, and where workers' clocks are off, a message may have been put
-// back many times.
+// maxCatchUp is how long jobs may take after the last fault. After a take-over by an
+// operator, and where workers' clocks are off, a message may have been requeued many
+// times, each time for longer.
 const maxCatchUp = 6 * time.Hour
 
-// TestHistories goes through random histories: workers that die, are evicted with
-// any notice and are frozen, jobs with their duplicates, storage in every kind of
-// trouble. Each is made from a number alone, so that a failure repeats:
+// TestHistories runs random histories: workers that are killed, evicted with any
+// notice and frozen, jobs with duplicates, storage with every kind of fault. Each
+// depends on its seed alone, so that a failure can be repeated:
 //
 //	go test ./internal/worker -run TestHistories -histories 1 -seed N
 func TestHistories(t *testing.T) {
-	var sum chronicle
+	var sum historyStats
 	var mu sync.Mutex
 	t.Cleanup(func() { t.Logf("%d histories, from seed %d: %s", *histories, *firstSeed, sum) })
 	for seed := *firstSeed; seed < *firstSeed+uint64(*histories); seed++ {
@@ -44,8 +44,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestHistoriesRepeat: the same seed gives the same history, call by call and to
-// the nanosecond.
+// TestHistoriesRepeat: the same seed gives the same history, with the same calls at the
+// same nanoseconds.
 func TestHistoriesRepeat(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+uint64(*repeated); seed++ {
 		first, second := runHistory(t, seed), runHistory(t, seed)
@@ -66,18 +66,18 @@ func entryAt(told []string, i int) string {
 	return "the end"
 }
 
-// chronicle is what happened in one history, or in several.
-type chronicle struct {
+// historyStats counts what happened in one history, or in several.
+type historyStats struct {
 	jobs, done, poison, cancelled               int
 	replays, purges, requeues                   int
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures                     int
 	calls                                       int64
 	virtual, worstWait                          time.Duration
-	entries                                     []string // all that the ledger saw, and when; of one history
+	entries                                     []string // all entries of the ledger with their times; of one history
 }
 
-func (c *chronicle) add(d chronicle) {
+func (c *historyStats) add(d historyStats) {
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
@@ -86,13 +86,13 @@ func (c *chronicle) add(d chronicle) {
 	c.worstWait = max(c.worstWait, d.worstWait)
 }
 
-func (c chronicle) String() string {
+func (c historyStats) String() string {
 	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
 		c.jobs, c.done, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
-// runHistory lets the history of a seed happen and checks what came of it.
-func runHistory(t *testing.T, seed uint64) (c chronicle) {
+// runHistory runs the history of a seed and checks its outcome.
+func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}}
@@ -106,17 +106,17 @@ func runHistory(t *testing.T, seed uint64) (c chronicle) {
 		if t.Failed() {
 			h.logHistory()
 		}
-		c = h.chronicle
+		c = h.historyStats
 	})
 	return c
 }
 
-// fixedRetries are repeats after the same time always: the SDK draws its waits from
-// a global source of chance, and then cuts them to the longest one allowed.
+// fixedRetries make the SDK wait for the same time before each retry: it draws its waits
+// from a global random source, and then cuts them to the longest one allowed.
 var fixedRetries = policy.RetryOptions{MaxRetries: 3, RetryDelay: time.Second, MaxRetryDelay: 700 * time.Millisecond, TryTimeout: 30 * time.Second}
 
-// repeatableWaits makes the worker's own waits follow from the time at which they begin,
-// which in a bubble is the same each time.
+// repeatableWaits derives the worker's own random waits from the time at which they
+// begin, which in a bubble is the same in every run.
 var repeatableWaits = retry.Jitter{Random: func(d time.Duration) time.Duration {
 	return storageFaults{}.randomFor("", d.String(), time.Duration(time.Now().UnixNano())).between(0, d)
 }}

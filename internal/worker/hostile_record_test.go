@@ -15,16 +15,16 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// forgery is a record that no worker wrote, and what comes of a job that finds it.
-type forgery struct {
+// forgedRecord is a record that no worker wrote, and what comes of a job that finds it.
+type forgedRecord struct {
 	metadata map[string]string
 	body     string
 	want     string // "done", "poison", "left alone" or "deleted"
 	reason   string // part of that of the poison message
 }
 
-// forgeries are records of a job of the kind "echo" whose payload is 1.
-func forgeries() map[string]forgery {
+// forgedRecords are records of a job of the kind "echo" whose payload is 1.
+func forgedRecords() map[string]forgedRecord {
 	work := map[string]string{"v": "1", "kind": "echo", "payloadhash": hashOf("1"), "messageid": "m", "token": "t"}
 	with := func(pairs ...string) map[string]string {
 		m := maps.Clone(work)
@@ -34,7 +34,7 @@ func forgeries() map[string]forgery {
 		return m
 	}
 	const most = "9007199254740992" // the largest number of a record
-	return map[string]forgery{
+	return map[string]forgedRecord{
 		"done, with no result":     {with("status", "done"), "", "deleted", ""},
 		"done, of another kind":    {with("status", "done", "kind", "other"), "x", "poison", "other work"},
 		"done, of another payload": {with("status", "done", "payloadhash", hashOf("2")), "x", "poison", "other work"},
@@ -62,12 +62,12 @@ func forgeries() map[string]forgery {
 // message kept. No message is lost over it, and no worker ends.
 func TestForgedRecords(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		cases := map[string]forgery{} // by job id
+		cases := map[string]forgedRecord{} // by job id
 		before := map[string]azcore.ETag{}
-		for name, f := range forgeries() {
+		for name, f := range forgedRecords() {
 			for delivery := range map[string]bool{"first": true, "resumed": true} {
 				id := strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name) + "." + delivery
-				b.forge(id, f)
+				b.putRecord(id, f)
 				cases[id], before[id] = f, b.record(id).ETag
 			}
 		}
@@ -83,7 +83,7 @@ func TestForgedRecords(t *testing.T) {
 		}
 		for id, f := range cases {
 			reason, poisoned := reasons[id]
-			if got := b.fate(id, before[id], poisoned); got != f.want || !strings.Contains(reason, f.reason) {
+			if got := b.outcomeOf(id, before[id], poisoned); got != f.want || !strings.Contains(reason, f.reason) {
 				t.Errorf("%s: the job is %s with reason %q, want %s, %q", id, got, reason, f.want, f.reason)
 			}
 		}
@@ -92,8 +92,8 @@ func TestForgedRecords(t *testing.T) {
 	})
 }
 
-// forge writes a record that is none of a worker's.
-func (b *testbed) forge(id string, f forgery) {
+// putRecord writes a record that is none of a worker's.
+func (b *testbed) putRecord(id string, f forgedRecord) {
 	b.t.Helper()
 	metadata := map[string]*string{}
 	for key, value := range f.metadata {
@@ -102,8 +102,8 @@ func (b *testbed) forge(id string, f forgery) {
 	b.upload(b.names.Records, jobid.Path(id), f.body, metadata)
 }
 
-// fate says what became of a job whose record was forged, by that and its message.
-func (b *testbed) fate(id string, before azcore.ETag, poisoned bool) string {
+// outcomeOf says what became of a job whose record was forged, by that and its message.
+func (b *testbed) outcomeOf(id string, before azcore.ETag, poisoned bool) string {
 	b.t.Helper()
 	left := 0
 	for _, m := range b.server.Messages(b.names.Queue) {

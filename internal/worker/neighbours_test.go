@@ -114,13 +114,13 @@ func TestLongFreezeWithNeighbours(t *testing.T) {
 		ids := b.putSteps(2)
 		var all []*process
 		for _, name := range []string{"0", "1"} {
-			all = append(all, b.start("vm_0", job.Kinds{"steps": work}, seldom, b.neighbour(path, name)))
+			all = append(all, b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, b.neighbour(path, name)))
 		}
 		b.waitFor("some work", time.Minute, work.atLeast(ids, 3))
 		asked := b.countAcknowledgements()
 		id := b.announce("Freeze")
 		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
-		if n := b.states(ids); n != 2 || asked.Load() != 1 {
+		if n := b.statesSaved(ids); n != 2 || asked.Load() != 1 {
 			t.Errorf("jobs saved when acknowledged = %d, asked %d times, want 2, once", n, asked.Load())
 		}
 		for _, p := range all {
