@@ -36,7 +36,7 @@ func TestEndsInEveryState(t *testing.T) {
 					reached := make(chan struct{}, 8)
 					asked := make(chan struct{})
 					at := &atState{state: state.String(), do: func() { reached <- struct{}{} }}
-					p := b.start("vm_0", job.Kinds{"steps": &steps{n: 100, each: time.Second}}, observe(at))
+					p := b.start("vm_0", job.Kinds{"steps": &steps{n: 100, each: time.Second}}, withObserver(at))
 					go func() {
 						defer close(asked)
 						<-reached

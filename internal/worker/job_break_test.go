@@ -80,7 +80,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 		})
 		b.put("usual", "usual", "")
 		b.put("few", "few", "")
-		p := b.start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, observe(seen))
+		p := b.start("vm_0", job.Kinds{"usual": circling, "few": job.WithLimits(circling, job.Limits{MaxTotalFailures: 12, Backoff: time.Second})}, withObserver(seen))
 		b.waitFor("both dead-lettered", 12*time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
 			r := b.record(id)
@@ -121,7 +121,7 @@ func TestBreaksWithoutEnd(t *testing.T) {
 			kinds[name] = job.WithLimits(h, job.Limits{MaxBreaks: 25})
 			b.put(name, name, "")
 		}
-		p := b.start("vm_0", kinds, observe(seen))
+		p := b.start("vm_0", kinds, withObserver(seen))
 		b.waitDone("slowly", time.Hour)
 		b.waitFor("both dead-lettered", time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for _, id := range []string{"never", "again"} {

@@ -91,8 +91,8 @@ func (s *steps) done(id string) int {
 	return len(s.runs[id])
 }
 
-// all returns how many jobs finished at least one step.
-func (s *steps) all() int {
+// jobs returns how many jobs finished at least one step.
+func (s *steps) jobs() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.runs)

@@ -175,9 +175,9 @@ func TestFailuresAfterLargeProgress(t *testing.T) {
 	})
 }
 
-// TestLastFailureWithProgressInTrouble: a state that was reported before the fifth
+// TestLastFailureWithProgressInAnOutage: a state that was reported before the fifth
 // failure is progress, even if an outage keeps it from being saved at once.
-func TestLastFailureWithProgressInTrouble(t *testing.T) {
+func TestLastFailureWithProgressInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var runs atomic.Int64
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -288,9 +288,9 @@ func TestTooLargeStream(t *testing.T) {
 	}
 }
 
-// open enqueues a job and runs it until it has a large state, which is for the next
+// openLarge enqueues a job and runs it until a large state is saved, for the next
 // worker to resume.
-func (b *testbed) open(id string) {
+func (b *testbed) openLarge(id string) {
 	b.t.Helper()
 	b.put(id, "h", "")
 	p := b.start("vm_0", job.Kinds{"h": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -307,7 +307,7 @@ func (b *testbed) open(id string) {
 // written often enough to show that the job is alive.
 func TestSlowRestore(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.open("a")
+		b.openLarge("a")
 		h := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			r, _, err := j.OpenSaved()
 			if err != nil {
@@ -342,11 +342,11 @@ func TestSlowRestore(t *testing.T) {
 	})
 }
 
-// TestRestoreInTrouble: an outage while a handler reads the recorded state is no
+// TestRestoreInAnOutage: an outage while a handler reads the recorded state is no
 // failure of the job.
-func TestRestoreInTrouble(t *testing.T) {
+func TestRestoreInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.open("a")
+		b.openLarge("a")
 		work := &largeSteps{steps{n: 3, each: time.Second}}
 		b.start("vm_1", job.Kinds{"h": work})
 		var refused atomic.Bool
@@ -372,7 +372,7 @@ func TestRestoreInTrouble(t *testing.T) {
 // worker has acquired gets a conflict, and its worker writes and deletes nothing.
 func TestFencedWhileReading(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.open("a")
+		b.openLarge("a")
 		reading, resume := make(chan struct{}), make(chan struct{})
 		var readErr error
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
@@ -408,7 +408,7 @@ func TestFencedWhileReading(t *testing.T) {
 // reader of its state does not keep its last report from being saved.
 func TestAbandonedReaderIsReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.open("a")
+		b.openLarge("a")
 		resume := make(chan struct{})
 		h := job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 			r, _, err := j.OpenSaved()

@@ -12,9 +12,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// reporter returns a handler that reports at that interval until it is stopped. It
-// then sends the stop, and returns a result, which must not be committed.
-func reporter(every time.Duration, stops chan<- *job.Stop) job.HandlerFunc {
+// reportUntilStopped returns a handler that reports at that interval until it is
+// stopped. It then sends the stop, and returns a result, which must not be committed.
+func reportUntilStopped(every time.Duration, stops chan<- *job.Stop) job.HandlerFunc {
 	return func(ctx context.Context, j *job.Job) ([]byte, error) {
 		for n := byte(0); ; n++ {
 			select {
@@ -69,7 +69,7 @@ func TestMaxRunCountsAllDeliveries(t *testing.T) {
 
 // interruptible reports every second, and returns the cause when it is stopped.
 func interruptible(stops chan<- *job.Stop) job.HandlerFunc {
-	run := reporter(time.Second, stops)
+	run := reportUntilStopped(time.Second, stops)
 	return func(ctx context.Context, j *job.Job) ([]byte, error) {
 		_, _ = run(ctx, j)
 		return nil, context.Cause(ctx)
@@ -82,7 +82,7 @@ func interruptible(stops chan<- *job.Stop) job.HandlerFunc {
 func TestMaxSilence(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stops := make(chan *job.Stop, 10)
-		late := reporter(25*time.Second, stops) // longer than the message's MaxSilence
+		late := reportUntilStopped(25*time.Second, stops) // longer than the message's MaxSilence
 		kinds := job.Kinds{"late": job.WithLimits(late, job.Limits{MaxSilence: time.Minute})}
 		b.start("vm_0", kinds)
 		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "late", MaxSilence: 20 * time.Second}, 0); err != nil {

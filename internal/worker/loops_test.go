@@ -12,12 +12,12 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// checked makes a worker report its loops to all, where the test checks them.
-func checked(all *health.Loops) func(*Config) { return func(c *Config) { c.Loops = all } }
+// withLoops makes a worker report its loops to all, where the test checks them.
+func withLoops(all *health.Loops) func(*Config) { return func(c *Config) { c.Loops = all } }
 
-// wellFor lets that time pass, and fails the test at the first second at which the
+// healthyFor lets that time pass, and fails the test at the first second at which the
 // worker is unhealthy.
-func (b *testbed) wellFor(d time.Duration, all *health.Loops, what string) {
+func (b *testbed) healthyFor(d time.Duration, all *health.Loops, what string) {
 	b.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		if r := all.Check(time.Now()); !r.Healthy() {
@@ -34,10 +34,10 @@ func stuck(all *health.Loops) (names []string) {
 	return names
 }
 
-// TestOutagesAreNoIllHealth: a worker stays healthy while storage refuses its calls
+// TestHealthyDuringOutages: a worker stays healthy while storage refuses its calls
 // or does not answer and the metadata service hangs, in every state and however long
 // that lasts.
-func TestOutagesAreNoIllHealth(t *testing.T) {
+func TestHealthyDuringOutages(t *testing.T) {
 	for name, fault := range map[string]storage.Fault{
 		"refused":   {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}},
 		"cut":       {DropRequest: true},
@@ -52,8 +52,8 @@ func TestOutagesAreNoIllHealth(t *testing.T) {
 				}
 				outage()
 				work := &steps{n: 10_000, each: time.Second}
-				p := b.start("vm_0", job.Kinds{"steps": work}, checked(&all))
-				b.wellFor(20*time.Minute, &all, "warm-up in an outage")
+				p := b.start("vm_0", job.Kinds{"steps": work}, withLoops(&all))
+				b.healthyFor(20*time.Minute, &all, "warm-up in an outage")
 				if s := p.machine.State(); s != lifecycle.Start {
 					t.Fatalf("state = %s, want start", s)
 				}
@@ -63,9 +63,9 @@ func TestOutagesAreNoIllHealth(t *testing.T) {
 				b.put("long", "steps", "")
 				b.waitFor("work", 2*time.Minute, func() bool { return work.done("long") > 0 })
 				outage()
-				b.wellFor(20*time.Minute, &all, "work in an outage")
+				b.healthyFor(20*time.Minute, &all, "work in an outage")
 				p.term()
-				b.wellFor(time.Minute, &all, "drain in an outage")
+				b.healthyFor(time.Minute, &all, "drain in an outage")
 				<-p.ended
 			})
 		})
@@ -80,26 +80,26 @@ func TestDrainingIsHealthy(t *testing.T) {
 		handler := newStubborn()
 		defer handler.finish()
 		b.put("a", "stubborn", "")
-		p := b.start("vm_0", job.Kinds{"stubborn": handler}, checked(&all))
+		p := b.start("vm_0", job.Kinds{"stubborn": handler}, withLoops(&all))
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
 		b.announce("Reboot", in(20*time.Minute))
-		b.wellFor(time.Hour, &all, "a notice of minutes, the drain, and the wait after it")
+		b.healthyFor(time.Hour, &all, "a notice of minutes, the drain, and the wait after it")
 		if got := p.machine.Position(); got.State != lifecycle.Shutdown || !got.Facts.Has(lifecycle.WorkReleased) {
 			t.Errorf("position = %s, want shutdown, drained", got)
 		}
 	})
 }
 
-// TestWindingUpIsHealthy: after a notice of minutes a worker waits for its last jobs
+// TestWaitingForLastJobsIsHealthy: after a notice of minutes a worker waits for its last jobs
 // for longer than a turn of the claim loop may take, and is healthy.
-func TestWindingUpIsHealthy(t *testing.T) {
+func TestWaitingForLastJobsIsHealthy(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
 		b.put("a", "steps", "")
-		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1150, each: time.Second}}, checked(&all))
+		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1150, each: time.Second}}, withLoops(&all))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		b.announce("Reboot", in(20*time.Minute))
-		b.wellFor(20*time.Minute, &all, "waiting for the last jobs")
+		b.healthyFor(20*time.Minute, &all, "waiting for the last jobs")
 		b.waitDone("a", time.Second)
 	})
 }
@@ -109,12 +109,12 @@ func TestWindingUpIsHealthy(t *testing.T) {
 func TestStuckLoops(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops
-		p := b.start("vm_0", job.Kinds{"echo": echo}, checked(&all))
+		p := b.start("vm_0", job.Kinds{"echo": echo}, withLoops(&all))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
-		b.wellFor(5*time.Minute, &all, "an idle worker")
+		b.healthyFor(5*time.Minute, &all, "an idle worker")
 
 		release := p.link.hold()
-		b.wellFor(time.Minute, &all, "a call that takes a minute")
+		b.healthyFor(time.Minute, &all, "a call that takes a minute")
 		b.waitFor("the worker is unhealthy", 5*time.Minute, func() bool { return len(stuck(&all)) == 2 })
 		if got, want := stuck(&all), []string{"claim", "presence"}; !slices.Equal(got, want) {
 			t.Errorf("stuck loops = %q, want %q", got, want)

@@ -20,13 +20,14 @@ import (
 // moveAfter makes a worker move jobs after that many interruptions.
 func moveAfter(n int) func(*Config) { return func(c *Config) { c.MoveAfter = n } }
 
-// takeOnDemand makes a worker one on a VM of regular priority.
+// takeOnDemand makes a worker take only from the on-demand queue, as on a VM of
+// regular priority.
 func takeOnDemand(c *Config) { c.TakeFrom = []*queue.Queue{c.OnDemand} }
 
-// onDemandMessages returns what is on the on-demand queue.
+// onDemandMessages returns the messages on the on-demand queue.
 func (b *testbed) onDemandMessages() []storage.Message { return b.server.Messages(b.names.OnDemand) }
 
-// runFor runs a worker until the job has made so many steps more, and ends it.
+// runFor runs a worker until the job has finished that many more steps, and stops it.
 func (b *testbed) runFor(name string, work *steps, id string, more int, change ...func(*Config)) *process {
 	b.t.Helper()
 	goal := work.done(id) + more
@@ -36,25 +37,26 @@ func (b *testbed) runFor(name string, work *steps, id string, more int, change .
 	return p
 }
 
-// TestPrioritySwap: a job that was interrupted twice continues on VMs of regular
-// priority, from where it was, and stays there.
+// TestPrioritySwap: a job that was interrupted twice moves to the on-demand queue and
+// resumes from its state on a VM of regular priority. After a further interruption
+// it stays on that queue.
 func TestPrioritySwap(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		b.runFor("vm_0", work, "long", 5, moveAfter(2))
 		if spot, moved := b.server.Messages(b.names.Queue), b.onDemandMessages(); len(spot) != 1 || len(moved) != 0 {
-			t.Fatalf("messages after one interruption = %d and %d on demand, want it where it was", len(spot), len(moved))
+			t.Fatalf("messages after one interruption = %d and %d on demand, want 1 and 0", len(spot), len(moved))
 		}
 		var seen counter
 		second := b.runFor("vm_1", work, "long", 5, moveAfter(2), func(c *Config) { c.Observer = &seen })
 		moved := b.onDemandMessages()
 		if spot := b.server.Messages(b.names.Queue); len(spot) != 0 || len(moved) != 1 {
-			t.Fatalf("messages after two interruptions = %d and %d on demand, want it moved", len(spot), len(moved))
+			t.Fatalf("messages after two interruptions = %d and %d on demand, want 0 and 1", len(spot), len(moved))
 		}
 		e, err := queue.Decode(moved[0].Text)
 		if err != nil || e.ID != "long" || !e.Resume || !e.PutBackSince.IsZero() || !moved[0].Visible || !moved[0].Expires.IsZero() {
-			t.Errorf("moved message = %+v, %+v, %v, want one for all that says resume", e, moved[0], err)
+			t.Errorf("moved message = %+v, %+v, %v, want a visible one that says resume and never expires", e, moved[0], err)
 		}
 		if r := b.record("long"); r.Status != checkpoint.Open || r.Interruptions != 2 || !r.HasState() {
 			t.Errorf("record = %s, %d interruptions, want open with its state, 2", r.Status, r.Interruptions)
@@ -71,7 +73,7 @@ func TestPrioritySwap(t *testing.T) {
 		time.Sleep(time.Minute)
 		idle.stop()
 		if n := work.done("long"); n > 11 {
-			t.Errorf("steps done = %d: a worker took from a queue that it was not told to take from", n)
+			t.Errorf("steps done = %d: a worker took from a queue that it is not configured to take from", n)
 		}
 		b.runFor("regular_0", work, "long", 5, takeOnDemand, moveAfter(2))
 		if after := b.onDemandMessages(); len(after) != 1 || after[0].ID != moved[0].ID {
@@ -89,7 +91,8 @@ func TestPrioritySwap(t *testing.T) {
 	})
 }
 
-// TestMovedPayloads: what a job works on comes along, whatever its message was.
+// TestMovedPayloads: a moved job keeps its payload, be it foreign text, text of the
+// largest size, or a payload blob.
 func TestMovedPayloads(t *testing.T) {
 	for name, text := range map[string]string{
 		"foreign": "what is this?", "foreign of 64 KiB": strings.Repeat("x", queue.MaxText), "claim check": "",
@@ -122,7 +125,7 @@ func TestMovedPayloads(t *testing.T) {
 				})
 				plain := func(c *Config) { c.DefaultKind = "h" }
 				first := b.start("vm_0", job.Kinds{"h": h}, plain, moveAfter(1))
-				b.waitFor("the job begins", time.Minute, func() bool { return len(first.log.find("job started")) == 1 })
+				b.waitFor("the job starts", time.Minute, func() bool { return len(first.log.find("job started")) == 1 })
 				time.Sleep(time.Second)
 				first.stop()
 				moved := b.onDemandMessages()
@@ -146,8 +149,9 @@ func TestMovedPayloads(t *testing.T) {
 	}
 }
 
-// TestMovedDuplicates: with the old message still there, the new one there twice,
-// and workers on both queues, there is one outcome, and nothing is done again.
+// TestMovedDuplicates: a move leaves the old message, which could not be deleted, and
+// two new ones, because a put was retried. With workers on both queues the job has
+// one outcome, and no step is repeated.
 func TestMovedDuplicates(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		l := b.observe()
@@ -182,8 +186,8 @@ func TestMovedDuplicates(t *testing.T) {
 	})
 }
 
-// TestConflictDuringMove: a job whose record is opened by somebody else at the
-// moment of its release is not moved; its message is put back where it was.
+// TestConflictDuringMove: a job whose record an operator reopens at the moment of its
+// release is not moved; its message is requeued on the queue that it came from.
 func TestConflictDuringMove(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 40, each: 300 * time.Millisecond}
@@ -197,7 +201,7 @@ func TestConflictDuringMove(t *testing.T) {
 			if c.Operation == storage.OpPutBlob && c.Container == b.names.Records {
 				once.Do(func() {
 					if _, err := b.records.Reopen(context.Background(), same, "a person"); err != nil {
-						t.Errorf("Open = %v, want nil", err)
+						t.Errorf("Reopen = %v, want nil", err)
 					}
 				})
 			}
@@ -205,10 +209,10 @@ func TestConflictDuringMove(t *testing.T) {
 		})
 		p.stop()
 		if spot := b.server.Messages(b.names.Queue); len(spot) != 1 || len(b.onDemandMessages()) != 0 {
-			t.Errorf("messages = %d and %d on demand, want it where it was", len(spot), len(b.onDemandMessages()))
+			t.Errorf("messages = %d and %d on demand, want 1 and 0", len(spot), len(b.onDemandMessages()))
 		}
 		if n := len(p.log.find("message put back")); n != 1 {
-			t.Errorf("log lines about a put-back = %d, want 1", n)
+			t.Errorf("log lines about the requeued message = %d, want 1", n)
 		}
 		b.start("vm_1", job.Kinds{"steps": work}, moveAfter(1))
 		b.waitDone("long", 2*time.Minute)
@@ -224,8 +228,8 @@ func (b *testbed) clear() {
 	}
 }
 
-// wantReplaced checks the only message on the queue of jobs: a new one of that
-// job, for any worker, that says resume and does not expire.
+// wantReplaced checks that the queue of jobs holds one message: a new one of that
+// job that says resume and does not expire.
 func (b *testbed) wantReplaced(id, old string) {
 	b.t.Helper()
 	messages := b.server.Messages(b.names.Queue)
@@ -238,9 +242,9 @@ func (b *testbed) wantReplaced(id, old string) {
 	}
 }
 
-// TestClearedMessageIsReplaced: somebody clears the queue while a job runs. Its
-// worker notices at the next renewal, saves the job, and puts a new message, so
-// that the job is done with no step repeated.
+// TestClearedMessageIsReplaced: an operator clears the queue while a job runs. The
+// job's next renewal fails, so its worker saves it and puts a new message, and the
+// job is done with no step repeated.
 func TestClearedMessageIsReplaced(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first save": time.Second, "after a save": 25 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +259,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 				b.waitFor("new message", 15*time.Second, func() bool { return b.messagesLeft() == 1 })
 				b.wantReplaced("long", old)
 				if n := len(b.onDemandMessages()); n != 0 {
-					t.Errorf("messages on demand = %d, want none: nothing took the VM away", n)
+					t.Errorf("messages on demand = %d, want none: there was no eviction", n)
 				}
 				if n := len(p.log.find("message was removed or has expired; put a new one for the job")); n != 1 {
 					t.Errorf("log lines about the new message = %d, want 1", n)
@@ -270,8 +274,8 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 	}
 }
 
-// TestClearedMessageIsReplacedInADrain: a worker learns only from its release that
-// the message is gone, with a record and without.
+// TestClearedMessageIsReplacedInADrain: a worker that finds only at the release of a
+// job that its message is gone puts a new one, with a record and without.
 func TestClearedMessageIsReplacedInADrain(t *testing.T) {
 	for name, after := range map[string]time.Duration{"without a record": 500 * time.Millisecond, "with a record": 12 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -297,8 +301,8 @@ func TestClearedMessageIsReplacedInADrain(t *testing.T) {
 	}
 }
 
-// TestClearedMessagesOfOthersAreNotReplaced: a worker whose message is gone
-// because its job is over, or that does not own the record any more, puts none.
+// TestClearedMessagesOfOthersAreNotReplaced: a worker does not replace its message
+// when that is gone because another worker has acquired and finished the job.
 func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
@@ -317,9 +321,9 @@ func TestClearedMessagesOfOthersAreNotReplaced(t *testing.T) {
 	})
 }
 
-// TestExpiringMessageIsReplaced: a message that somebody else put with a time to
-// live becomes one that never expires when its job is handed back, whether it
-// failed or was interrupted, and when it expires while the job runs.
+// TestExpiringMessageIsReplaced: a foreign message with a time to live is replaced by
+// one that never expires when its job fails or is interrupted, and when it expires
+// while the job runs.
 func TestExpiringMessageIsReplaced(t *testing.T) {
 	for name, row := range map[string]struct {
 		ttl  time.Duration
@@ -359,8 +363,8 @@ func TestExpiringMessageIsReplaced(t *testing.T) {
 	}
 }
 
-// drainMany lets a worker with many active jobs be evicted, each call taking 10 ms,
-// and returns what it logged of its drain.
+// drainMany evicts a worker that runs that many jobs, where each storage call takes
+// 10 ms, and returns the worker and its log line at the end of the drain.
 func (b *testbed) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p *process, drained logLine) {
 	b.t.Helper()
 	slow := storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
@@ -371,7 +375,7 @@ func (b *testbed) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p
 	}
 	p = b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1), func(c *Config) { c.Concurrency = jobs })
 	last := fmt.Sprintf("job-%d", jobs-1)
-	b.waitFor("all in hand and at work", time.Minute, func() bool {
+	b.waitFor("all jobs running", time.Minute, func() bool {
 		return len(p.log.find("job started")) == jobs && work.done(last) > 2
 	})
 	b.server.OnCall(func(c storage.Call) storage.Fault {
@@ -387,9 +391,9 @@ func (b *testbed) drainMany(jobs int, fault func(storage.Call) storage.Fault) (p
 	return p, p.log.find("drained")[0]
 }
 
-// TestDrainMoves: a drain in which every job is moved keeps to the promise of one
-// in which none is, and one that cannot move takes moveTimeout more at most and
-// releases all. Nothing is left out of any record.
+// TestDrainMoves: a drain that moves every job may take as long as one that moves
+// none. A drain that cannot move jobs takes at most moveTimeout more and releases all
+// of them. No state is left out of a record.
 func TestDrainMoves(t *testing.T) {
 	gone := storage.Fault{Refuse: &storage.Error{Status: 404, Code: "QueueNotFound", Message: "no"}}
 	for _, row := range []struct {
@@ -400,7 +404,7 @@ func TestDrainMoves(t *testing.T) {
 	}{
 		{"all are moved", storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}, 1000, 1000, 2 * time.Second},
 		{"the queue is gone", gone, 200, 0, 2 * time.Second},
-		{"the queue gives no answer", storage.Fault{Before: time.Hour}, 1000, 0, 2*time.Second + moveTimeout},
+		{"the queue does not answer", storage.Fault{Before: time.Hour}, 1000, 0, 2*time.Second + moveTimeout},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -430,8 +434,8 @@ func TestDrainMoves(t *testing.T) {
 	}
 }
 
-// TestMoveComesAfterStates: when states take all their time, jobs are still moved
-// or released within the budget.
+// TestMoveComesAfterStates: jobs are moved or released within the budget even when
+// saving their states takes all the time that it may.
 func TestMoveComesAfterStates(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: 300 * time.Millisecond}
@@ -459,8 +463,8 @@ func TestMoveComesAfterStates(t *testing.T) {
 	})
 }
 
-// TestWarmUpNeedsOnDemand: a worker that is to move jobs says at once that there
-// is nowhere to move them to, and starts when there is.
+// TestWarmUpNeedsOnDemand: a worker that needs the on-demand queue, to move jobs to
+// or to take them from, logs that it is missing, and starts once it exists.
 func TestWarmUpNeedsOnDemand(t *testing.T) {
 	for name, change := range map[string]func(*Config){"to move to": moveAfter(3), "to take from": takeOnDemand} {
 		t.Run(name, func(t *testing.T) {
@@ -472,7 +476,7 @@ func TestWarmUpNeedsOnDemand(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				found := p.log.find("storage is not ready; no job is lost, trying again")
 				if len(found) == 0 || !strings.Contains(fmt.Sprint(found[0]["error"]), b.names.OnDemand) {
-					t.Errorf("complaints = %v, want one that names queue %s", found, b.names.OnDemand)
+					t.Errorf("log lines = %v, want one that names queue %s", found, b.names.OnDemand)
 				}
 				if s := p.machine.State(); s != lifecycle.Start {
 					t.Errorf("state = %s, want start", s)

@@ -2,7 +2,7 @@
 
 package worker
 
-// defaultHistories is how many random histories a run of the tests goes through,
+// defaultHistories is how many random histories one run of the tests executes,
 // and callStep the step from one crash point to the next.
 const (
 	defaultHistories = 200

@@ -17,7 +17,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// counter is an Observer that counts what it is told, by method and word.
+// counter is an Observer that counts its calls, by method and argument.
 type counter struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -27,7 +27,7 @@ type counter struct {
 	blind  time.Time
 }
 
-func (c *counter) note(what string, f ...func()) {
+func (c *counter) count(what string, f ...func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
@@ -39,7 +39,7 @@ func (c *counter) note(what string, f ...func()) {
 	}
 }
 
-// of returns the counts of those, 0 included.
+// of returns the counts of those calls, 0 included.
 func (c *counter) of(what ...string) map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,31 +51,31 @@ func (c *counter) of(what ...string) map[string]int {
 }
 
 func (c *counter) Entered(state string, ending bool) {
-	c.note(fmt.Sprintf("entered %s %t", state, ending))
+	c.count(fmt.Sprintf("entered %s %t", state, ending))
 }
-func (c *counter) Delivered()                    { c.note("delivered") }
-func (c *counter) Ended(outcome string)          { c.note("ended " + outcome) }
-func (c *counter) Started(how string)            { c.note("started " + how) }
-func (c *counter) Broke(kind string)             { c.note("broke " + kind) }
-func (c *counter) Recovered(kind string)         { c.note("recovered " + kind) }
-func (c *counter) Refused(code string)           { c.note("refused " + code) }
-func (c *counter) LeftOut()                      { c.note("left out") }
-func (c *counter) Circles(cause string)          { c.note("circles " + cause) }
-func (c *counter) Announced(kind, action string) { c.note("announced " + kind + ", " + action) }
-func (c *counter) Unrecognised()                 { c.note("unrecognised") }
-func (c *counter) Acknowledged(result string)    { c.note("acknowledged " + result) }
+func (c *counter) Delivered()                    { c.count("delivered") }
+func (c *counter) Ended(outcome string)          { c.count("ended " + outcome) }
+func (c *counter) Started(how string)            { c.count("started " + how) }
+func (c *counter) Broke(kind string)             { c.count("broke " + kind) }
+func (c *counter) Recovered(kind string)         { c.count("recovered " + kind) }
+func (c *counter) Refused(code string)           { c.count("refused " + code) }
+func (c *counter) LeftOut()                      { c.count("left out") }
+func (c *counter) Circles(cause string)          { c.count("circles " + cause) }
+func (c *counter) Announced(kind, action string) { c.count("announced " + kind + ", " + action) }
+func (c *counter) Unrecognised()                 { c.count("unrecognised") }
+func (c *counter) Acknowledged(result string)    { c.count("acknowledged " + result) }
 func (c *counter) Saved(result string, bytes int64, _ time.Duration) {
-	c.note("saved "+result, func() { c.bytes += bytes })
+	c.count("saved "+result, func() { c.bytes += bytes })
 }
 
 func (c *counter) Drained(reason string, took time.Duration) {
-	c.note("drained "+reason, func() { c.drain = took })
+	c.count("drained "+reason, func() { c.drain = took })
 }
 
 func (c *counter) Polled(at time.Time, result string) {
-	c.note("polled "+result, func() { c.polled = at })
+	c.count("polled "+result, func() { c.polled = at })
 }
-func (c *counter) Blind(since time.Time) { c.note("blind", func() { c.blind = since }) }
+func (c *counter) Blind(since time.Time) { c.count("blind", func() { c.blind = since }) }
 
 func (c *counter) blindSince() time.Time {
 	c.mu.Lock()
@@ -83,9 +83,11 @@ func (c *counter) blindSince() time.Time {
 	return c.blind
 }
 
-func observe(o Observer) func(*Config) { return func(c *Config) { c.Observer = o } }
+// withObserver gives a worker an Observer.
+func withObserver(o Observer) func(*Config) { return func(c *Config) { c.Observer = o } }
 
-// TestObserverOfOutcomes has a job for every way in which a delivery ends.
+// TestObserverOfOutcomes: each delivery is counted with its outcome. There is a job
+// for every outcome.
 func TestObserverOfOutcomes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
@@ -105,9 +107,9 @@ func TestObserverOfOutcomes(t *testing.T) {
 			b.put(id, kind, "")
 		}
 		b.putText("foreign")
-		p := b.start("vm_0", kinds, func(config *Config) { config.Concurrency = 8 }, observe(c))
+		p := b.start("vm_0", kinds, func(config *Config) { config.Concurrency = 8 }, withObserver(c))
 		b.waitDone("a", time.Minute)
-		b.put("a", "echo", "") // over already
+		b.put("a", "echo", "") // which is done already
 		b.waitDone("d", time.Minute)
 		b.waitFor("the second a", time.Minute, func() bool { return c.of("ended finished")["ended finished"] == 1 })
 		time.Sleep(10 * time.Second)
@@ -123,7 +125,7 @@ func TestObserverOfOutcomes(t *testing.T) {
 			names = append(names, name)
 		}
 		if diff := cmp.Diff(want, c.of(names...)); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 		if back := c.of("ended put_back")["ended put_back"]; back < 1 {
 			t.Errorf("put back = %d, want the unknown kind at least once", back)
@@ -141,35 +143,36 @@ func TestObserverOfOutcomes(t *testing.T) {
 			t.Errorf("saves = %d with %d bytes, %d failed, want those of job f: one every 5s and the last", c.counts["saved saved"], c.bytes, c.counts["saved failed"])
 		}
 
-		b.start("vm_1", kinds, observe(c))
+		b.start("vm_1", kinds, withObserver(c))
 		b.waitFor("the job that was released", time.Minute, func() bool { return c.of("started resumed")["started resumed"] == 1 })
 	})
 }
 
-// TestObserverInTrouble: saves and messages that do not get through.
-func TestObserverInTrouble(t *testing.T) {
+// TestObserverInAnOutage: saves that fail and messages that cannot be released during
+// an outage are counted.
+func TestObserverInAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
 		b.put("a", "steps", "")
 		work := &steps{n: 1000, each: time.Second}
-		p := b.start("vm_0", job.Kinds{"steps": work}, observe(c))
+		p := b.start("vm_0", job.Kinds{"steps": work}, withObserver(c))
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		time.Sleep(time.Minute)
 		p.stop()
 		got := c.of("ended left", "ended released")
 		if diff := cmp.Diff(map[string]int{"ended left": 1, "ended released": 0}, got); diff != "" || c.counts["saved failed"] == 0 {
-			t.Errorf("told of %d failed saves, want some, and (-want +got):\n%s", c.counts["saved failed"], diff)
+			t.Errorf("failed saves = %d, want some; counts (-want +got):\n%s", c.counts["saved failed"], diff)
 		}
 	})
 }
 
-// TestObserverOfEvents: each event counts once, whatever else the document says,
-// and again if something else follows from it.
+// TestObserverOfEvents: each event is counted once, however often the document
+// changes, and again if the worker takes another action for it.
 func TestObserverOfEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
-		p := b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
+		p := b.start("vm_0", job.Kinds{"echo": echo}, withObserver(c))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		b.announce("Freeze", lasting(5*time.Second), in(time.Minute))
 		time.Sleep(5 * time.Second)
@@ -188,7 +191,7 @@ func TestObserverOfEvents(t *testing.T) {
 			names = append(names, name)
 		}
 		if diff := cmp.Diff(want, c.of(names...)); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+			t.Errorf("counts (-want +got):\n%s", diff)
 		}
 		if c.drain > time.Since(begun) {
 			t.Errorf("drain took %s, want it counted from the notice", c.drain)
@@ -196,11 +199,12 @@ func TestObserverOfEvents(t *testing.T) {
 	})
 }
 
-// TestObserverOfPolls: how polls end, and from when to when none is answered.
+// TestObserverOfPolls: polls are counted by result, and the time since which none was
+// answered is reported until one is.
 func TestObserverOfPolls(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		c := &counter{}
-		b.start("vm_0", job.Kinds{"echo": echo}, observe(c))
+		b.start("vm_0", job.Kinds{"echo": echo}, withObserver(c))
 		time.Sleep(10 * time.Second)
 		if got := c.of("polled answered")["polled answered"]; got < 9 || got > 11 {
 			t.Errorf("polls answered in 10s = %d, want one a second", got)

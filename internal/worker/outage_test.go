@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestStorageOutage: storage is gone for longer than the visibility; no job is
-// cancelled, none is lost, and no failure is counted.
+// TestStorageOutage: storage is unavailable for longer than the visibility timeout;
+// no job is cancelled, none is lost, and no failure is counted.
 func TestStorageOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 400, each: 300 * time.Millisecond}
@@ -26,7 +26,7 @@ func TestStorageOutage(t *testing.T) {
 		b.waitDone("long", 10*time.Minute)
 		b.waitFor("message gone", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("long"); r.Generation != 1 || r.Failures != 0 {
-			t.Errorf("record = generation %d, %d failures, want 1, 0: work went on", r.Generation, r.Failures)
+			t.Errorf("record = generation %d, %d failures, want 1, 0: the job was not interrupted", r.Generation, r.Failures)
 		}
 		if got := work.repeated("long"); got != 0 {
 			t.Errorf("steps repeated = %d, want 0", got)
@@ -34,10 +34,10 @@ func TestStorageOutage(t *testing.T) {
 	})
 }
 
-// TestOwnMessageComesBack: renewals fail for longer than the visibility while claims
-// do not, so that a worker claims the message that it has in hand. The job continues
-// under the new claim.
-func TestOwnMessageComesBack(t *testing.T) {
+// TestOwnMessageIsClaimedAgain: renewals fail for longer than the visibility timeout while
+// claims succeed, so that a worker claims the message of a job that it runs. The job
+// continues under the new claim.
+func TestOwnMessageIsClaimedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 400, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
@@ -54,12 +54,12 @@ func TestOwnMessageComesBack(t *testing.T) {
 		b.waitDone("long", 10*time.Minute)
 		b.waitFor("message gone", 10*time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if n := len(p.log.find("job started")); n != 1 || b.record("long").Generation != 1 || work.repeated("long") != 0 {
-			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: work went on", n, b.record("long").Generation, work.repeated("long"))
+			t.Errorf("job started %d times, generation %d, %d steps repeated, want 1, 1, 0: the job was not interrupted", n, b.record("long").Generation, work.repeated("long"))
 		}
 	})
 }
 
-// TestWarmUpWaits: what is missing or refused at the start is said, and tried again.
+// TestWarmUpWaits: a worker that storage refuses at its start logs that and retries.
 func TestWarmUpWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		refused := &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch", Message: "no"}
@@ -76,15 +76,15 @@ func TestWarmUpWaits(t *testing.T) {
 			t.Errorf("state while storage refuses = %s, want start", s)
 		}
 		if got := len(p.log.find("storage is not ready; no job is lost, trying again")); got < 3 {
-			t.Errorf("complaints in a minute = %d, want several", got)
+			t.Errorf("log lines in a minute = %d, want several", got)
 		}
 		b.server.OnCall(nil)
 		b.waitDone("a", time.Minute)
 	})
 }
 
-// TestLostMessage: a renewal that is refused stops the job, and what it reported
-// is recorded, because the record decides.
+// TestLostMessage: a renewal that is refused stops the job. Its last state is saved,
+// because the worker still owns the record.
 func TestLostMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		causes := make(chan *job.Stop, 2)
@@ -110,9 +110,9 @@ func TestLostMessage(t *testing.T) {
 	})
 }
 
-// TestSilentEnds: a job whose every start ends uncleanly is poison after
-// ten, and its neighbours are done.
-func TestSilentEnds(t *testing.T) {
+// TestUncleanExits: a job is dead-lettered after ten starts on which its worker exited
+// uncleanly, and the other jobs of the worker are done.
+func TestTenUncleanExits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		killer := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 			<-ctx.Done()
@@ -139,11 +139,11 @@ func TestSilentEnds(t *testing.T) {
 		}
 		r := b.record("killer")
 		if r.Status != checkpoint.Poison || r.ChargedExits != maxChargedExits {
-			t.Fatalf("record after %d kills = %s, %d silent ends, want poison, %d", rounds, r.Status, r.ChargedExits, maxChargedExits)
+			t.Fatalf("record after %d kills = %s, %d unclean exits, want poison, %d", rounds, r.Status, r.ChargedExits, maxChargedExits)
 		}
 		for _, id := range []string{"n1", "n2", "n3"} {
 			if r := b.record(id); r.Status != checkpoint.Done {
-				t.Errorf("neighbour %s = %s, want done", id, r.Status)
+				t.Errorf("job %s = %s, want done", id, r.Status)
 			}
 		}
 	})
@@ -158,7 +158,7 @@ func hasJob(lines []logLine, id string) bool {
 	return false
 }
 
-// TestBufferedMessagesAreReleased: messages claimed ahead go back when nothing
+// TestBufferedMessagesAreReleased: messages claimed ahead are released when no slot
 // gets free for them, and at once on a stop.
 func TestBufferedMessagesAreReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
@@ -192,8 +192,8 @@ func TestBufferedMessagesAreReleased(t *testing.T) {
 	})
 }
 
-// TestDrainWithoutBandwidth: a state that cannot be sent in time is left out,
-// and the job is released all the same within the budget.
+// TestDrainWithoutBandwidth: a state that cannot be sent in time is left out, and the
+// job is still released within the budget.
 func TestDrainWithoutBandwidth(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: 300 * time.Millisecond}
@@ -219,7 +219,7 @@ func TestDrainWithoutBandwidth(t *testing.T) {
 		}
 		released := p.log.find("job released")
 		if len(released) != 1 || released[0]["state_left_out"] != true {
-			t.Errorf("log = %v, want a release that says that a state was left out", released)
+			t.Errorf("log = %v, want one release with state_left_out", released)
 		}
 		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
 			t.Errorf("messages = %+v, want one that is visible", m)

@@ -12,11 +12,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestPayloadMemory: payloads from blobs wait for one another when they do not fit
-// into --payload-memory together. A job that waits is handed over at once, and a
-// handler that has dropped its payload holds up no one.
+// TestPayloadMemory: jobs whose payloads from blobs do not fit into --payload-memory
+// together run one after another. A drain releases a waiting job at once, and a
+// payload that its handler has dropped uses no memory any more.
 func TestPayloadMemory(t *testing.T) {
-	const size, jobs = queue.MaxPayload/2 + 1, 3 // two do not fit into the least memory
+	const size, jobs = queue.MaxPayload/2 + 1, 3 // two do not fit into the smallest memory
 	for _, row := range []struct {
 		name string
 		drop bool

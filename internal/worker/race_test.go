@@ -3,8 +3,8 @@
 package worker
 
 // Under the race detector, which makes everything about five times slower, the
-// tests with the most cases take a part of them. make test runs those again
-// without it, in full.
+// tests with the most cases run only some of them. make test runs these tests
+// again in full without the race detector.
 const (
 	defaultHistories = 50
 	callStep         = 3

@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// leaseBlob puts a lease on a blob that does not end, and returns what ends it.
+// leaseBlob acquires a lease without an end on a blob. release breaks it.
 func (b *testbed) leaseBlob(container, name string) (release func()) {
 	b.t.Helper()
 	blob := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)
@@ -47,15 +47,16 @@ func (b *testbed) putOpen(id, kind string) {
 	}
 }
 
-// TestRefusedForGood: storage refuses the records, or payloads, of more jobs than
-// all slots. Healthy jobs go past them, they come round seldom, nothing of them is
-// lost or counted, and they are done once storage takes them.
-func TestRefusedForGood(t *testing.T) {
+// TestPermanentlyRefused: storage refuses the records or payloads of more jobs than there
+// are slots. Other jobs are done beside them. The refused ones are tried a few times
+// an hour, nothing of them is lost or counted, and they are done once storage accepts
+// them.
+func TestPermanentlyRefused(t *testing.T) {
 	const refused, healthy = 8, 40
 	big := bytes.Repeat([]byte("x"), 100<<10)
 	cases := map[string]struct {
 		code string
-		// track puts a job that will be refused, and returns what ends that.
+		// begin enqueues a job that storage refuses until end is called.
 		begin func(b *testbed, id string) (end func())
 	}{
 		"a lease on the record": {"LeaseIdMissing", func(b *testbed, id string) func() {
@@ -84,7 +85,7 @@ func TestRefusedForGood(t *testing.T) {
 				c := &counter{}
 				kinds := job.Kinds{"echo": echo, "steps": &steps{n: 1, each: time.Second}}
 				for i := range 2 {
-					b.start(fmt.Sprintf("vm_%d", i), kinds, observe(c), func(c *Config) { c.Concurrency = 2 })
+					b.start(fmt.Sprintf("vm_%d", i), kinds, withObserver(c), func(c *Config) { c.Concurrency = 2 })
 				}
 				begun := time.Now()
 				b.waitFor("healthy jobs done", 2*time.Minute, func() bool { return b.messagesLeft() == refused })
@@ -93,7 +94,7 @@ func TestRefusedForGood(t *testing.T) {
 				before := b.server.Counts()[storage.OpGetMessages]
 				rounds := c.of("refused " + tt.code)["refused "+tt.code]
 				if rounds < refused || rounds > refused*20 {
-					t.Errorf("%d messages put back in an hour, want each at least once and at most 20 times", rounds)
+					t.Errorf("%d messages requeued in an hour, want each at least once and at most 20 times", rounds)
 				}
 				t.Logf("%d put back in the first hour, %d claims", rounds, before)
 				for _, end := range ends {
@@ -114,7 +115,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// refuse makes storage refuse an operation on payloads, and returns what ends that.
+// refuse makes storage refuse an operation on payloads until end is called.
 func (b *testbed) refuse(operation string, with *storage.Error) (end func()) {
 	b.server.OnCall(func(c storage.Call) storage.Fault {
 		if c.Operation == operation && c.Container == b.names.Payloads {
@@ -125,10 +126,10 @@ func (b *testbed) refuse(operation string, with *storage.Error) (end func()) {
 	return func() { b.server.OnCall(nil) }
 }
 
-// TestLeaseOnARecordAtWork: somebody leases the record of a running job. A lease of
-// a minute costs nothing but time; one that does not end costs what was done since
-// the last save, and the log names the service's code.
-func TestLeaseOnARecordAtWork(t *testing.T) {
+// TestLeaseOnTheRecordOfARunningJob: a client leases the record of a running job. A lease of a
+// minute only delays the saves; one of ten minutes costs the work since the last
+// save. The log names the service's error code.
+func TestLeaseOnTheRecordOfARunningJob(t *testing.T) {
 	for _, tt := range []struct {
 		lasts      time.Duration
 		generation int
@@ -152,8 +153,8 @@ func TestLeaseOnARecordAtWork(t *testing.T) {
 						named++
 					}
 				}
-				if named == 0 || len(p.log.find("storage is unavailable; trying again")) > 0 {
-					t.Errorf("%d lines name the code, and some say that storage gave no answer; want some and none", named)
+				if outages := len(p.log.find("storage is unavailable; trying again")); named == 0 || outages > 0 {
+					t.Errorf("%d log lines name the code, %d report an outage, want some and none", named, outages)
 				}
 				for _, line := range p.log.find("message put back") {
 					if !strings.Contains(line["reason"].(string), "storage refused (LeaseIdMissing)") {
@@ -165,8 +166,8 @@ func TestLeaseOnARecordAtWork(t *testing.T) {
 	}
 }
 
-// TestDrainOfARefusedRecord: a record that storage refuses does not take the time
-// of a drain.
+// TestDrainOfARefusedRecord: a drain does not spend its budget on a record that
+// storage refuses.
 func TestDrainOfARefusedRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "steps", "")
@@ -179,7 +180,7 @@ func TestDrainOfARefusedRecord(t *testing.T) {
 			t.Errorf("the drain took %s, want at most 2s", took)
 		}
 		if n := len(p.log.find("message put back")); n != 1 {
-			t.Errorf("%d messages put back, want 1", n)
+			t.Errorf("%d messages requeued, want 1", n)
 		}
 	})
 }

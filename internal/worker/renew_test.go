@@ -10,8 +10,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// onRenewals lets the first n renewals suffer f, and returns when each of all
-// renewals was sent.
+// onRenewals injects the fault f into the first n renewals, and returns the times at
+// which all renewals were sent.
 func (b *testbed) onRenewals(n int, f storage.Fault) *[]time.Time {
 	var sent []time.Time
 	b.server.OnCall(func(c storage.Call) storage.Fault {
@@ -26,7 +26,8 @@ func (b *testbed) onRenewals(n int, f storage.Fault) *[]time.Time {
 	return &sent
 }
 
-// TestRenewalWithoutAnswerIsRetried long before the message becomes visible.
+// TestRenewalWithoutAnswerIsRetried: a renewal without an answer is retried after
+// renewRetry, long before the message becomes visible.
 func TestRenewalWithoutAnswerIsRetried(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		sent := b.onRenewals(2, storage.Fault{DropRequest: true})
@@ -48,7 +49,7 @@ func TestRenewalWithoutAnswerIsRetried(t *testing.T) {
 }
 
 // TestRenewalReplyLost: a renewal takes effect and its reply is lost, so that the
-// receipt is void. The job runs until shortly before its message becomes visible
+// pop receipt is void. The job runs until shortly before its message becomes visible
 // again, is released then, and resumes at once.
 func TestRenewalReplyLost(t *testing.T) {
 	for _, row := range []struct {
@@ -83,8 +84,8 @@ func TestRenewalReplyLost(t *testing.T) {
 	}
 }
 
-// TestRenewalReplyLostAtTheEnd: a job that ends under a void receipt is committed,
-// and its message is deleted when it comes back.
+// TestRenewalReplyLostAtTheEnd: a job that ends while its pop receipt is void is
+// committed, and its message is deleted when it becomes visible again.
 func TestRenewalReplyLostAtTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.onRenewals(1, storage.Fault{DropReply: true})
@@ -93,7 +94,7 @@ func TestRenewalReplyLostAtTheEnd(t *testing.T) {
 		b.waitDone("long", 25*time.Second)
 		b.waitFor("no message left", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("long"); r.Generation != 1 || r.Interruptions != 0 || len(p.log.find("message lost; stopping the job")) != 0 {
-			t.Errorf("record = generation %d, %d interruptions, want one undisturbed run", r.Generation, r.Interruptions)
+			t.Errorf("record = generation %d, %d interruptions, want one uninterrupted run", r.Generation, r.Interruptions)
 		}
 	})
 }

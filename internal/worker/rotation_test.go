@@ -19,11 +19,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// takeFromBoth makes a worker take from the jobs and from the on-demand queue.
+// takeFromBoth makes a worker take from the main and from the on-demand queue.
 func takeFromBoth(c *Config) { c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand} }
 
-// TestQueueRotation: queues that have jobs are asked in turn, one that has none is left
-// out until it is due, however often the others are asked.
+// TestQueueRotation: queues that have jobs are asked in turn (round robin). One that
+// was empty is skipped until its back-off ends, however often the others are asked.
 func TestQueueRotation(t *testing.T) {
 	a, b, c := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
 	turns := newQueueRotation([]*queue.Queue{a, b, c}, retry.Jitter{})
@@ -61,9 +61,9 @@ func TestQueueRotation(t *testing.T) {
 	if due := turns.due(); due.After(now) {
 		t.Errorf("due = %s from now, want at once: two queues have jobs", due.Sub(now))
 	}
-	demand("nobody has any", ask(), c, a)
+	demand("all are empty", ask(), c, a)
 	if turns.turn(now) != nil {
-		t.Error("turn with no queue due gave one")
+		t.Error("turn with no queue due returned one")
 	}
 	wait := turns.due().Sub(now)
 	if low, high := 3*pollDelays.First*3/4, 3*pollDelays.First*5/4; wait < low || wait > high {
@@ -113,8 +113,8 @@ func TestIdlePolls(t *testing.T) {
 	}
 }
 
-// TestShortJobCostOfTwoQueues: a queue that is empty costs the jobs of the other
-// nothing but its own few polls.
+// TestShortJobCostOfTwoQueues: beside a queue with jobs, an empty one adds a few polls
+// to the storage calls and nothing else.
 func TestShortJobCostOfTwoQueues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs = 32 * 20
@@ -138,8 +138,8 @@ func TestShortJobCostOfTwoQueues(t *testing.T) {
 	})
 }
 
-// TestNoQueueStarves: of two queues with a backlog, both are worked off at the
-// same pace, whatever the length of the other.
+// TestNoQueueStarves: a worker does the jobs of two queues with a backlog at the same
+// rate, whatever their lengths.
 func TestNoQueueStarves(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		for i := range 200 {
@@ -151,7 +151,7 @@ func TestNoQueueStarves(t *testing.T) {
 		b.start("vm_0", job.Kinds{"steps": &steps{n: 1, each: time.Second}}, takeFromBoth, func(c *Config) { c.Concurrency = 1 })
 		b.waitFor("the short queue is empty", time.Minute, func() bool { return len(b.server.Messages(b.names.OnDemand)) == 0 })
 		if done := 200 - len(b.server.Messages(b.names.Queue)); done < 15 || done > 25 {
-			t.Errorf("jobs of the long queue done meanwhile = %d, want about as many as the 20 of the short one", done)
+			t.Errorf("jobs of the long queue done by then = %d, want about as many as the 20 of the short one", done)
 		}
 	})
 }
@@ -185,9 +185,9 @@ func TestOneQueueGone(t *testing.T) {
 	})
 }
 
-// TestUnreadableMessage: one message makes every reply that it is in unreadable.
-// Its neighbours of the first claim wait for their visibility timeout once, not
-// each time that the message comes round.
+// TestUnreadableMessage: one message makes every reply that contains it unreadable.
+// The other messages of the first claim wait for their visibility timeout once, not
+// each time that this one is claimed.
 func TestUnreadableMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText("no XML parser can read this")
@@ -201,8 +201,8 @@ func TestUnreadableMessage(t *testing.T) {
 		})
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = 32 })
 		const most = 55 * time.Second // a visibility timeout, and two polls after failed claims
-		b.waitFor("all neighbours done", most, func() bool { return b.messagesLeft() == 1 })
-		time.Sleep(5 * time.Minute) // the message comes round meanwhile
+		b.waitFor("all other jobs done", most, func() bool { return b.messagesLeft() == 1 })
+		time.Sleep(5 * time.Minute) // in which the message becomes visible several times
 		begun := time.Now()
 		for i := range jobs {
 			b.put(fmt.Sprintf("later-%d", i), "echo", "1")
@@ -214,13 +214,13 @@ func TestUnreadableMessage(t *testing.T) {
 			t.Fatal("the log has no line about a claim that failed")
 		}
 		if n := lines[0]["next_claims_ask_for"]; n != 1.0 {
-			t.Errorf("the first line says that next claims ask for %v messages, want 1: %v", n, lines[0])
+			t.Errorf("next_claims_ask_for in the first line = %v, want 1: %v", n, lines[0])
 		}
 	})
 }
 
-// TestClaimOneAtATime: only after a claim whose messages no one got is one asked
-// for at a time, and only for a while.
+// TestClaimOneAtATime: after a claim whose reply could not be read, and only then, a
+// worker claims one message at a time for two visibility timeouts.
 func TestClaimOneAtATime(t *testing.T) {
 	refused := &azcore.ResponseError{StatusCode: http.StatusServiceUnavailable, ErrorCode: "ServerBusy"}
 	now := time.Now()
@@ -233,8 +233,8 @@ func TestClaimOneAtATime(t *testing.T) {
 		{"after a claim that worked", nil, 0, 32},
 		{"after a refusal, which claims nothing", fmt.Errorf("claim: %w", refused), 0, 32},
 		{"after a reply that cannot be read", errors.New("unexpected EOF"), 0, 1},
-		{"a visibility later", errors.New("unexpected EOF"), 30 * time.Second, 1},
-		{"two of them later", errors.New("unexpected EOF"), time.Minute, 32},
+		{"one visibility timeout later", errors.New("unexpected EOF"), 30 * time.Second, 1},
+		{"two visibility timeouts later", errors.New("unexpected EOF"), time.Minute, 32},
 	} {
 		s := &queueState{}
 		s.observe(tt.err, now, 30*time.Second)
@@ -244,6 +244,7 @@ func TestClaimOneAtATime(t *testing.T) {
 	}
 }
 
+// TestPrefetch: a worker claims as many messages as it can start soon, at most 32.
 func TestPrefetch(t *testing.T) {
 	tests := []struct {
 		slots, free int
@@ -264,6 +265,7 @@ func TestPrefetch(t *testing.T) {
 	}
 }
 
+// TestPollDelay: the back-off doubles with each empty poll up to longestPoll.
 func TestPollDelay(t *testing.T) {
 	if got := pollDelay(0); got != 0 {
 		t.Errorf("pollDelay(0) = %s, want 0", got)

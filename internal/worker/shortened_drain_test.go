@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestNoticeDuringADrain: a more urgent notice shortens a drain under way, the
-// handler's own deadline included; a less urgent one changes nothing.
+// TestNoticeDuringADrain: a more urgent notice shortens an active drain, including
+// the deadline that the handler sees; a less urgent one changes nothing.
 func TestNoticeDuringADrain(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -41,7 +41,7 @@ func TestNoticeDuringADrain(t *testing.T) {
 		inBubble(t, func(t *testing.T, b *testbed) {
 			stubborn := newStubborn()
 			defer stubborn.finish()
-			var deadlines [2]atomic.Int64 // until then, as the handler sees it at each notice
+			var deadlines [2]atomic.Int64 // that the handler sees after each notice, in Unix milliseconds
 			seen := make(chan struct{})
 			watching := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 				<-ctx.Done()
@@ -72,8 +72,8 @@ func TestNoticeDuringADrain(t *testing.T) {
 	}
 }
 
-// TestEvictionWhileAJobIsHandedOver: it shortens also the drain of a single job
-// that would not have been done before the VM goes.
+// TestEvictionWhileAJobIsHandedOver: an eviction also shortens the drain of a single
+// job, which began because the job cannot finish before an announced event.
 func TestEvictionWhileAJobIsHandedOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
@@ -90,7 +90,7 @@ func TestEvictionWhileAJobIsHandedOver(t *testing.T) {
 		b.announce("Preempt", func(e *imds.Event) { e.Status = "Started" })
 		b.waitFor("released", 10*time.Second, func() bool { return b.record("stubborn").Status == checkpoint.Open })
 		if took := time.Since(evicted); took > 2100*time.Millisecond {
-			t.Errorf("eviction to release = %s, want one poll and the second that is left", took)
+			t.Errorf("eviction to release = %s, want at most one poll and the remaining second", took)
 		}
 	})
 }

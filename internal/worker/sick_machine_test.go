@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// sicknesses are what every job does on a machine that lacks something.
-var sicknesses = map[string]job.HandlerFunc{
+// machineFaults are handlers that fail as every job does on a machine with that fault.
+var machineFaults = map[string]job.HandlerFunc{
 	"nothing can be started": func(context.Context, *job.Job) ([]byte, error) {
 		return nil, job.Interrupted(errors.New("no space left on device"))
 	},
@@ -31,11 +31,11 @@ var sicknesses = map[string]job.HandlerFunc{
 	},
 }
 
-// TestSickWorker is the figure of sick machines: beside a healthy worker, one whose
-// every job fails poisons none of 1,000, and does not keep the other from them. The
-// oracle of the histories holds every write to its rules.
+// TestSickWorker: a worker on which every job fails runs beside a healthy one. None of
+// 1,000 jobs is dead-lettered, and the healthy worker does them in little more time
+// than alone. Every write is checked against the rules of the histories.
 func TestSickWorker(t *testing.T) {
-	for name, sick := range sicknesses {
+	for name, sick := range machineFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -73,7 +73,7 @@ func TestSickWorker(t *testing.T) {
 					t.Errorf("%d jobs were tried on the sick machine, want at most 30", n)
 				}
 				if len(ill.log.find("circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others")) == 0 {
-					t.Error("the log does not tell that the breaker opened")
+					t.Error("the log does not report that the breaker opened")
 				}
 				t.Logf("0 of %d jobs poisoned in %s; %d tried on the sick machine, no job begun more than %d times", jobs, took.Round(time.Second), attempts.Load(), most)
 			})
@@ -92,9 +92,9 @@ func attempted(h job.Handler, n *atomic.Int64) job.HandlerFunc {
 // failing is a handler whose jobs always fail.
 var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, errors.New("this input is no good") })
 
-// TestSickMachineAlone: the only healthy worker is busy for two hours, so that a
-// job comes back to a sick machine all the time, on which two workers run. It is
-// not poisoned; the healthy worker does it finally.
+// TestSickMachineAlone: the only healthy worker is busy for two hours, so that a job
+// is retried all that time by the two workers of a machine on which it always fails.
+// It is not dead-lettered, and the healthy worker does it when it is free.
 func TestSickMachineAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("long", "long", "")
@@ -107,14 +107,14 @@ func TestSickMachineAlone(t *testing.T) {
 		}
 		b.waitDone("a", 125*time.Minute)
 		if n := fails.Load(); n < job.DefaultMaxFailures || n > 13 {
-			t.Errorf("%d failures on the sick machine, want at least %d, so that this test shows something, and not more than one in 10 minutes", n, job.DefaultMaxFailures)
+			t.Errorf("%d failures on the sick machine, want at least %d, so that this test covers something, and not more than one in 10 minutes", n, job.DefaultMaxFailures)
 		}
 		t.Logf("%d failures on one machine counted as %d", fails.Load(), 1)
 	})
 }
 
-// TestBadJobs: jobs that fail everywhere are poisoned in bounded time, and jobs of
-// other kinds are done in the meantime as if there were none.
+// TestBadJobs: jobs that fail on every machine are dead-lettered in bounded time, and
+// do not delay jobs of other kinds.
 func TestBadJobs(t *testing.T) {
 	for _, tt := range []struct {
 		workers, bad int
@@ -143,7 +143,7 @@ func TestBadJobs(t *testing.T) {
 					b.start(fmt.Sprintf("vm_%d", i), kinds)
 				}
 				begun := time.Now()
-				b.waitFor("all good jobs done", time.Minute, func() bool { return work.all() == good })
+				b.waitFor("all good jobs done", time.Minute, func() bool { return work.jobs() == good })
 				served := time.Since(begun)
 				b.waitFor("all bad jobs poisoned", tt.within, func() bool { return b.messagesLeft() == 0 })
 				t.Logf("good jobs done after %s, bad ones poisoned after %s", served.Round(time.Second), time.Since(begun).Round(time.Second))
@@ -155,7 +155,8 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestSickForAWhile: a machine gets well. Its breaker closes, and it works as before.
+// TestSickForAWhile: when the fault of a machine is fixed, the circuit breaker closes
+// and the worker does all its jobs.
 func TestSickForAWhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		for i := range 200 {
@@ -170,7 +171,7 @@ func TestSickForAWhile(t *testing.T) {
 			return work.Run(ctx, j)
 		})
 		c := &counter{}
-		p := b.start("vm_0", job.Kinds{"work": h}, observe(c))
+		p := b.start("vm_0", job.Kinds{"work": h}, withObserver(c))
 		time.Sleep(5 * time.Minute)
 		if notes := p.Loops.Check(time.Now()); !notes.Healthy() || len(notes.Notes) != 1 {
 			t.Errorf("health = %v, notes %q, want healthy with one note", notes, notes.Notes)
@@ -187,7 +188,7 @@ func TestSickForAWhile(t *testing.T) {
 			t.Errorf("notes = %q, want none any more", notes)
 		}
 		if n := len(p.log.find("circuit breaker closed")); n != 1 {
-			t.Errorf("the log tells %d times that the breaker closed, want 1", n)
+			t.Errorf("log lines about the closed breaker = %d, want 1", n)
 		}
 	})
 }

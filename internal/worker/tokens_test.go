@@ -16,7 +16,7 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// tokenLife is how long a token is good here; on Azure it is a day.
+// tokenLife is how long a token is valid in this test; on Azure it is a day.
 const tokenLife = 30 * time.Minute
 
 // onVM is the network of a VM with an identity: the metadata service at its fixed
@@ -33,9 +33,9 @@ func (n onVM) Do(r *http.Request) (*http.Response, error) {
 	return n.storage.Do(r)
 }
 
-// TestTokenEndpointDown: the endpoint that gives out tokens answers nothing when
-// the worker starts, and later for longer than a token lasts. The worker waits,
-// says so, and no job is stopped.
+// TestTokenEndpointDown: the token endpoint does not answer when the worker starts,
+// and later for longer than a token is valid. The worker waits and logs that, and no
+// job is stopped.
 func TestTokenEndpointDown(t *testing.T) {
 	for _, name := range []string{"IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT", "MSI_SECRET", "IMDS_ENDPOINT"} {
 		t.Setenv(name, "")

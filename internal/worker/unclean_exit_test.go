@@ -15,22 +15,22 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestKillersAmongNeighbours: jobs that kill their process each time end in poison,
-// and every healthy job that was claimed with them is done, with one worker and
-// with ten. No worker runs two at once that are suspects.
-func TestKillersAmongNeighbours(t *testing.T) {
+// TestKillersAmongHealthyJobs: jobs that kill their worker at every start are
+// dead-lettered, and every healthy job that was claimed with them is done, with one
+// worker and with ten. No worker runs two quarantined jobs at once.
+func TestKillersAmongHealthyJobs(t *testing.T) {
 	for _, workers := range []int{1, 10} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, b *testbed) { killersAmongNeighbours(t, b, workers) })
+			inBubble(t, func(t *testing.T, b *testbed) { killersAmongHealthyJobs(t, b, workers) })
 		})
 	}
 }
 
-func killersAmongNeighbours(t *testing.T, b *testbed, workers int) {
-	const killers, neighbours = 3, 20
+func killersAmongHealthyJobs(t *testing.T, b *testbed, workers int) {
+	const killers, healthy = 3, 20
 	b.observe()
-	for i := range neighbours {
-		b.put(fmt.Sprintf("neighbour-%d", i), "steps", "")
+	for i := range healthy {
+		b.put(fmt.Sprintf("healthy-%d", i), "steps", "")
 		if i < killers {
 			b.put(fmt.Sprintf("killer-%d", i), "killer", "")
 		}
@@ -44,14 +44,14 @@ func killersAmongNeighbours(t *testing.T, b *testbed, workers int) {
 	b.waitFor("no message left", 12*time.Hour, func() bool { return b.messagesLeft() == 0 })
 	close(over)
 	fleet.Wait()
-	for i := range neighbours {
-		b.checkOutcome(t, fmt.Sprintf("neighbour-%d", i), checkpoint.Done)
+	for i := range healthy {
+		b.checkOutcome(t, fmt.Sprintf("healthy-%d", i), checkpoint.Done)
 	}
 	for i := range killers {
 		id := fmt.Sprintf("killer-%d", i)
 		b.checkOutcome(t, id, checkpoint.Poison)
 		if r := b.record(id); r.ChargedExits != maxChargedExits || !strings.Contains(r.Reason, "without a word") {
-			t.Errorf("job %s = %d silent ends, reason %q, want %d, and that it ended without a word", id, r.ChargedExits, r.Reason, maxChargedExits)
+			t.Errorf("job %s = %d unclean exits, reason %q, want %d, and a reason that names them", id, r.ChargedExits, r.Reason, maxChargedExits)
 		}
 	}
 	b.ledger.check(t)
@@ -64,13 +64,13 @@ func restartAlways(t *testing.T, b *testbed, vm string, work *steps, over <-chan
 		dead := make(chan struct{})
 		var p *process
 		var once sync.Once
-		var suspects atomic.Int32
+		var quarantined atomic.Int32
 		killer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			if b.record(j.ID).UncleanExits() >= quarantineAfter {
-				if n := suspects.Add(1); n > 1 {
-					t.Errorf("%s runs %d suspects at once, want one", vm, n)
+				if n := quarantined.Add(1); n > 1 {
+					t.Errorf("%s runs %d quarantined jobs at once, want one", vm, n)
 				}
-				defer suspects.Add(-1)
+				defer quarantined.Add(-1)
 			}
 			if sleepFor(ctx, 3*time.Second) {
 				once.Do(func() { close(dead) })
@@ -91,8 +91,8 @@ func restartAlways(t *testing.T, b *testbed, vm string, work *steps, over <-chan
 }
 
 // TestEvictedAThousandTimes: a healthy job is evicted with a notice 500 times, and
-// then its VM dies uncleanly 500 times, each time after some progress. It is
-// done finally, and no attempt was charged.
+// then its VM dies without one 500 times, each time after some progress. It is done
+// finally, and no failure was counted.
 func TestEvictedAThousandTimes(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const each = 500
@@ -142,11 +142,11 @@ func TestEvictedAThousandTimes(t *testing.T) {
 
 // TestVMsDieFasterThanASave: a healthy job whose VMs die within seconds of its
 // start, one after another, is never poisoned. It saves early after the first such
-// exit, and so makes progress where there is time for a step.
+// exit, and so makes progress if its VMs live long enough for a step.
 func TestVMsDieFasterThanASave(t *testing.T) {
 	for name, row := range map[string]struct {
-		step     time.Duration // of the job, whose steps are 12
-		lives    int           // of VMs that die 3 s after the job's start
+		step     time.Duration // length of each of the job's 12 steps
+		vms      int           // that die 3 s after the job's start
 		progress bool          // whether that is long enough for a step
 	}{
 		"time for a step":    {time.Second, 30, true},
@@ -157,7 +157,7 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 				work := &steps{n: 12, each: row.step}
 				kinds := job.Kinds{"steps": work}
 				b.put("a", "steps", "")
-				for i := range row.lives {
+				for i := range row.vms {
 					p := b.start(fmt.Sprintf("short_%d", i), kinds, func(c *Config) { c.Metadata = nil })
 					for began := time.Now(); len(p.log.find("job started")) == 0 && time.Since(began) < 40*time.Second; {
 						time.Sleep(100 * time.Millisecond)
@@ -167,7 +167,7 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 				}
 				r := b.record("a")
 				if r.Status == checkpoint.Poison || (r.Status == checkpoint.Done) != row.progress {
-					t.Errorf("record after %d short lives = %s %s, want done: %t, and never poison", row.lives, r.Status, r.Reason, row.progress)
+					t.Errorf("record after %d VMs = %s %s, want done: %t, and never poison", row.vms, r.Status, r.Reason, row.progress)
 				}
 				b.start("long", kinds)
 				b.waitDone("a", 10*time.Minute)
@@ -176,8 +176,9 @@ func TestVMsDieFasterThanASave(t *testing.T) {
 	}
 }
 
-// killed counts how often a job that kills its worker did so until it was poison.
-// run is its handler, which calls die; the worker starts again after restart.
+// killed runs a worker and the job "killer", which kills it, until that job is
+// dead-lettered, and returns how often it killed the worker. run is the job's
+// handler, which calls die; a killed worker starts again after restart.
 func (b *testbed) killed(kinds job.Kinds, restart time.Duration, run func(ctx context.Context, die func()), change ...func(*Config)) (deaths int) {
 	b.t.Helper()
 	const limit = 100
@@ -208,8 +209,8 @@ func (b *testbed) killed(kinds job.Kinds, restart time.Duration, run func(ctx co
 	return deaths
 }
 
-// TestKillers: a job that kills its worker is poisoned after a bounded number of
-// deaths, however soon or late it does that, and however soon the worker is back.
+// TestKillers: a job that kills its worker is dead-lettered after a bounded number of
+// deaths, however early or late it does that, and however soon the worker restarts.
 func TestKillers(t *testing.T) {
 	for name, row := range map[string]struct {
 		after, restart time.Duration
@@ -219,7 +220,7 @@ func TestKillers(t *testing.T) {
 		"within milliseconds, after a slow reboot":    {5 * time.Millisecond, 2 * time.Minute, 17},
 		"after seconds":                               {7 * time.Second, 5 * time.Second, 17},
 		"after minutes":                               {3 * time.Minute, 5 * time.Second, 11},
-		"after minutes, longer than a touch is apart": {25 * time.Minute, 5 * time.Second, 11},
+		"after more minutes than between two touches": {25 * time.Minute, 5 * time.Second, 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -237,12 +238,12 @@ func TestKillers(t *testing.T) {
 	}
 }
 
-// TestKillerAmongThirtyOne: 31 neighbours share a worker with a job that kills it
-// within milliseconds, every time. Each of them is done, reporting or silent.
-func TestKillerAmongThirtyOne(t *testing.T) {
+// TestKillerAmong31HealthyJobs: 31 healthy jobs share a worker with a job that kills it
+// within milliseconds of every start. Each of them is done, whether or not it reports.
+func TestKillerAmong31HealthyJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
-		const neighbours = 31
+		const healthy = 31
 		b.put("killer", "killer", "")
 		work := &steps{n: 10, each: time.Second}
 		silent := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
@@ -251,8 +252,8 @@ func TestKillerAmongThirtyOne(t *testing.T) {
 			}
 			return []byte("done"), nil
 		})
-		for i := range neighbours {
-			b.put(fmt.Sprintf("neighbour-%d", i), []string{"steps", "silent"}[i%2], "")
+		for i := range healthy {
+			b.put(fmt.Sprintf("healthy-%d", i), []string{"steps", "silent"}[i%2], "")
 		}
 		kinds := job.Kinds{"steps": work, "silent": silent}
 		deaths := b.killed(kinds, 5*time.Second, func(ctx context.Context, die func()) {
@@ -263,14 +264,15 @@ func TestKillerAmongThirtyOne(t *testing.T) {
 		t.Logf("poison after %d deaths", deaths)
 		b.start("vm_0", kinds)
 		b.waitFor("no message left", 4*time.Hour, func() bool { return b.messagesLeft() == 0 })
-		for i := range neighbours {
-			b.checkOutcome(t, fmt.Sprintf("neighbour-%d", i), checkpoint.Done)
+		for i := range healthy {
+			b.checkOutcome(t, fmt.Sprintf("healthy-%d", i), checkpoint.Done)
 		}
 	})
 }
 
-// TestSaveOutlastsTheVM: a state takes longer to save than each VM lives, although
-// the workers are steady when they start the job. Those exits are not charged.
+// TestSaveOutlastsTheVM: a state takes longer to save than each VM lives. Although the
+// workers had run for long when they started the job, at most one of their unclean
+// exits is charged to it.
 func TestSaveOutlastsTheVM(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const deaths = 15
@@ -305,7 +307,7 @@ func TestSaveOutlastsTheVM(t *testing.T) {
 		}
 		r := b.record("a")
 		if r.Status == checkpoint.Poison || r.ChargedExits > 1 || r.HasState() {
-			t.Errorf("record after %d deaths = %s, %d silent ends, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.ChargedExits, r.EarlyExits, r.HasState())
+			t.Errorf("record after %d deaths = %s, %d unclean exits charged, %d early, state %t, want it running, at most 1, and no state", deaths, r.Status, r.ChargedExits, r.EarlyExits, r.HasState())
 		}
 		healed.Store(true)
 		b.waitDone("a", 5*time.Minute)

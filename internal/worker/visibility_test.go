@@ -7,8 +7,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestVisibility: with a short one the jobs of a dead worker continue soon, and
-// those of a worker that lives stay with it.
+// TestVisibility: with a short visibility timeout the jobs of a dead worker continue
+// soon, and a live worker keeps its jobs.
 func TestVisibility(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const visibility = 6 * time.Second

@@ -110,23 +110,23 @@ var mutations = []mutation{
 	},
 	{
 		// After an outage a worker would fence itself.
-		name: "a worker does not know its own message again",
+		name: "a worker does not recognise its own message",
 		file: "internal/delivery/registry.go",
 		old:  "lease, ok := r.leases[later.ID]", replacement: "lease, ok := r.leases[\"not \"+later.ID]",
-		run: "^TestOwnMessageComesBack$", sign: `work went on`,
+		run: "^TestOwnMessageIsClaimedAgain$", sign: `the job was not interrupted`,
 	},
 	{
-		name: "ends without a word count in spite of progress",
+		name: "unclean exits count in spite of progress",
 		file: "internal/checkpoint/update.go",
 		old:  "r.Progressed, r.Failures = true, 0\n\t\t\tr.clearExits()", replacement: "r.Failures = 0",
 		run: "^TestEvictedAThousandTimes$", sign: `want done|no progress after`,
 	},
 	{
-		// A job that kills its process drags its neighbours along.
-		name: "suspects run side by side",
+		// A job that kills its process would take others of its worker with it.
+		name: "quarantined jobs run side by side",
 		file: "internal/delivery/runner.go",
 		old:  "quarantine: make(chan struct{}, 1)", replacement: "quarantine: make(chan struct{}, 100)",
-		run: "^TestKillersAmongNeighbours$", sign: `suspects at once`,
+		run: "^TestKillersAmongHealthyJobs$", sign: `quarantined jobs at once`,
 	},
 	{
 		// Messages that wait for a slot would stay hidden when the VM goes.

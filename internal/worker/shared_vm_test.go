@@ -15,8 +15,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// neighbour makes a worker one of several on its VM, with a folder in path.
-func (b *testbed) neighbour(path, instance string) func(*Config) {
+// sharedVM makes a worker one of several on its VM, with a runtime directory in path.
+func (b *testbed) sharedVM(path, instance string) func(*Config) {
 	return func(c *Config) {
 		b.t.Helper()
 		boot := time.Now().Add(-time.Hour)
@@ -31,22 +31,23 @@ func (b *testbed) neighbour(path, instance string) func(*Config) {
 	}
 }
 
+// asLeader makes the first VM that an event names acknowledge it for all of them.
 func asLeader(c *Config) { c.Acknowledge = events.AcknowledgeLeader }
 
-// drained reports whether the worker has handed over everything.
+// drained reports whether the worker has released all its jobs in shutdown.
 func (p *process) drained() bool {
 	return p.machine.Position().Facts.Has(lifecycle.WorkReleased) && p.machine.State() == lifecycle.Shutdown
 }
 
-// countAcknowledgements counts those that arrive.
+// countAcknowledgements counts the acknowledgements that the metadata service receives.
 func (b *testbed) countAcknowledgements() *atomic.Int64 {
 	var n atomic.Int64
 	b.onAcknowledge(func() { n.Add(1) })
 	return &n
 }
 
-// TestLastOfTheVMAcknowledges: of several workers on one VM the last one that has
-// handed everything over lets the event go ahead, and only one of them.
+// TestLastOfTheVMAcknowledges: of several workers on one VM only the last one to hand
+// over its jobs acknowledges the event.
 func TestLastOfTheVMAcknowledges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *testbed) {
@@ -54,9 +55,9 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 		defer stubborn.finish()
 		kinds := job.Kinds{"stubborn": stubborn, "echo": echo}
 		b.put("stubborn", "stubborn", "")
-		slow := b.start("vm_0", kinds, b.neighbour(path, "0"))
+		slow := b.start("vm_0", kinds, b.sharedVM(path, "0"))
 		b.waitFor("some work", time.Minute, func() bool { return len(slow.log.find("job started")) == 1 })
-		quick := b.start("vm_0", kinds, b.neighbour(path, "1"))
+		quick := b.start("vm_0", kinds, b.sharedVM(path, "1"))
 		b.waitFor("two workers", time.Minute, func() bool { return quick.machine.State() == lifecycle.Process })
 		asked := b.countAcknowledgements()
 		id := b.announce("Reboot", byUser)
@@ -66,7 +67,7 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 			t.Fatalf("slow worker drained %t, acknowledged %d times, want to wait for it", slow.drained(), asked.Load())
 		}
 		if len(quick.log.find("acknowledgement waits")) != 1 {
-			t.Error("the worker that waits does not say so, once")
+			t.Error("the worker that waits does not log that exactly once")
 		}
 		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
 		if !slow.drained() || b.record("stubborn").Status != checkpoint.Open {
@@ -79,11 +80,12 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 	})
 }
 
-// TestDeadNeighbour: one that is gone, however it ended, is not waited for.
-func TestDeadNeighbour(t *testing.T) {
+// TestDeadWorkerOfTheVM: an acknowledgement does not wait for a worker of the VM whose
+// process has ended, however it ended.
+func TestDeadWorkerOfTheVM(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *testbed) {
-		// It has work, as its lock says, and no one else sees it.
+		// A worker that has jobs, by its lock, and neither a heartbeat nor a process.
 		other, err := runtimedir.Open(t.Context(), runtimedir.Config{Path: path, Instance: "dead"})
 		if err != nil {
 			t.Fatal(err)
@@ -92,29 +94,29 @@ func TestDeadNeighbour(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
+		p := b.start("vm_0", job.Kinds{"echo": echo}, b.sharedVM(path, "0"))
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		id := b.announce("Reboot", byUser)
 		time.Sleep(10 * time.Second)
 		if b.started(id) {
 			t.Error("acknowledged while another worker has work")
 		}
-		end() // as the kernel does
+		end() // as the kernel does when a process ends
 		other.Close()
 		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
 	})
 }
 
-// TestLongFreezeWithNeighbours: a pause that is saved for is let go ahead when all
-// workers of the VM have saved, and none stops.
-func TestLongFreezeWithNeighbours(t *testing.T) {
+// TestLongFreezeOfSeveralWorkers: a pause of the VM that is long enough to save for is
+// acknowledged when all its workers have saved their jobs, and none of them stops.
+func TestLongFreezeOfSeveralWorkers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		ids := b.putSteps(2)
 		var all []*process
 		for _, name := range []string{"0", "1"} {
-			all = append(all, b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, b.neighbour(path, name)))
+			all = append(all, b.start("vm_0", job.Kinds{"steps": work}, savesSeldom, b.sharedVM(path, name)))
 		}
 		b.waitFor("some work", time.Minute, work.atLeast(ids, 3))
 		asked := b.countAcknowledgements()
@@ -131,16 +133,17 @@ func TestLongFreezeWithNeighbours(t *testing.T) {
 	})
 }
 
-// TestWorkerThatStartsLate: one that starts after another of its VM left for an
-// event takes no work under it, though there would be time.
+// TestWorkerThatStartsLate: a worker that starts after another worker of its VM has
+// acknowledged an event claims nothing until the event is over, even if it would
+// have had time.
 func TestWorkerThatStartsLate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	inBubble(t, func(t *testing.T, b *testbed) {
-		first := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "0"))
+		first := b.start("vm_0", job.Kinds{"echo": echo}, b.sharedVM(path, "0"))
 		b.waitFor("process", time.Minute, func() bool { return first.machine.State() == lifecycle.Process })
 		b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 			if r.Method == http.MethodPost {
-				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // agreed, and nothing happens yet
+				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // accepted, and the event does not start yet
 			}
 			return imds.Fault{}
 		})
@@ -150,7 +153,7 @@ func TestWorkerThatStartsLate(t *testing.T) {
 			return len(first.log.find("event acknowledged; it may start at any moment")) == 2
 		})
 		b.metadata.Complete(reboot)
-		second := b.start("vm_0", job.Kinds{"echo": echo}, b.neighbour(path, "1"))
+		second := b.start("vm_0", job.Kinds{"echo": echo}, b.sharedVM(path, "1"))
 		b.put("a", "echo", "1")
 		time.Sleep(30 * time.Second)
 		if got := b.record("a").Status; got != "" || !first.drained() || !second.drained() {
@@ -161,8 +164,9 @@ func TestWorkerThatStartsLate(t *testing.T) {
 	})
 }
 
-// TestRestartAfterAcknowledging: a worker that was killed after it let a later
-// event go ahead takes no work under it, from what its presence says alone.
+// TestRestartAfterAcknowledging: a worker that was killed after it acknowledged an
+// event claims nothing until the event is over. It knows of the event from its own
+// last heartbeat alone.
 func TestRestartAfterAcknowledging(t *testing.T) {
 	for _, slowService := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, b *testbed) {
@@ -192,7 +196,7 @@ func TestRestartAfterAcknowledging(t *testing.T) {
 			if got := b.record("a").Status; got != "" || !second.drained() {
 				t.Errorf("slow service %t: job under an acknowledged event = %q, drained %t, want it untouched", slowService, got, second.drained())
 			}
-			second.kill() // it remembers also what the run before told it
+			second.kill() // its heartbeat still has what the run before wrote
 			third := b.start("vm_0", job.Kinds{"echo": echo})
 			time.Sleep(time.Minute)
 			if got := b.record("a").Status; got != "" || !third.drained() {
@@ -205,8 +209,8 @@ func TestRestartAfterAcknowledging(t *testing.T) {
 	}
 }
 
-// TestLeader: of several VMs that an event names the first lets it go ahead, once
-// the workers of all have handed everything over.
+// TestLeader: the first of several VMs that an event names acknowledges it, once the
+// workers of all of them have handed over their jobs.
 func TestLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
@@ -235,9 +239,9 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderWaitsForAStranger: a VM that nothing speaks for keeps the event to its
-// own time.
-func TestLeaderWaitsForAStranger(t *testing.T) {
+// TestLeaderWaitsForAnUnknownVM: the leader does not acknowledge an event that also
+// names a VM without a worker. The event starts at its own time.
+func TestLeaderWaitsForAnUnknownVM(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo}, asLeader)
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
