@@ -8,8 +8,8 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// Bounds of package delivery that these tests rely on. They are repeated here, so
-// that a change of one shows.
+// Constants of package delivery on which these tests rely. They are repeated here, so
+// that a change of one fails a test.
 const (
 	quarantineAfter = 3
 	maxChargedExits = 10

@@ -11,8 +11,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// drainedAfter returns how long the worker's drain took, and how many states it
-// left out.
+// drainedAfter returns how long the worker's drain took, and how many states it did
+// not save.
 func (p *process) drainedAfter() (took time.Duration, leftOut int) {
 	p.b.t.Helper()
 	lines := p.log.find("drained")
@@ -22,8 +22,9 @@ func (p *process) drainedAfter() (took time.Duration, leftOut int) {
 	return time.Duration(lines[0]["since_notice"].(float64)), int(lines[0]["states_left_out"].(float64))
 }
 
-// swallowNext lets the next call for which is holds get no answer for an hour,
-// and returns a channel that is closed when it came.
+// swallowNext delays the next call for which is returns true by an hour: the call
+// before its effect, or if arrives is true its reply. The returned channel is closed
+// when the call is made.
 func (b *testbed) swallowNext(is func(storage.Call) bool, arrives bool) <-chan struct{} {
 	came := make(chan struct{})
 	b.server.OnCall(func(c storage.Call) storage.Fault {
@@ -46,8 +47,8 @@ func (b *testbed) swallowNext(is func(storage.Call) bool, arrives bool) <-chan s
 	return came
 }
 
-// TestSwallowedInFlight: a call is swallowed just before the worker is told to end.
-// It costs the drain no more than one that is swallowed during it.
+// TestSwallowedInFlight: a call that was swallowed just before the drain delays it no
+// more than a call that is swallowed during the drain.
 func TestSwallowedInFlight(t *testing.T) {
 	write := func(b *testbed) func(storage.Call) bool {
 		return func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.names.Records }
@@ -91,11 +92,12 @@ func TestSwallowedInFlight(t *testing.T) {
 	}
 }
 
-// TestStateThatArrivedIsNotLeftOut: the write of a large state takes effect and is
-// never answered. The record shows that, and the log does not say otherwise.
+// TestStateThatArrivedIsNotLeftOut: the write of a large state takes effect but is
+// never answered. The record has the state, and the log does not report it as left
+// out.
 func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		state := make([]byte, 1<<20) // not small: its one try has all the time there is
+		state := make([]byte, 1<<20) // not small, so that its one try may take the whole budget
 		b.put("a", "waits", "")
 		p := b.start("vm_0", job.Kinds{"waits": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("first")})
@@ -115,8 +117,8 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 	})
 }
 
-// TestDrainOfSlowStorage: many jobs are released in time although storage takes
-// 2.5 s for each call, as it did before or since the notice alone.
+// TestDrainOfSlowStorage: 128 jobs are released within the budget although each storage
+// call takes 2.5 s, be it all the time or only since the notice.
 func TestDrainOfSlowStorage(t *testing.T) {
 	const jobs = 128
 	slow := storage.Fault{Before: 1250 * time.Millisecond, After: 1250 * time.Millisecond}
@@ -132,7 +134,7 @@ func TestDrainOfSlowStorage(t *testing.T) {
 				}
 				work := &steadyReporter{}
 				p := b.start("vm_0", job.Kinds{"crowd": work}, func(c *Config) { c.Concurrency, c.Metadata = jobs, nil })
-				b.waitFor("all at work", 2*time.Minute, func() bool { return work.running.Load() == jobs })
+				b.waitFor("all jobs running", 2*time.Minute, func() bool { return work.running.Load() == jobs })
 				time.Sleep(time.Minute)
 				b.server.OnCall(func(storage.Call) storage.Fault { return slow })
 				p.term()
@@ -149,13 +151,13 @@ func TestDrainOfSlowStorage(t *testing.T) {
 	}
 }
 
-// TestEvictionOfAStoppedJob: a job that was stopped for a reason of its own hears
-// of an eviction in its time to return, and is released within the budget.
+// TestEvictionOfAStoppedJob: a drain also covers a job that is being stopped for
+// exceeding a limit. The job is released within the drain's budget.
 func TestEvictionOfAStoppedJob(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		slow bool // its state cannot be sent, rather than its handler not return
-	}{{"its handler does not return", false}, {"its state cannot be sent", true}} {
+		slow bool // its state cannot be uploaded; otherwise its handler does not return
+	}{{"its handler does not return", false}, {"its state cannot be uploaded", true}} {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
 				stubborn := newStubborn()
@@ -195,8 +197,8 @@ func TestEvictionOfAStoppedJob(t *testing.T) {
 	}
 }
 
-// TestStoppedJobsAreForgotten: jobs that are stopped alone leave nothing behind in
-// a worker that runs for months.
+// TestStoppedJobsAreForgotten: a worker keeps no data about jobs that it stopped one by
+// one, so that it can run for months.
 func TestStoppedJobsAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		silent := job.WithLimits(job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {

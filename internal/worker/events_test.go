@@ -20,12 +20,13 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// savesSeldom is a policy that saves so rarely that a save has another reason.
+// savesSeldom sets a checkpoint interval of five minutes, so that an earlier save has
+// another reason.
 func savesSeldom(c *Config) {
 	c.Policy = checkpoint.Policy{Interval: 5 * time.Minute, FirstAfter: 5 * time.Minute, TouchEvery: 5 * time.Minute}
 }
 
-// announce lists an event for vm_0 and returns its id.
+// announce schedules an event for vm_0 and returns its id.
 func (b *testbed) announce(kind string, change ...func(*imds.Event)) string {
 	e := imds.Event{Type: kind, Resources: []string{"vm_0"}, Duration: -time.Second}
 	for _, f := range change {
@@ -42,13 +43,13 @@ func lasting(d time.Duration) func(*imds.Event) { return func(e *imds.Event) { e
 
 func byUser(e *imds.Event) { e.Source = "User" }
 
-// started reports whether the event has started, as after an acknowledgement.
+// started reports whether the event has started, as it does when acknowledged.
 func (b *testbed) started(id string) bool {
 	e, ok := b.metadata.Event(id)
 	return ok && e.Status == "Started"
 }
 
-// onAcknowledge calls f for every acknowledgement before it is obeyed.
+// onAcknowledge calls f for every acknowledgement before the service handles it.
 func (b *testbed) onAcknowledge(f func()) {
 	b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 		if r.Method == http.MethodPost {
@@ -58,7 +59,7 @@ func (b *testbed) onAcknowledge(f func()) {
 	})
 }
 
-// putSteps enqueues n jobs, job-0 and so on.
+// putSteps enqueues n jobs of the kind steps: job-0, job-1 and so on.
 func (b *testbed) putSteps(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("job-%d", i))
@@ -67,7 +68,7 @@ func (b *testbed) putSteps(n int) (ids []string) {
 	return ids
 }
 
-// statesSaved counts how many records hold a state.
+// statesSaved returns how many of the jobs' records have a state.
 func (b *testbed) statesSaved(ids []string) (n int) {
 	for _, id := range ids {
 		if b.record(id).HasState() {
@@ -77,14 +78,15 @@ func (b *testbed) statesSaved(ids []string) (n int) {
 	return n
 }
 
-// atLeast returns a condition: every job has done so many steps.
+// atLeast returns a condition for waitFor: every job has done n steps.
 func (s *steps) atLeast(ids []string, n int) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return s.done(id) < n })
 	}
 }
 
-// TestShortFreeze: a pause of a few seconds costs nothing but a word.
+// TestShortFreeze: a freeze of a few seconds is acknowledged, and no job is saved or
+// interrupted for it.
 func TestShortFreeze(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
@@ -106,8 +108,8 @@ func TestShortFreeze(t *testing.T) {
 	})
 }
 
-// TestLongFreeze: every job saves at once, once, a bounded number at a time; the
-// event is let go ahead when all have, and nothing is interrupted.
+// TestLongFreeze: every job is saved once, a bounded number of them at a time. The
+// event is acknowledged when all are saved, and no job is interrupted.
 func TestLongFreeze(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs = 200
@@ -149,9 +151,9 @@ func TestLongFreeze(t *testing.T) {
 		}
 		mu.Unlock()
 		if s := p.machine.State(); s != lifecycle.Process || b.record(ids[0]).Status != checkpoint.Running {
-			t.Errorf("state = %s, record %s, want to go on working", s, b.record(ids[0]).Status)
+			t.Errorf("state = %s, record %s, want process, running", s, b.record(ids[0]).Status)
 		}
-		// Started is one more impact of the same event, and one more save.
+		// The start of the same event causes a second save.
 		b.waitFor("saved again when it starts", 3*time.Second, func() bool {
 			return len(p.log.find("all jobs asked to save")) == 2
 		})
@@ -163,7 +165,8 @@ func TestLongFreeze(t *testing.T) {
 	})
 }
 
-// TestFreezeThatCannotBeSavedFor is not hurried.
+// TestFreezeThatCannotBeSavedFor: a freeze is not acknowledged while jobs cannot be
+// saved.
 func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 1000, each: time.Second}
@@ -180,8 +183,9 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 	})
 }
 
-// TestUnknownEventAndAdvice: the jobs are saved, work continues, and while an
-// eviction is likely no message waits in a buffer.
+// TestUnknownEventAndAdvice: for an event of an unknown type, and for one that says an
+// eviction is likely, jobs are saved and continue. In the latter case the worker buffers
+// no messages.
 func TestUnknownEventAndAdvice(t *testing.T) {
 	const slots = 2
 	for kind, advice := range map[string]bool{"Hibernate": false, "SpotRebalanceRecommendation": true} {
@@ -198,7 +202,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 				}
 			})
 			b.waitFor("saved", 2*time.Second, func() bool { return b.record("job-0").HasState() })
-			for i := range 20 { // short jobs, of which a buffer is held otherwise
+			for i := range 20 { // short jobs, which are buffered otherwise
 				b.put(fmt.Sprint("short-", i), "echo", "1")
 			}
 			var mu sync.Mutex
@@ -228,7 +232,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 	}
 }
 
-// hidden returns how many messages are in somebody's hands.
+// hidden returns how many messages are claimed.
 func (b *testbed) hidden() (n int) {
 	for _, m := range b.server.Messages(b.names.Queue) {
 		if !m.Visible {
@@ -238,8 +242,8 @@ func (b *testbed) hidden() (n int) {
 	return n
 }
 
-// TestRebootByAPerson: everything is handed over at once, and only then the
-// event is let go ahead.
+// TestRebootByAPerson: a reboot, redeployment or deletion that a user asked for drains
+// the worker at once, and is acknowledged only after the drain.
 func TestRebootByAPerson(t *testing.T) {
 	for _, kind := range []string{"Reboot", "Redeploy", "Terminate"} {
 		inBubble(t, func(t *testing.T, b *testbed) {
@@ -251,7 +255,7 @@ func TestRebootByAPerson(t *testing.T) {
 			b.onAcknowledge(func() {
 				released.Store(int64(len(p.log.find("job released"))))
 				if b.hidden() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
-					t.Errorf("%s acknowledged before everything was handed over", kind)
+					t.Errorf("%s acknowledged before every job was released", kind)
 				}
 			})
 			announced := time.Now()
@@ -264,7 +268,7 @@ func TestRebootByAPerson(t *testing.T) {
 			b.put("late", "steps", "")
 			time.Sleep(5 * time.Second)
 			if got := b.record("late").Status; got != "" {
-				t.Errorf("%s: job taken while it goes on: status %s", kind, got)
+				t.Errorf("%s: job taken before the event ended: status %s", kind, got)
 			}
 			b.metadata.Complete(id)
 			b.waitDone("late", 5*time.Minute)
@@ -278,7 +282,8 @@ func TestRebootByAPerson(t *testing.T) {
 	}
 }
 
-// TestHardwareFailure: what has started leaves no time and needs no word.
+// TestHardwareFailure: an event that has started drains the worker within a second, and
+// is not acknowledged.
 func TestHardwareFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
@@ -295,8 +300,8 @@ func TestHardwareFailure(t *testing.T) {
 	})
 }
 
-// TestWhoAcknowledges: an event that names others is not ours to let go ahead,
-// and a refusal changes nothing but a line in the log.
+// TestWhoAcknowledges: an event that also names other VMs is not acknowledged. A
+// refused acknowledgement is logged and has no other effect.
 func TestWhoAcknowledges(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -348,10 +353,10 @@ func TestWhoAcknowledges(t *testing.T) {
 	}
 }
 
-// silent is a job that does not say how far it is.
+// silent is a handler that never reports what fraction of its job is done.
 func silent(takes time.Duration) job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-		j.Report(job.Progress{State: []byte("on my way")})
+		j.Report(job.Progress{State: []byte("state")})
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -361,13 +366,13 @@ func silent(takes time.Duration) job.Handler {
 	})
 }
 
-// TestRebootInAQuarterHour is the whole of a notice that leaves time: claiming goes
-// on until five minutes before, then what can be finished is, the rest is handed
-// over, and only when nothing is in hand the event is let go ahead.
+// TestRebootInAQuarterHour: with a notice of 15 minutes claiming continues until five
+// minutes before the event. Then jobs that can finish in time do, the others are
+// released, and the event is acknowledged when no job is left.
 func TestRebootInAQuarterHour(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		quick := &steps{n: 120, each: time.Second}     // 2 min: done in time
-		slow := &steps{n: 120, each: 10 * time.Second} // 20 min: not
+		quick := &steps{n: 120, each: time.Second}     // 2 min: finishes in time
+		slow := &steps{n: 120, each: 10 * time.Second} // 20 min: does not
 		kinds := job.Kinds{"quick": quick, "slow": slow, "echo": echo, "silent": silent(time.Hour)}
 		b.put("slow", "slow", "")
 		b.put("silent", "silent", "")
@@ -378,7 +383,7 @@ func TestRebootInAQuarterHour(t *testing.T) {
 		id := b.announce("Reboot")
 		b.onAcknowledge(func() {
 			if b.hidden() > 0 || !p.machine.Position().Facts.Has(lifecycle.WorkReleased) {
-				t.Error("acknowledged before everything was handed over")
+				t.Error("acknowledged before every job was released")
 			}
 		})
 		time.Sleep(9 * time.Minute)
@@ -389,10 +394,10 @@ func TestRebootInAQuarterHour(t *testing.T) {
 		synctest.Wait()
 
 		if r := b.record("slow"); r.Status != checkpoint.Open || r.Interruptions != 1 || !r.HasState() {
-			t.Errorf("slow job 5 min before = %s, %d interruptions, state %t, want handed over with its state", r.Status, r.Interruptions, r.HasState())
+			t.Errorf("slow job 5 min before = %s, %d interruptions, state %t, want released with its state", r.Status, r.Interruptions, r.HasState())
 		}
 		if r := b.record("silent"); r.Status != checkpoint.Open || r.Failures != 0 {
-			t.Errorf("silent job 5 min before = %s, %d failures, want handed over", r.Status, r.Failures)
+			t.Errorf("silent job 5 min before = %s, %d failures, want released", r.Status, r.Failures)
 		}
 		if r := b.record("quick"); r.Status != checkpoint.Running {
 			t.Errorf("quick job 5 min before = %s, want still running", r.Status)
@@ -416,13 +421,12 @@ func TestRebootInAQuarterHour(t *testing.T) {
 	})
 }
 
-// TestEstimateThatFails: a job that was expected to be done in time and is not
-// is handed over before the VM goes, and the drain begins 30 s before at the
-// latest.
+// TestEstimateThatFails: a job that was expected to finish in time and does not is
+// released before the event. The drain starts at least 30 s before.
 func TestEstimateThatFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		slowing := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-			for i := 1; ctx.Err() == nil; i++ { // at 90 % after 90 s, and then no further
+			for i := 1; ctx.Err() == nil; i++ { // reaches 90 % after 90 s and stays there
 				j.Report(job.Progress{State: []byte{byte(i)}, Fraction: min(float64(i)/100, 0.9)})
 				select {
 				case <-ctx.Done():
@@ -439,18 +443,18 @@ func TestEstimateThatFails(t *testing.T) {
 			return len(p.log.find("claiming ended; jobs that will not be done in time are handed over")) == 1
 		})
 		if r := b.record("slowing"); r.Status != checkpoint.Running {
-			t.Errorf("job that seems to be done in time = %s, want running", r.Status)
+			t.Errorf("job that is expected to finish in time = %s, want running", r.Status)
 		}
-		b.waitFor("handed over", 5*time.Minute, func() bool { return b.record("slowing").Status == checkpoint.Open })
+		b.waitFor("released", 5*time.Minute, func() bool { return b.record("slowing").Status == checkpoint.Open })
 		if left := time.Until(announced.Add(6 * time.Minute)); left < 25*time.Second {
-			t.Errorf("handed over %s before the VM goes, want about 30s at the latest", left)
+			t.Errorf("released %s before the event, want at least about 30s", left)
 		}
 		b.waitFor("acknowledged", 3*time.Second, func() bool { return b.started(id) })
 	})
 }
 
-// TestStubbornJobIsLeftBehind: nothing of a job that does not stop keeps the
-// worker from leaving in time.
+// TestStubbornJobDoesNotDelayDrain: a job whose handler does not stop is released and
+// the drain ends in time.
 func TestStubbornJobDoesNotDelayDrain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
@@ -464,8 +468,8 @@ func TestStubbornJobDoesNotDelayDrain(t *testing.T) {
 	})
 }
 
-// TestNoticeWithdrawn: whenever an event that leaves time is withdrawn, the
-// worker takes work again without a restart.
+// TestNoticeWithdrawn: when an event is withdrawn at any time before its start, the
+// worker takes jobs again without a restart.
 func TestNoticeWithdrawn(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -473,14 +477,14 @@ func TestNoticeWithdrawn(t *testing.T) {
 		state lifecycle.State
 		open  bool // whether jobs are taken just before
 	}{
-		{"while claiming goes on", 5 * time.Minute, lifecycle.Process, true},
-		{"while jobs come to their ends", 11 * time.Minute, lifecycle.Process, false},
+		{"while claiming continues", 5 * time.Minute, lifecycle.Process, true},
+		{"while jobs finish", 11 * time.Minute, lifecycle.Process, false},
 		{"after the drain", 14*time.Minute + 50*time.Second, lifecycle.Shutdown, false},
 	} {
 		inBubble(t, func(t *testing.T, b *testbed) {
 			work := &steps{n: 14 * 60, each: time.Second}
 			b.put("long", "steps", "")
-			// With another VM named, the event is not ours to let go ahead.
+			// An event that also names another VM is not acknowledged, so it can be withdrawn.
 			id := b.announce("Reboot", in(15*time.Minute), func(e *imds.Event) { e.Resources = []string{"vm_0", "vm_1"} })
 			if tt.state == lifecycle.Shutdown {
 				work.n = 20 * 60
@@ -488,7 +492,7 @@ func TestNoticeWithdrawn(t *testing.T) {
 			p := b.start("vm_0", job.Kinds{"steps": work, "echo": echo})
 			time.Sleep(tt.after - 3*time.Second)
 			b.put("a", "echo", "1")
-			time.Sleep(longestPoll + 2*time.Second) // an empty queue is asked no sooner
+			time.Sleep(longestPoll + 2*time.Second) // the worker polls an empty queue this seldom
 			if s := p.machine.State(); s != tt.state {
 				t.Errorf("%s: state = %s, want %s", tt.name, s, tt.state)
 			}
@@ -511,7 +515,8 @@ func TestNoticeWithdrawn(t *testing.T) {
 	}
 }
 
-// TestPutOff: an event that is moved to a later time gives the time won back.
+// TestEventPostponed: an event that is moved to a later time ends the drain, and the worker takes jobs
+// again.
 func TestEventPostponed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		both := func(e *imds.Event) { e.ID, e.Resources = "E", []string{"vm_0", "vm_1"} }
@@ -519,14 +524,15 @@ func TestEventPostponed(t *testing.T) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("drained", 5*time.Second, func() bool { return p.machine.Position().Facts.Has(lifecycle.WorkReleased) })
 		b.metadata.Withdraw("E")
-		b.announce("Redeploy", in(time.Hour), both) // within one poll: seen as one event with a new time
+		b.announce("Redeploy", in(time.Hour), both) // within one poll, so that the worker sees one event with a new time
 		b.put("a", "echo", "1")
 		b.waitDone("a", 20*time.Second)
 	})
 }
 
-// TestPreemptDuringANotice: an eviction is acted on at once, whatever else is
-// announced, and when it is withdrawn the other event still stands.
+// TestPreemptDuringANotice: an eviction drains the worker at once although another
+// event is announced for later. When the eviction is withdrawn, the other event still
+// applies.
 func TestPreemptDuringANotice(t *testing.T) {
 	for _, after := range []time.Duration{5 * time.Minute, 11 * time.Minute} {
 		inBubble(t, func(t *testing.T, b *testbed) {
@@ -547,14 +553,14 @@ func TestPreemptDuringANotice(t *testing.T) {
 			if took := time.Since(evicted); took > 1500*time.Millisecond {
 				t.Errorf("after %s: eviction to release = %s, want one poll and a little", after, took)
 			}
-			b.waitFor("the reboot is let go ahead after the drain", 3*time.Second, func() bool { return b.started(reboot) })
+			b.waitFor("the reboot acknowledged after the drain", 3*time.Second, func() bool { return b.started(reboot) })
 			if !b.metadata.Withdraw(id) {
 				t.Fatalf("after %s: the eviction had started", after)
 			}
 			b.put("short", "steps", "")
 			time.Sleep(10 * time.Second)
 			if s := p.machine.State(); s != lifecycle.Shutdown {
-				t.Errorf("after %s: state = %s, want shutdown while the reboot goes on", after, s)
+				t.Errorf("after %s: state = %s, want shutdown until the reboot is over", after, s)
 			}
 			b.metadata.Complete(reboot)
 			b.waitDone("long", time.Hour)
@@ -565,8 +571,8 @@ func TestPreemptDuringANotice(t *testing.T) {
 	}
 }
 
-// TestForeverAlmostDone: a job that says at any moment that it is done, and is
-// not, is drained 30 s before the VM goes.
+// TestAlmostDoneForever: a job that reports a fraction of 1 and does not finish is
+// released 30 s before the event.
 func TestAlmostDoneForever(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		almost := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -578,22 +584,22 @@ func TestAlmostDoneForever(t *testing.T) {
 		b.put("almost", "almost", "")
 		b.announce("Terminate", in(6*time.Minute))
 		b.start("vm_0", job.Kinds{"almost": almost})
-		b.waitFor("handed over", 6*time.Minute, func() bool { return b.record("almost").Status == checkpoint.Open })
+		b.waitFor("released", 6*time.Minute, func() bool { return b.record("almost").Status == checkpoint.Open })
 		if left := time.Until(gone); left < 25*time.Second || left > 31*time.Second {
-			t.Errorf("handed over %s before the VM goes, want about 30s", left)
+			t.Errorf("released %s before the event, want about 30s", left)
 		}
 	})
 }
 
-// TestAcknowledgedStands: no work is taken under an event that was acknowledged,
-// though the service takes its time to start it.
+// TestNoWorkAfterAcknowledgement: no job is taken after an event was acknowledged, even
+// if the service has not started it yet.
 func TestNoWorkAfterAcknowledgement(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
 		b.metadata.OnRequest(func(r imds.Request) imds.Fault {
 			if r.Method == http.MethodPost {
-				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // agreed, and nothing happens yet
+				return imds.Fault{Status: http.StatusOK, Body: []byte{}} // accepted, but not started yet
 			}
 			return imds.Fault{}
 		})

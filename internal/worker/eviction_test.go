@@ -19,9 +19,9 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestPreemptHandsOver is promises 4 and 5: after a notice work stops within a
-// poll, everything is released in time, and another worker continues without
-// repeating anything that was reported.
+// TestPreemptHandsOver tests promises 4 and 5: after a notice work stops within one
+// poll, every job is released in time, and another worker continues without repeating
+// a step that was reported.
 func TestPreemptHandsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
@@ -42,7 +42,7 @@ func TestPreemptHandsOver(t *testing.T) {
 
 		r := b.record("long")
 		if r.Status != checkpoint.Open || r.Interruptions != 1 || r.Failures != 0 || r.ChargedExits != 0 {
-			t.Errorf("record after release = %s, %d interruptions, %d failures, %d silent ends, want open, 1, 0, 0",
+			t.Errorf("record after release = %s, %d interruptions, %d failures, %d unclean exits, want open, 1, 0, 0",
 				r.Status, r.Interruptions, r.Failures, r.ChargedExits)
 		}
 		if m := b.server.Messages(b.names.Queue); len(m) != 1 || !m[0].Visible {
@@ -62,7 +62,8 @@ func TestPreemptHandsOver(t *testing.T) {
 	})
 }
 
-// TestKillRepeatsAtMostOneInterval is the other half of promise 4.
+// TestKillRepeatsAtMostOneInterval tests the other half of promise 4: after a kill at
+// most the steps since the last checkpoint are repeated.
 func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const each = 100 * time.Millisecond
@@ -70,7 +71,7 @@ func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 		b.put("long", "steps", "")
 		first := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitFor("some work", 30*time.Second, func() bool { return work.done("long") >= 190 })
-		first.link.cut() // the process is gone; its handler must not count any more
+		first.link.cut() // as kill does, but before its handler counts another step
 		first.term()
 		lastStep := work.done("long")
 
@@ -83,6 +84,8 @@ func TestKillRepeatsAtMostOneInterval(t *testing.T) {
 	})
 }
 
+// TestTerminateHandsOver: SIGTERM releases every job within 2 s, and another worker
+// continues them without repeating a step.
 func TestTerminateHandsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: 300 * time.Millisecond}
@@ -101,7 +104,7 @@ func TestTerminateHandsOver(t *testing.T) {
 		}
 		p, _, err := b.workers.Read(t.Context(), "vm_0-11112222-0")
 		if err != nil || p.State != "stopped" || p.Count != 0 {
-			t.Errorf("presence = %+v, %v, want stopped with nothing in hand", p, err)
+			t.Errorf("presence = %+v, %v, want stopped with no jobs", p, err)
 		}
 		b.start("vm_1", job.Kinds{"steps": work})
 		for _, id := range []string{"a", "b", "c"} {
@@ -113,8 +116,8 @@ func TestTerminateHandsOver(t *testing.T) {
 	})
 }
 
-// TestFrozenWorkerWritesNothing is promise 3: a worker that was frozen until
-// another took its job over cannot write any more.
+// TestFrozenWorkerWritesNothing tests promise 3: a worker that was frozen until another
+// one acquired its job cannot write the job's record any more.
 func TestFrozenWorkerWritesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 300, each: 300 * time.Millisecond}
@@ -138,9 +141,9 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 	})
 }
 
-// TestThawedWorkerTakesNothing: a worker is frozen between its claim of a message
-// and its read of the record, for longer than the visibility. When it wakes up,
-// the job is another worker's and stays so.
+// TestThawedWorkerTakesNothing: a worker is frozen between its claim of a message and
+// its read of the record, for longer than the visibility timeout. When it resumes,
+// another worker owns the job and keeps it.
 func TestThawedWorkerTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
@@ -175,8 +178,9 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 	})
 }
 
-// TestLateDeliveryRenewsFirst: a message that waited for longer than its
-// visibility, and that no one took in the meantime, is renewed and then worked on.
+// TestLateDeliveryRenewsFirst: a worker is frozen after a claim for longer than the
+// visibility timeout, and no other worker claims the message. It renews the message
+// before it starts the job.
 func TestLateDeliveryRenewsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.observe()
@@ -202,8 +206,8 @@ func TestLateDeliveryRenewsFirst(t *testing.T) {
 	})
 }
 
-// TestWithdrawnEvent: an eviction that does not happen brings the worker back
-// to work without a restart.
+// TestWithdrawnEvent: after an eviction was withdrawn the worker takes jobs again
+// without a restart.
 func TestWithdrawnEvent(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm_0", job.Kinds{"echo": echo})
@@ -223,7 +227,8 @@ func TestWithdrawnEvent(t *testing.T) {
 	})
 }
 
-// TestEventBeforeProcess: a VM can be evicted right after its creation.
+// TestEventBeforeProcess: a worker whose VM has an eviction announced before it starts
+// takes no jobs.
 func TestEventBeforeProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "echo", "1")
@@ -242,7 +247,8 @@ func TestEventBeforeProcess(t *testing.T) {
 	})
 }
 
-// TestStubbornHandler: a handler that ignores its context costs only itself.
+// TestStubbornHandler: a handler that ignores its context delays the exit by half of
+// the drain's budget at most, and its job is released with the last state.
 func TestStubbornHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		stubborn := newStubborn()
@@ -255,7 +261,7 @@ func TestStubbornHandler(t *testing.T) {
 		asked := time.Now()
 		p.stop()
 		if took := time.Since(asked); took > 6*time.Second {
-			t.Errorf("SIGTERM to exit with a stubborn handler = %s, want half of the budget and a little", took)
+			t.Errorf("SIGTERM to exit with a stubborn handler = %s, want little more than half of the budget", took)
 		}
 		r := b.record("stubborn")
 		if r.Status != checkpoint.Open || r.StateSize != 4 || r.Failures != 0 {
@@ -264,8 +270,8 @@ func TestStubbornHandler(t *testing.T) {
 	})
 }
 
-// TestForcedEndIsNoticed: a worker that starts under a name whose last run ended
-// uncleanly says so, and what was in its hands.
+// TestUncleanExitIsLogged: a worker whose name had an unclean exit in its last run logs
+// that and the jobs that were running.
 func TestUncleanExitIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 200, each: 300 * time.Millisecond}
@@ -280,7 +286,7 @@ func TestUncleanExitIsLogged(t *testing.T) {
 		b.waitDone("long", 5*time.Minute)
 		found := second.log.find("last run was killed; its jobs are resumed when their visibility timeouts expire")
 		if len(found) != 1 || fmt.Sprint(found[0]["jobs"]) != "[long]" {
-			t.Errorf("log = %v, want one line that names the job in hand", found)
+			t.Errorf("log = %v, want one line that names the running job", found)
 		}
 		second.stop()
 		third := b.start("vm_0", job.Kinds{"steps": work})
@@ -291,7 +297,8 @@ func TestUncleanExitIsLogged(t *testing.T) {
 	})
 }
 
-// failName makes a VM's metadata service fail when it is asked what the VM is.
+// failName makes a VM's metadata service answer requests for the instance's name with
+// that fault.
 func failName(answer imds.Fault) func(imds.Request) imds.Fault {
 	return func(r imds.Request) imds.Fault {
 		if strings.HasPrefix(r.Path, "/metadata/instance") {
@@ -301,9 +308,9 @@ func failName(answer imds.Fault) func(imds.Request) imds.Fault {
 	}
 }
 
-// TestEvictionWithoutName: a worker that does not know its VM's name saves every
-// job when an eviction is announced, once for each thing that the event says, and
-// works on: the eviction may be a neighbour's. Once the name is known, it drains.
+// TestEvictionWithoutName: a worker that does not know its VM's name saves every job
+// when an eviction is announced, and continues, since the eviction may be of another
+// VM. Once it knows the name, it drains.
 func TestEvictionWithoutName(t *testing.T) {
 	for name, answer := range map[string]imds.Fault{
 		"the call fails":    {Status: http.StatusInternalServerError},
@@ -325,7 +332,7 @@ func TestEvictionWithoutName(t *testing.T) {
 				b.waitFor("saved", 2*time.Second, func() bool { return b.record(ids[0]).HasState() && b.record(ids[1]).HasState() })
 				time.Sleep(10 * time.Second)
 				if got := seen.of("unrecognised"); got["unrecognised"] != 1 || len(p.log.find("work stopped")) > 0 {
-					t.Errorf("evictions counted = %v, drains %d, want 1 and none: it may be a neighbour's", got, len(p.log.find("work stopped")))
+					t.Errorf("evictions counted = %v, drains %d, want 1 and none: it may be of another VM", got, len(p.log.find("work stopped")))
 				}
 				b.metadata.OnRequest(nil)
 				b.waitFor("released", 12*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
@@ -334,24 +341,24 @@ func TestEvictionWithoutName(t *testing.T) {
 	}
 }
 
-// TestEvictionBeforeTheName: an eviction that is announced while a worker still asks
-// for its VM's name is not reported as one of a VM without a name.
+// TestEvictionBeforeTheName: an eviction that is announced while the worker's request
+// for its VM's name is in flight does not count as unrecognised.
 func TestEvictionBeforeTheName(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.metadata.OnRequest(failName(imds.Fault{Delay: 2 * time.Second})) // so that events are known first
+		b.metadata.OnRequest(failName(imds.Fault{Delay: 2 * time.Second})) // so that the worker sees the event first
 		b.metadata.AddVM(spotVM("vm_0"))
 		b.announce("Preempt", in(time.Hour))
 		seen := &counter{}
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Observer = seen })
 		b.waitFor("eviction of this VM is known", 10*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) == 1 })
 		if got := seen.of("unrecognised"); got["unrecognised"] != 0 {
-			t.Errorf("evictions counted as perhaps of this VM = %v, want none", got)
+			t.Errorf("unrecognised evictions = %v, want none", got)
 		}
 	})
 }
 
-// TestVMName: the name from the configuration counts, whether the service gives
-// another one or none.
+// TestVMName: a VM name in the configuration takes precedence over the metadata
+// service's, and serves if that has none.
 func TestVMName(t *testing.T) {
 	for name, answer := range map[string]imds.Fault{
 		"no name":      {Status: http.StatusInternalServerError},
@@ -375,8 +382,8 @@ func TestVMName(t *testing.T) {
 	}
 }
 
-// TestEventIsKept: the log has all that the service says of an event, and the
-// heartbeat keeps it with the drain's report, also after a restart.
+// TestEventIsKept: the log has every field of an event, and the heartbeat keeps the
+// event and the result of its drain, also after a restart.
 func TestEventIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 600, each: time.Second}
@@ -392,7 +399,7 @@ func TestEventIsKept(t *testing.T) {
 		text, _ := line["description"].(string)
 		if line["source"] != "User" || line["duration"] != "1m30s" || !strings.HasPrefix(text, "Host") ||
 			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > events.MaxEventText {
-			t.Errorf("the log says %v, want source, duration and one printable line of bounded length", line)
+			t.Errorf("the log has %v, want source, duration and one printable line of bounded length", line)
 		}
 		stores, owner := b.connect(b.transport("reader")), p.name
 		read := func() presence.Presence {

@@ -17,11 +17,11 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// full is whether the tests in this file measure as much as the figures in
-// docs/DESIGN.md claim, as `make figures` has them do, which takes a minute or two.
+// full is whether the tests in this file measure as often as the figures in
+// docs/DESIGN.md state. `make figures` sets it; that takes a minute or two.
 var full = flag.Bool("figures", false, "measure 1,000 evictions and 100 drains rather than 100 and 1")
 
-// repeats returns how often to measure.
+// repeats returns the number of measurements.
 func repeats(quick, thorough int) int {
 	if *full {
 		return thorough
@@ -29,7 +29,7 @@ func repeats(quick, thorough int) int {
 	return quick
 }
 
-// percentiles is what many measurements of a time say.
+// percentiles summarises many measurements of a time.
 type percentiles struct{ p50, p99, longest time.Duration }
 
 func percentilesOf(all []time.Duration) percentiles {
@@ -42,8 +42,8 @@ func (s percentiles) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s, max %s", s.p50.Round(time.Millisecond), s.p99.Round(time.Millisecond), s.longest.Round(time.Millisecond))
 }
 
-// startStopTimes is a handler that works until it is told to stop, and says when it
-// began and when its context ended.
+// startStopTimes is a handler that waits until it is stopped, and sends the times at
+// which it started and its context ended.
 type startStopTimes struct{ began, ended chan time.Time }
 
 func newStartStopTimes() *startStopTimes {
@@ -57,9 +57,9 @@ func (w *startStopTimes) Run(ctx context.Context, _ *job.Job) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
-// TestNoticeToCancelledContext is promise 5 in figures: evictions of a VM, each
-// announced at a random moment and withdrawn when the worker has drained; from
-// each to the end of the handler's context.
+// TestNoticeToCancelledContext measures promise 5: the time from the announcement of an
+// eviction to the end of the handler's context. Each eviction is announced at a random
+// time and withdrawn when the worker has drained.
 func TestNoticeToCancelledContext(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -68,8 +68,8 @@ func TestNoticeToCancelledContext(t *testing.T) {
 	}{
 		{"one poll a second", imds.Fault{}, 1050 * time.Millisecond},
 		{"one poll in ten is answered 5 s late", imds.Fault{Delay: 5 * time.Second}, 2050 * time.Millisecond},
-		{"one poll in ten gets an answer of 5 s ago", imds.Fault{Hold: 5 * time.Second}, 2050 * time.Millisecond},
-		{"one poll in ten gets no answer", imds.Fault{Hang: true}, 2050 * time.Millisecond},
+		{"one poll in ten gets an answer that is 5 s old", imds.Fault{Hold: 5 * time.Second}, 2050 * time.Millisecond},
+		{"one poll in ten times out", imds.Fault{Hang: true}, 2050 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			evictions := repeats(100, 1000)
@@ -103,7 +103,7 @@ func TestNoticeToCancelledContext(t *testing.T) {
 					t.Errorf("p99 = %s, want at most %s", got.p99, tt.p99)
 				}
 				if got.longest < tt.p99/2 {
-					t.Errorf("max = %s, want more: the phases are not spread", got.longest)
+					t.Errorf("max = %s, want more: the announcements do not cover all phases of a poll", got.longest)
 				}
 				if s := p.guest.Stats(); s.BusiestSecond > 5 || s.Throttled > 0 {
 					t.Errorf("%d requests in one second, %d refused, want at most the 5 that the service answers", s.BusiestSecond, s.Throttled)
@@ -113,8 +113,8 @@ func TestNoticeToCancelledContext(t *testing.T) {
 	}
 }
 
-// steadyReporter is a handler that reports a new state every second until it is told to
-// stop, and counts how many of its jobs are running.
+// steadyReporter is a handler that reports a new state every second until it is
+// stopped, and counts its running jobs.
 type steadyReporter struct{ running atomic.Int64 }
 
 func (c *steadyReporter) Run(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -130,7 +130,8 @@ func (c *steadyReporter) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	}
 }
 
-// drainLog is a log that keeps the lines about drains that ended.
+// drainLog is a log handler that sends the attributes of each line about a finished
+// drain.
 type drainLog struct {
 	slog.Handler
 	drained chan map[string]any
@@ -150,9 +151,9 @@ func (l drainLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestNoticeToAllReleased is promise 5 for a full worker: drains of 1,000 jobs in
-// flight, with 10 ms for each storage call, from the moment the notice is seen
-// until the last of them is saved and released.
+// TestNoticeToAllReleased measures promise 5 for a worker with 1,000 running jobs and
+// 10 ms for each storage call: the time from the moment the worker sees the notice
+// until the last job is saved and released.
 func TestNoticeToAllReleased(t *testing.T) {
 	const jobs = 1000
 	inBubble(t, func(t *testing.T, b *testbed) {
@@ -168,7 +169,7 @@ func TestNoticeToAllReleased(t *testing.T) {
 		})
 		var took []time.Duration
 		for len(took) < repeats(1, 100) {
-			b.waitFor("all at work", time.Hour, func() bool { return work.running.Load() == jobs })
+			b.waitFor("all jobs running", time.Hour, func() bool { return work.running.Load() == jobs })
 			time.Sleep(2500 * time.Millisecond) // new states were reported
 			id, err := b.metadata.SimulateEviction("vm_0")
 			if err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestUnknownKindOfTheFuture: a time of the first put-back that no worker can have
-// written does not keep a message of a kind that no one has on the queue for ever.
+// TestUnknownKindOfTheFuture: a message of an unknown kind is dead-lettered even if its
+// put_back_since is a time that no worker can have written, far in the past or future.
 func TestUnknownKindOfTheFuture(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText(put64(`{"v":1,"id":"late","kind":"unheard-of","put_back_since":"9998-01-01T00:00:00Z"}`))
 		b.putText(put64(`{"v":1,"id":"early","kind":"unheard-of","put_back_since":"0001-01-02T00:00:00Z"}`))
 		b.start("vm_0", job.Kinds{"echo": echo})
-		b.waitFor("the one of long ago poisoned", time.Minute, func() bool { return b.record("early").Status == checkpoint.Poison })
-		b.waitFor("the one of the future too", 90*time.Minute, func() bool { return b.record("late").Status == checkpoint.Poison && b.messagesLeft() == 0 })
+		b.waitFor("the message of the past poisoned", time.Minute, func() bool { return b.record("early").Status == checkpoint.Poison })
+		b.waitFor("the message of the future poisoned", 90*time.Minute, func() bool { return b.record("late").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 	})
 }
 
-// TestForgedFields: what a producer writes into the fields that are a worker's own,
-// or into those that bound the job, harms no other job.
+// TestForgedFields: false values in the envelope fields that only workers write, or in
+// those that set a job's limits, affect no other job.
 func TestForgedFields(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.putText(put64(`{"v":1,"id":"resumed","kind":"echo","payload":1,"resume":true}`))
@@ -42,7 +42,7 @@ func TestForgedFields(t *testing.T) {
 	})
 }
 
-// newForever is a handler that works until it is stopped.
+// newForever returns a handler that waits until it is stopped.
 func newForever() job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
 		<-ctx.Done()
@@ -50,13 +50,13 @@ func newForever() job.Handler {
 	})
 }
 
-// TestUsedID: a message with the id of a job that runs, with other work, is poison,
-// and the job continues as if nothing had come.
+// TestUsedID: a message with the id of a running job but another kind or payload is
+// dead-lettered, and the job continues unaffected.
 func TestUsedID(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 100, each: time.Second}
 		b.put("a", "steps", "")
-		b.start("vm_0", job.Kinds{"steps": work, "echo": onlyFor("nobody")})
+		b.start("vm_0", job.Kinds{"steps": work, "echo": onlyFor("none")})
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
 		b.putText(put64(`{"v":1,"id":"a","kind":"steps","payload":"mine","resume":true,"max_run":1}`))
 		b.putText(put64(`{"v":1,"id":"a","kind":"echo","resume":true}`))

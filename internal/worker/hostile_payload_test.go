@@ -21,7 +21,7 @@ func hashOf(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// upload writes a blob past all rules, as anyone with the role can.
+// upload writes any blob, as any client with the data role can.
 func (b *testbed) upload(container, name, data string, metadata map[string]*string) {
 	b.t.Helper()
 	client := b.account(b.server.Transport()).Container(container).NewBlockBlobClient(name)
@@ -31,8 +31,8 @@ func (b *testbed) upload(container, name, data string, metadata map[string]*stri
 	}
 }
 
-// TestBorrowedPayload: a message that names the payload of another job does not get
-// it, whatever it calls itself, and the other job keeps it.
+// TestBorrowedPayload: a message that refers to the payload of another job does not get
+// it, and the other job still has it.
 func TestBorrowedPayload(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const secret = "the victim's input"
@@ -57,7 +57,7 @@ func TestBorrowedPayload(t *testing.T) {
 		if panicked := p.log.find("handler panicked"); len(panicked) > 0 {
 			t.Errorf("handlers were called for %v, want none", panicked)
 		}
-		// The other job comes only now: its payload is still there, for it alone.
+		// The other job is enqueued only now. Its payload is still there.
 		b.putText(put64(`{"v":1,"id":"victim","kind":"echo",%s}`, ref(hashOf(secret), len(secret))))
 		b.waitDone("victim", time.Minute)
 		if got, err := b.records.Result(t.Context(), "victim"); err != nil || string(got) != secret {
@@ -67,15 +67,15 @@ func TestBorrowedPayload(t *testing.T) {
 	})
 }
 
-// TestReplacedPayload: a payload that was replaced by another of the same length,
-// or by one that does not end, never reaches a handler.
+// TestReplacedPayload: a payload that was replaced by another of the same length, a
+// longer or an empty one never reaches a handler.
 func TestReplacedPayload(t *testing.T) {
 	for name, replacement := range map[string]string{"same length": "tuptni", "longer": strings.Repeat("x", 9<<20), "empty": ""} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
 				b.upload(b.names.Payloads, jobid.Path("a")+"/"+hashOf("input!"), replacement, nil)
 				b.putText(put64(`{"v":1,"id":"a","kind":"echo","payload_ref":{"sha256":"%s","size":6}}`, hashOf("input!")))
-				b.start("vm_0", job.Kinds{"echo": onlyFor("nobody")})
+				b.start("vm_0", job.Kinds{"echo": onlyFor("none")})
 				b.waitFor("poison", time.Minute, func() bool { return b.record("a").Status == checkpoint.Poison && b.messagesLeft() == 0 })
 				if r := b.record("a"); !strings.Contains(r.Reason, "size and hash") {
 					t.Errorf("reason = %q, want one about size and hash", r.Reason)

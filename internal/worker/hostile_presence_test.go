@@ -8,8 +8,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// TestForgedPresence: what somebody wrote where a worker keeps its presence, or
-// beside it, keeps it from nothing.
+// TestForgedPresence: a worker starts, runs jobs and writes its heartbeat although its
+// heartbeat's blob, or one beside it, has foreign content.
 func TestForgedPresence(t *testing.T) {
 	const own = "vm_0-11112222-0"
 	for name, body := range map[string]string{
@@ -29,7 +29,7 @@ func TestForgedPresence(t *testing.T) {
 				b.put("a", "echo", "1")
 				b.start("vm_0", job.Kinds{"echo": echo})
 				b.waitDone("a", 3*time.Minute)
-				b.waitFor("a presence of its own", time.Minute, func() bool {
+				b.waitFor("a heartbeat of the worker", time.Minute, func() bool {
 					own, ok, err := b.workers.Read(t.Context(), own)
 					return err == nil && ok && own.State == "process"
 				})

@@ -15,15 +15,15 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// forgedRecord is a record that no worker wrote, and what comes of a job that finds it.
+// forgedRecord is a record that no worker wrote, and the expected outcome of its job.
 type forgedRecord struct {
 	metadata map[string]string
 	body     string
 	want     string // "done", "poison", "left alone" or "deleted"
-	reason   string // part of that of the poison message
+	reason   string // part of the poison message's reason
 }
 
-// forgedRecords are records of a job of the kind "echo" whose payload is 1.
+// forgedRecords returns records of a job of the kind "echo" whose payload is 1.
 func forgedRecords() map[string]forgedRecord {
 	work := map[string]string{"v": "1", "kind": "echo", "payloadhash": hashOf("1"), "messageid": "m", "token": "t"}
 	with := func(pairs ...string) map[string]string {
@@ -33,33 +33,33 @@ func forgedRecords() map[string]forgedRecord {
 		}
 		return m
 	}
-	const most = "9007199254740992" // the largest number of a record
+	const most = "9007199254740992" // the largest number that a record may have
 	return map[string]forgedRecord{
-		"done, with no result":     {with("status", "done"), "", "deleted", ""},
-		"done, of another kind":    {with("status", "done", "kind", "other"), "x", "poison", "other work"},
-		"done, of another payload": {with("status", "done", "payloadhash", hashOf("2")), "x", "poison", "other work"},
-		"done, for any work":       {map[string]string{"v": "1", "status": "done"}, "x", "deleted", ""},
-		"a newer version":          {with("v", "2", "status", "done"), "x", "left alone", ""},
-		"no version":               {map[string]string{"status": "done", "kind": "echo"}, "x", "left alone", ""},
-		"somebody's own blob":      {nil, "x", "left alone", ""},
-		"an unknown status":        {with("status", "paused"), "", "left alone", ""},
-		"no status":                {with(), "", "left alone", ""},
-		"a generation below 0":     {with("status", "open", "generation", "-1"), "", "left alone", ""},
-		"a generation beyond all":  {with("status", "open", "generation", "9223372036854775807"), "", "left alone", ""},
-		"a broken escape":          {with("status", "open", "reason", "%zz"), "", "left alone", ""},
-		"the last generation":      {with("status", "open", "generation", most, "write", most, "interruptions", most), "", "done", ""},
-		"endless early ends":       {with("status", "open", "earlyends", most), "", "poison", "saving takes longer"},
-		"endless silent ends":      {with("status", "open", "silentends", most), "", "poison", "ended without a word"},
-		"a state of another hash":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
-		"a state without an end":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
-		"a shorter body":           {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
-		"a running one, long dead": {with("status", "running", "owner", "vm_x"), "", "done", ""},
+		"done, with no result":      {with("status", "done"), "", "deleted", ""},
+		"done, of another kind":     {with("status", "done", "kind", "other"), "x", "poison", "other work"},
+		"done, of another payload":  {with("status", "done", "payloadhash", hashOf("2")), "x", "poison", "other work"},
+		"done, for any work":        {map[string]string{"v": "1", "status": "done"}, "x", "deleted", ""},
+		"a newer version":           {with("v", "2", "status", "done"), "x", "left alone", ""},
+		"no version":                {map[string]string{"status": "done", "kind": "echo"}, "x", "left alone", ""},
+		"a foreign blob":            {nil, "x", "left alone", ""},
+		"an unknown status":         {with("status", "paused"), "", "left alone", ""},
+		"no status":                 {with(), "", "left alone", ""},
+		"a generation below 0":      {with("status", "open", "generation", "-1"), "", "left alone", ""},
+		"a generation out of range": {with("status", "open", "generation", "9223372036854775807"), "", "left alone", ""},
+		"a broken escape":           {with("status", "open", "reason", "%zz"), "", "left alone", ""},
+		"the last generation":       {with("status", "open", "generation", most, "write", most, "interruptions", most), "", "done", ""},
+		"very many early exits":     {with("status", "open", "earlyends", most), "", "poison", "saving takes longer"},
+		"very many unclean exits":   {with("status", "open", "silentends", most), "", "poison", "ended without a word"},
+		"a state of another hash":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
+		"a state beyond the limit":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
+		"a shorter body":            {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
+		"a running one, long dead":  {with("status", "running", "owner", "vm_x"), "", "done", ""},
 	}
 }
 
-// TestForgedRecords: a record that was damaged, or forged by somebody who may write
-// it, is believed as far as it can be read, and otherwise left as it is with the
-// message kept. No message is lost over it, and no worker ends.
+// TestForgedRecords: a damaged or forged record is used as far as it can be parsed.
+// Otherwise record and message are left as they are. No message is lost, and no worker
+// exits.
 func TestForgedRecords(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		cases := map[string]forgedRecord{} // by job id
@@ -76,7 +76,7 @@ func TestForgedRecords(t *testing.T) {
 			b.putText(put64(`{"v":1,"id":"%s","kind":"echo","payload":1,"resume":%t}`, id, strings.HasSuffix(id, ".resumed")))
 		}
 		b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency, c.Metadata = len(cases), nil })
-		time.Sleep(10 * time.Minute) // five failures take less
+		time.Sleep(10 * time.Minute) // long enough for five failures
 		reasons := map[string]string{}
 		for _, p := range b.poisonMessages() {
 			reasons[p.ID] += p.Reason
@@ -92,7 +92,7 @@ func TestForgedRecords(t *testing.T) {
 	})
 }
 
-// putRecord writes a record that is none of a worker's.
+// putRecord writes a forged record.
 func (b *testbed) putRecord(id string, f forgedRecord) {
 	b.t.Helper()
 	metadata := map[string]*string{}
@@ -102,7 +102,8 @@ func (b *testbed) putRecord(id string, f forgedRecord) {
 	b.upload(b.names.Records, jobid.Path(id), f.body, metadata)
 }
 
-// outcomeOf says what became of a job whose record was forged, by that and its message.
+// outcomeOf returns the outcome of a job whose record was forged, as its record and
+// messages show it.
 func (b *testbed) outcomeOf(id string, before azcore.ETag, poisoned bool) string {
 	b.t.Helper()
 	left := 0

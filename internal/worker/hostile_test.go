@@ -15,17 +15,16 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// put64 is a message's text: base64 of JSON.
+// put64 returns a message's text: base64 of JSON.
 func put64(format string, args ...any) string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, format, args...))
 }
 
-// plainNames are the blobs that a worker may write: records, payloads, bodies of
-// poison messages.
+// plainNames matches the names of blobs that a worker may write: records, payloads,
+// bodies of poison messages.
 var plainNames = regexp.MustCompile(`^[0-9a-f]{3}/[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,126}[A-Za-z0-9_~-])?(/[0-9a-f]{64})?$|^poison/[0-9a-f-]{36}$`)
 
-// checkNames demands that nothing was written under another name, in any of the
-// containers.
+// checkNames checks that no container has a blob under another name.
 func (b *testbed) checkNames() {
 	b.t.Helper()
 	for _, container := range []string{b.names.Records, b.names.Payloads} {
@@ -42,14 +41,13 @@ func (b *testbed) checkNames() {
 	}
 }
 
-// TestHostileMessages: a message that was made to do harm is moved to the poison
-// queue and says why. Nothing is written under its name, no handler sees it, and a
-// job behind it is done.
+// TestHostileMessages: a malicious message is moved to the poison queue with a reason.
+// No blob is written under its id, no handler receives it, and a job behind it is done.
 func TestHostileMessages(t *testing.T) {
 	const good = `"kind":"echo","payload":1`
 	rows := map[string]struct{ text, reason string }{}
 	for name, id := range map[string]string{
-		"a way out": `../../test-payloads/x`, "a hidden way out": `..%2f..%2fx`, "one level up": `..`, "a dot": `.`,
+		"a path outside": `../../test-payloads/x`, "an escaped path outside": `..%2f..%2fx`, "one level up": `..`, "a dot": `.`,
 		"a slash": `a/b`, "a backslash": `a\\b`, "a query": `a?comp=metadata`, "a fragment": `a#b`, "a NUL": `a\u0000b`,
 		"a newline": `a\r\nx-ms-meta-status: done`, "an escape": `\u001b[2J`, "an accent": `caf\u00e9`, "a trailing dot": `a.`,
 		"very long": strings.Repeat("a", 129), "40 KiB long": strings.Repeat("a", 40<<10), "a space": ` `, "nothing": ``,
@@ -57,23 +55,23 @@ func TestHostileMessages(t *testing.T) {
 		rows["an id with "+name] = struct{ text, reason string }{put64(`{"v":1,"id":"%s",%s}`, id, good), "job id"}
 	}
 	for name, kind := range map[string]string{
-		"a program": `/bin/sh`, "a way out": `../echo`, "an argument": `echo -n`, "other letters": `\u0435cho`, "a length of 65": strings.Repeat("k", 65), "a NUL": `echo\u0000`,
+		"a program": `/bin/sh`, "a path outside": `../echo`, "an argument": `echo -n`, "other letters": `\u0435cho`, "a length of 65": strings.Repeat("k", 65), "a NUL": `echo\u0000`,
 	} {
 		rows["a kind with "+name] = struct{ text, reason string }{put64(`{"v":1,"id":"x","kind":"%s"}`, kind), "kind"}
 	}
 	for name, field := range map[string][2]string{
-		"an endless limit":          {`"max_run":1e300`, "max_run"},
-		"a limit beyond all bounds": {`"max_run":9223372036854775807`, "max_run"},
-		"a limit below 0":           {`"max_silence":-1`, "max_silence"},
-		"a part of a second":        {`"max_run":0.1`, "max_run"},
-		"an hour that is none":      {`"put_back_since":"2026-03-09T25:00:00Z"`, "put_back_since"},
-		"a time beyond UTC":         {`"put_back_since":"9999-12-31T23:59:59-23:59"`, "year"},
-		"a deadline of words":       {`"deadline":"soon"`, "deadline"},
-		"an id that is a list":      {`"id":["x"]`, "id"},
-		"half a megabyte to load":   {`"payload_ref":{"sha256":"../../x","size":1}`, "more than one"},
-		"a long trace":              {`"trace":"` + strings.Repeat("t", 9<<10) + `"`, "beside the payload"},
-		"too much that is unknown":  {`"x":"` + strings.Repeat("t", 9<<10) + `"`, "beside the payload"},
-		"what a poison message has": {`"poisoned_at":"2026-03-09T12:00:00Z"`, "poison message"},
+		"a limit of 1e300":         {`"max_run":1e300`, "max_run"},
+		"a limit of 2^63-1":        {`"max_run":9223372036854775807`, "max_run"},
+		"a limit below 0":          {`"max_silence":-1`, "max_silence"},
+		"a part of a second":       {`"max_run":0.1`, "max_run"},
+		"the hour 25":              {`"put_back_since":"2026-03-09T25:00:00Z"`, "put_back_since"},
+		"a time beyond UTC":        {`"put_back_since":"9999-12-31T23:59:59-23:59"`, "year"},
+		"a deadline of words":      {`"deadline":"soon"`, "deadline"},
+		"an id that is a list":     {`"id":["x"]`, "id"},
+		"two payloads":             {`"payload_ref":{"sha256":"../../x","size":1}`, "more than one"},
+		"a long trace":             {`"trace":"` + strings.Repeat("t", 9<<10) + `"`, "beside the payload"},
+		"a long unknown field":     {`"x":"` + strings.Repeat("t", 9<<10) + `"`, "beside the payload"},
+		"a poison message's field": {`"poisoned_at":"2026-03-09T12:00:00Z"`, "poison message"},
 	} {
 		rows[name] = struct{ text, reason string }{put64(`{"v":1,"id":"x",%s,%s}`, good, field[0]), field[1]}
 	}
@@ -95,7 +93,7 @@ func TestHostileMessages(t *testing.T) {
 			name := wanted[text]
 			delete(wanted, text)
 			if reason := rows[name].reason; name == "" || !strings.Contains(p.Reason, reason) || p.ID != "" && jobid.Validate(p.ID) != nil || len(p.Reason) > 400 {
-				t.Errorf("%s: poison with id %q and reason %q, want a short one that names %q", name, p.ID, p.Reason, reason)
+				t.Errorf("%s: poison with id %q and reason %q, want a short reason that contains %q", name, p.ID, p.Reason, reason)
 			}
 		}
 		for _, name := range wanted {
@@ -108,7 +106,8 @@ func TestHostileMessages(t *testing.T) {
 	})
 }
 
-// onlyFor is a handler that returns its payload, and panics for other jobs.
+// onlyFor returns a handler that returns the payload of that job, and panics for
+// others.
 func onlyFor(id string) job.Handler {
 	return job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
 		if j.ID != id {
@@ -118,7 +117,7 @@ func onlyFor(id string) job.Handler {
 	})
 }
 
-// bodyOf returns the text of the message that a poison message stands for.
+// bodyOf returns the text of the original message of a poison message.
 func (b *testbed) bodyOf(p queue.Poison) string {
 	if p.BodyBlob == "" {
 		return p.Body
@@ -127,7 +126,8 @@ func (b *testbed) bodyOf(p queue.Poison) string {
 	return string(body)
 }
 
-// TestDeepPayload: the deepest JSON that is read at all reaches its handler as it is.
+// TestDeepPayload: JSON of the greatest depth that is accepted reaches its handler
+// unchanged.
 func TestDeepPayload(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		deep := strings.Repeat("[", 9999) + strings.Repeat("]", 9999)
