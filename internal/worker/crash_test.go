@@ -50,8 +50,8 @@ func TestEveryCall(t *testing.T) {
 			if len(calls) < s.minCalls {
 				t.Errorf("storage calls of a worker without faults = %d, want at least %d:\n%s", len(calls), s.minCalls, strings.Join(calls, "\n"))
 			}
-			for _, m := range callFaults {
-				t.Run(m.name, func(t *testing.T) { table.add(s.name, m.name, s.everyCall(t, m, len(calls))) })
+			for _, cf := range callFaults {
+				t.Run(cf.name, func(t *testing.T) { table.add(s.name, cf.name, s.everyCall(t, cf, len(calls))) })
 			}
 		})
 	}
@@ -60,13 +60,13 @@ func TestEveryCall(t *testing.T) {
 // everyCall injects the fault at one call after another, each in a run of its own, and
 // returns the number of runs. Some runs have fewer calls than the reference run: a
 // poll that is put off can make one less.
-func (s scenario) everyCall(t *testing.T, m callFault, reference int) (points int) {
+func (s scenario) everyCall(t *testing.T, cf callFault, reference int) (points int) {
 	t.Helper()
 	longest := map[string]time.Duration{} // drain, by the call with the fault
 	for at := 1; !t.Failed(); at += callStep {
 		reached := false
 		inBubble(t, func(t *testing.T, b *testbed) {
-			r := s.run(t, b, m, at)
+			r := s.run(t, b, cf, at)
 			reached, longest[r.faultedCall] = r.first.link.sent() >= at, max(longest[r.faultedCall], r.drained)
 		})
 		if !reached {
@@ -74,8 +74,8 @@ func (s scenario) everyCall(t *testing.T, m callFault, reference int) (points in
 		}
 		points++
 	}
-	if m.fault.hangs {
-		t.Logf("longest drain with one call %s, by the call: %v", m.name, longest)
+	if cf.fault.hangs {
+		t.Logf("longest drain with one call %s, by the call: %v", cf.name, longest)
 	}
 	if points*callStep < reference*2/3 {
 		t.Errorf("calls with the fault = %d, want about the %d of a run without faults", points, reference)
@@ -111,26 +111,26 @@ func (s scenario) referenceRun(t *testing.T) (calls []string) {
 const subject = "vm_0"
 
 // run runs the scenario with the fault at call number at.
-func (s scenario) run(t *testing.T, b *testbed, m callFault, at int) *scenarioRun {
+func (s scenario) run(t *testing.T, b *testbed, cf callFault, at int) *scenarioRun {
 	r := s.begin(t, b)
 	r.first = b.start(subject, r.kinds, s.first)
-	r.first.injectFault(m, at, &r.faultedCall)
+	r.first.injectFault(cf, at, &r.faultedCall)
 	s.act(t, b, r)
 	r.first.stop()
-	r.drained = r.checkDrain(t, m)
+	r.drained = r.checkDrain(t, cf)
 	s.end(t, b, r)
-	may := m.maxRepeated(r.work.each)
+	limit := cf.maxRepeated(r.work.each)
 	if s.twice {
-		may += stepsPerCheckpoint(r.work.each)
-		if m.fault.hangs { // the write that detects the duplicate waits until its try times out
-			may += int(30 * time.Second / r.work.each)
+		limit += stepsPerCheckpoint(r.work.each)
+		if cf.fault.hangs { // the write that detects the duplicate waits until its try times out
+			limit += int(30 * time.Second / r.work.each)
 		}
 	}
-	if n := r.work.repeated("long"); n > may {
-		t.Errorf("steps repeated = %d, want at most %d", n, may)
+	if n := r.work.repeated("long"); n > limit {
+		t.Errorf("steps repeated = %d, want at most %d", n, limit)
 	}
 	if t.Failed() {
-		t.Logf("%s, %s at call %d:", s.name, m.name, at)
+		t.Logf("%s, %s at call %d:", s.name, cf.name, at)
 		for id := range s.want {
 			t.Logf("the history of job %s:\n%s", id, b.ledger.storyOf(id))
 		}
@@ -144,11 +144,11 @@ const hangingCallDrain = time.Second + 50*time.Millisecond
 
 // checkDrain returns how long the drain of the first worker took. If one call was
 // swallowed, the drain must end within hangingCallDrain and save every state.
-func (r *scenarioRun) checkDrain(t *testing.T, m callFault) (took time.Duration) {
+func (r *scenarioRun) checkDrain(t *testing.T, cf callFault) (took time.Duration) {
 	t.Helper()
 	for _, line := range r.first.log.find("drained") {
 		took = time.Duration(line["since_notice"].(float64))
-		if m.fault.hangs && (took > hangingCallDrain || line["states_left_out"] != 0.0) {
+		if cf.fault.hangs && (took > hangingCallDrain || line["states_left_out"] != 0.0) {
 			t.Errorf("drained after %s with %v states left out, want at most %s and none", took, line["states_left_out"], hangingCallDrain)
 		}
 	}
@@ -157,11 +157,11 @@ func (r *scenarioRun) checkDrain(t *testing.T, m callFault) (took time.Duration)
 
 // maxRepeated is how many steps may be done twice: after a kill or a long fault those
 // of one checkpoint interval and one save, otherwise only the one that was running.
-func (m callFault) maxRepeated(step time.Duration) int {
-	if m.fault.crash == 0 && m.duration == 0 {
+func (cf callFault) maxRepeated(step time.Duration) int {
+	if cf.fault.crash == 0 && cf.duration == 0 {
 		return 1
 	}
-	return stepsPerCheckpoint(step) + int(m.duration/step) + 1
+	return stepsPerCheckpoint(step) + int(cf.duration/step) + 1
 }
 
 // stepsPerCheckpoint is the number of steps between two saves.
@@ -192,18 +192,18 @@ func (s scenario) end(t *testing.T, b *testbed, r *scenarioRun) {
 
 // injectFault injects the fault at the worker's call number at, and stores in
 // faultedCall which call that is.
-func (p *process) injectFault(m callFault, at int, faultedCall *string) {
+func (p *process) injectFault(cf callFault, at int, faultedCall *string) {
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
 	var end time.Time
 	p.link.faultFor = func(n int, r *http.Request) requestFault {
 		if n == at {
-			end, *faultedCall = time.Now().Add(m.duration), callOf(r)
+			end, *faultedCall = time.Now().Add(cf.duration), callOf(r)
 		}
 		if n < at || n > at && !time.Now().Before(end) {
 			return requestFault{}
 		}
-		f := m.fault
+		f := cf.fault
 		if f.crash != 0 {
 			f.onSend = p.term // so that its handlers stop too
 		}
@@ -261,8 +261,8 @@ func (c *coverage) log(t *testing.T) {
 	for _, s := range scenarios {
 		sum := 0
 		fmt.Fprintf(&b, "\n%-18s", s.name)
-		for _, m := range callFaults {
-			n := c.points[s.name][m.name]
+		for _, cf := range callFaults {
+			n := c.points[s.name][cf.name]
 			fmt.Fprintf(&b, " %5d", n)
 			sum += n
 		}
@@ -270,8 +270,8 @@ func (c *coverage) log(t *testing.T) {
 		all += sum
 	}
 	var names []string
-	for _, m := range callFaults {
-		names = append(names, m.name)
+	for _, cf := range callFaults {
+		names = append(names, cf.name)
 	}
 	t.Logf("%d crash points: scenarios by faults (%s), and their sum%s", all, strings.Join(names, ", "), b.String())
 }

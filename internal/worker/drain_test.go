@@ -117,8 +117,8 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 	})
 }
 
-// TestDrainOfSlowStorage: 128 jobs are released within the budget although each storage
-// call takes 2.5 s, be it all the time or only since the notice.
+// TestDrainOfSlowStorage: 128 jobs are released within 8 s although each storage call
+// takes 2.5 s, either all the time or since the notice.
 func TestDrainOfSlowStorage(t *testing.T) {
 	const jobs = 128
 	slow := storage.Fault{Before: 1250 * time.Millisecond, After: 1250 * time.Millisecond}

@@ -153,7 +153,7 @@ func TestLongFreeze(t *testing.T) {
 		if s := p.machine.State(); s != lifecycle.Process || b.record(ids[0]).Status != checkpoint.Running {
 			t.Errorf("state = %s, record %s, want process, running", s, b.record(ids[0]).Status)
 		}
-		// The start of the same event causes a second save.
+		// The start of the same event makes the worker save a second time.
 		b.waitFor("saved again when it starts", 3*time.Second, func() bool {
 			return len(p.log.find("all jobs asked to save")) == 2
 		})
@@ -206,7 +206,7 @@ func TestUnknownEventAndAdvice(t *testing.T) {
 				b.put(fmt.Sprint("short-", i), "echo", "1")
 			}
 			var mu sync.Mutex
-			claimed := 0 // at once, at most
+			claimed := 0 // the most at once
 			b.server.OnCall(func(c storage.Call) storage.Fault {
 				mu.Lock()
 				defer mu.Unlock()
@@ -304,12 +304,12 @@ func TestHardwareFailure(t *testing.T) {
 // refused acknowledgement is logged and has no other effect.
 func TestWhoAcknowledges(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		change  func(*Config)
-		event   func(*imds.Event)
-		fault   imds.Fault
-		asked   bool
-		allowed bool
+		name   string
+		change func(*Config)
+		event  func(*imds.Event)
+		fault  imds.Fault
+		sent   bool // whether the worker sends an acknowledgement
+		starts bool // whether the event starts at once
 	}{
 		{"alone", func(*Config) {}, func(*imds.Event) {}, imds.Fault{}, true, true},
 		{"alone, in another case and twice", func(*Config) {}, func(e *imds.Event) { e.Resources = []string{"VM_0", "vm_0"} }, imds.Fault{}, true, true},
@@ -331,14 +331,14 @@ func TestWhoAcknowledges(t *testing.T) {
 			})
 			id := b.announce("Reboot", byUser, tt.event)
 			time.Sleep(time.Minute)
-			if got := posts.Load() > 0; got != tt.asked || posts.Load() > 8 {
-				t.Errorf("%s: acknowledgements sent = %d, want some %t, at most 8", tt.name, posts.Load(), tt.asked)
+			if got := posts.Load() > 0; got != tt.sent || posts.Load() > 8 {
+				t.Errorf("%s: acknowledgements sent = %d, want some %t, at most 8", tt.name, posts.Load(), tt.sent)
 			}
-			if got := b.started(id); got != tt.allowed {
-				t.Errorf("%s: started = %t, want %t", tt.name, got, tt.allowed)
+			if got := b.started(id); got != tt.starts {
+				t.Errorf("%s: started = %t, want %t", tt.name, got, tt.starts)
 			}
-			if got := len(p.log.find("event not acknowledged; it starts at its own time")) == 1; got != (tt.asked && !tt.allowed) {
-				t.Errorf("%s: refusal logged once = %t, want %t", tt.name, got, tt.asked && !tt.allowed)
+			if got := len(p.log.find("event not acknowledged; it starts at its own time")) == 1; got != (tt.sent && !tt.starts) {
+				t.Errorf("%s: refusal logged once = %t, want %t", tt.name, got, tt.sent && !tt.starts)
 			}
 			if s := p.machine.State(); s != lifecycle.Shutdown {
 				t.Errorf("%s: state = %s, want shutdown until the event is over", tt.name, s)
@@ -475,7 +475,7 @@ func TestNoticeWithdrawn(t *testing.T) {
 		name  string
 		after time.Duration // of a notice of 15 min
 		state lifecycle.State
-		open  bool // whether jobs are taken just before
+		open  bool // whether jobs are taken just before the withdrawal
 	}{
 		{"while claiming continues", 5 * time.Minute, lifecycle.Process, true},
 		{"while jobs finish", 11 * time.Minute, lifecycle.Process, false},
@@ -515,8 +515,8 @@ func TestNoticeWithdrawn(t *testing.T) {
 	}
 }
 
-// TestEventPostponed: an event that is moved to a later time ends the drain, and the worker takes jobs
-// again.
+// TestEventPostponed: when an event is moved to a later time, the drain ends and the
+// worker takes jobs again.
 func TestEventPostponed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		both := func(e *imds.Event) { e.ID, e.Resources = "E", []string{"vm_0", "vm_1"} }
@@ -551,7 +551,7 @@ func TestPreemptDuringANotice(t *testing.T) {
 			evicted := time.Now()
 			b.waitFor("released", 3*time.Second, func() bool { return b.record("long").Status == checkpoint.Open })
 			if took := time.Since(evicted); took > 1500*time.Millisecond {
-				t.Errorf("after %s: eviction to release = %s, want one poll and a little", after, took)
+				t.Errorf("after %s: eviction to release = %s, want little more than one poll", after, took)
 			}
 			b.waitFor("the reboot acknowledged after the drain", 3*time.Second, func() bool { return b.started(reboot) })
 			if !b.metadata.Withdraw(id) {

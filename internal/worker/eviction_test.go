@@ -104,7 +104,7 @@ func TestTerminateHandsOver(t *testing.T) {
 		}
 		p, _, err := b.workers.Read(t.Context(), "vm_0-11112222-0")
 		if err != nil || p.State != "stopped" || p.Count != 0 {
-			t.Errorf("presence = %+v, %v, want stopped with no jobs", p, err)
+			t.Errorf("heartbeat = %+v, %v, want stopped with no jobs", p, err)
 		}
 		b.start("vm_1", job.Kinds{"steps": work})
 		for _, id := range []string{"a", "b", "c"} {
@@ -128,7 +128,7 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 		b.start("vm_1", job.Kinds{"steps": work})
 		b.waitFor("takeover", time.Minute, func() bool { return b.record("long").Generation == 2 })
 		thaw()
-		b.waitFor("the frozen worker finds out", 10*time.Second, func() bool {
+		b.waitFor("the frozen worker drops its delivery", 10*time.Second, func() bool {
 			return len(first.log.find("delivery dropped")) == 1
 		})
 		b.waitDone("long", 3*time.Minute)
@@ -220,15 +220,15 @@ func TestWithdrawnEvent(t *testing.T) {
 		b.put("a", "echo", "1")
 		time.Sleep(5 * time.Second)
 		if r := b.record("a"); r.Status != "" {
-			t.Errorf("job taken while an eviction stands: status %s", r.Status)
+			t.Errorf("job taken while an eviction is announced: status %s", r.Status)
 		}
 		b.metadata.Withdraw(id)
 		b.waitDone("a", time.Minute)
 	})
 }
 
-// TestEventBeforeProcess: a worker whose VM has an eviction announced before it starts
-// takes no jobs.
+// TestEventBeforeProcess: a worker that starts after the eviction of its VM was
+// announced takes no jobs.
 func TestEventBeforeProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "echo", "1")
@@ -277,7 +277,7 @@ func TestUncleanExitIsLogged(t *testing.T) {
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		first := b.start("vm_0", job.Kinds{"steps": work})
-		b.waitFor("a presence with the job", 30*time.Second, func() bool {
+		b.waitFor("a heartbeat with the job", 30*time.Second, func() bool {
 			p, ok, err := b.workers.Read(t.Context(), "vm_0-11112222-0")
 			return err == nil && ok && len(p.Jobs) == 1
 		})
@@ -292,7 +292,7 @@ func TestUncleanExitIsLogged(t *testing.T) {
 		third := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitFor("process", time.Minute, func() bool { return third.machine.State() == lifecycle.Process })
 		if found := third.log.find("last run was killed; its jobs are resumed when their visibility timeouts expire"); len(found) != 0 {
-			t.Errorf("log after an orderly end = %v, want none", found)
+			t.Errorf("log after a clean exit = %v, want none", found)
 		}
 	})
 }
@@ -350,7 +350,7 @@ func TestEvictionBeforeTheName(t *testing.T) {
 		b.announce("Preempt", in(time.Hour))
 		seen := &counter{}
 		p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Observer = seen })
-		b.waitFor("eviction of this VM is known", 10*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) == 1 })
+		b.waitFor("the eviction of this VM in the log", 10*time.Second, func() bool { return len(p.log.find("scheduled event names this VM")) == 1 })
 		if got := seen.of("unrecognised"); got["unrecognised"] != 0 {
 			t.Errorf("unrecognised evictions = %v, want none", got)
 		}

@@ -41,16 +41,16 @@ const (
 
 // storageFaults draws the faults of a history.
 func (r *random) storageFaults(seed uint64, p *plan) storageFaults {
-	w := storageFaults{seed: seed, share: []float64{0, 0.01, 0.05, 0.2}[r.IntN(4)], endAt: p.ends}
+	faults := storageFaults{seed: seed, share: []float64{0, 0.01, 0.05, 0.2}[r.IntN(4)], endAt: p.ends}
 	for range r.IntN(4) {
 		f := faultPeriod{from: r.between(0, p.ends), what: faultKind(r.IntN(int(faultKinds))), share: []float64{0.5, 0.9, 1}[r.IntN(3)]}
 		f.to = f.from + r.between(5*time.Second, 4*time.Minute) // at times longer than the visibility timeout
 		if r.oneIn(2) {
 			f.vm = p.runs[r.IntN(len(p.runs))].vm
 		}
-		w.periods = append(w.periods, f)
+		faults.periods = append(faults.periods, f)
 	}
-	return w
+	return faults
 }
 
 // faultFreeFrom returns when there are no more faults, and no requests that they
@@ -64,18 +64,18 @@ func (p *plan) faultFreeFrom() time.Duration {
 
 // faultFor returns the fault of a worker's request. It depends on the request and its
 // time alone, not on the order in which goroutines are scheduled.
-func (w storageFaults) faultFor(vm, what string, now time.Duration) requestFault {
-	r := w.randomFor(vm, what, now)
+func (faults storageFaults) faultFor(vm, what string, now time.Duration) requestFault {
+	r := faults.randomFor(vm, what, now)
 	f := requestFault{before: r.between(time.Millisecond, 20*time.Millisecond), after: r.between(time.Millisecond, 20*time.Millisecond), arrivesAnyway: true}
-	if now >= w.endAt {
+	if now >= faults.endAt {
 		return f
 	}
-	for _, period := range w.periods {
+	for _, period := range faults.periods {
 		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && r.Float64() < period.share {
 			return r.addFault(period.what, f)
 		}
 	}
-	if r.Float64() < w.share {
+	if r.Float64() < faults.share {
 		return r.addFault(faultKind(r.IntN(int(faultKinds))), f)
 	}
 	return f
@@ -103,12 +103,12 @@ func (r *random) addFault(what faultKind, f requestFault) requestFault {
 }
 
 // randomFor returns the random source of one request.
-func (w storageFaults) randomFor(vm, what string, now time.Duration) *random {
+func (faults storageFaults) randomFor(vm, what string, now time.Duration) *random {
 	h := fnv.New64a()
 	for _, s := range []string{vm, what, now.String()} {
 		_, _ = h.Write([]byte(s)) // which never fails
 	}
-	return &random{rand.New(rand.NewPCG(w.seed, h.Sum64()))}
+	return &random{rand.New(rand.NewPCG(faults.seed, h.Sum64()))}
 }
 
 // skewTimes shifts the times in a reply's header, as if the clocks of the worker and

@@ -85,7 +85,8 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return fmt.Appendf(nil, "%016x", number), nil
 }
 
-// runStep runs one step. When the job is stopped, it returns the error that the plan wants.
+// runStep runs one step. When the job is stopped, it returns the error that the plan
+// asks for.
 func (j *plannedJob) runStep(ctx context.Context) error {
 	step := time.NewTimer(j.each)
 	defer step.Stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// lastingVM is the VM of a worker that runs during a whole history, without faults. It has
-// only the kind that others lack, so that at any time some worker has it.
+// lastingVM is the VM of a worker that runs during a whole history, without faults. It
+// has only the kind that others lack, so that at any time some worker has it.
 const lastingVM = "keeper"
 
 // kindMix says which workers of a history lack a kind, and which ids are chosen by the
@@ -127,9 +127,9 @@ func (h *history) checkKinds() {
 
 // faultFor returns the fault of a worker's request. The lasting worker has none.
 func (h *history) faultFor(vm string, r *http.Request) requestFault {
-	w := h.faults
+	faults := h.faults
 	if vm == lastingVM {
-		w = storageFaults{seed: w.seed}
+		faults = storageFaults{seed: faults.seed}
 	}
-	return w.faultFor(vm, h.ledger.sent(vm, r), h.since())
+	return faults.faultFor(vm, h.ledger.sent(vm, r), h.since())
 }

@@ -30,13 +30,13 @@ func (p *plan) planOperators() {
 		if !j.alwaysFails && !r.oneIn(8) || r.oneIn(3) {
 			continue
 		}
-		v := operatorAction{job: j.id, purge: r.oneIn(3), fromStart: r.oneIn(3)}
+		a := operatorAction{job: j.id, purge: r.oneIn(3), fromStart: r.oneIn(3)}
 		for range 1 + r.IntN(3) {
-			v.at, v.crashCall, v.crash = r.between(15*time.Second, p.ends), 0, crashPoint(1+r.IntN(3))
+			a.at, a.crashCall, a.crash = r.between(15*time.Second, p.ends), 0, crashPoint(1+r.IntN(3))
 			if r.oneIn(2) {
-				v.crashCall = 1 + r.IntN(12)
+				a.crashCall = 1 + r.IntN(12)
 			}
-			p.operatorActions = append(p.operatorActions, v)
+			p.operatorActions = append(p.operatorActions, a)
 		}
 	}
 	if r.oneIn(10) {
@@ -66,14 +66,14 @@ func (p *plan) actionFor(id string) *operatorAction {
 	return nil
 }
 
-// operatorTool returns the operator's tool for one action. Its requests have the faults of
-// the history, and it may be killed at one of them.
-func (h *history) operatorTool(v operatorAction) *operate.PoisonQueue {
+// operatorTool returns the operator's tool for one action. Its requests have the
+// faults of the history, and it may be killed at one of them.
+func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
 		f := h.faults.faultFor(operator, h.ledger.sent(operator, r), h.since())
-		if n == v.crashCall {
-			f = requestFault{before: f.before, crash: v.crash}
+		if n == a.crashCall {
+			f = requestFault{before: f.before, crash: a.crash}
 		}
 		return f
 	}
@@ -83,11 +83,11 @@ func (h *history) operatorTool(v operatorAction) *operate.PoisonQueue {
 
 // replayOrPurge replays or purges a job as an operator does. Before the replay of a
 // dead-lettered job the operator has fixed its cause.
-func (h *history) replayOrPurge(v operatorAction) {
-	if !v.purge && h.ledger.isGivenUp(v.job) {
-		h.fix(v.job)
+func (h *history) replayOrPurge(a operatorAction) {
+	if !a.purge && h.ledger.isGivenUp(a.job) {
+		h.fix(a.job)
 	}
-	tool, one := h.operatorTool(v), operate.Selection{Names: []string{v.job}}
+	tool, one := h.operatorTool(a), operate.Selection{Names: []string{a.job}}
 	tell := func(o operate.Outcome) error {
 		switch o.Action {
 		case operate.Replayed:
@@ -99,10 +99,10 @@ func (h *history) replayOrPurge(v operatorAction) {
 		return nil
 	}
 	// An error is an injected fault or a kill: finishOperators repeats the action.
-	if v.purge {
+	if a.purge {
 		_ = tool.Purge(h.t.Context(), one, tell)
 	} else {
-		_ = tool.Replay(h.t.Context(), one, v.fromStart, tell)
+		_ = tool.Replay(h.t.Context(), one, a.fromStart, tell)
 	}
 }
 
@@ -113,11 +113,11 @@ func (h *history) finishOperators() (more bool) {
 	if len(h.operatorActions) > 0 {
 		time.Sleep(2*time.Minute + time.Second) // until the messages claimed by a killed operator are visible
 	}
-	for _, v := range h.operatorActions {
-		if h.ledger.isGivenUp(v.job) {
-			v.crashCall = 0
-			h.replayOrPurge(v)
-			more = more || !v.purge
+	for _, a := range h.operatorActions {
+		if h.ledger.isGivenUp(a.job) {
+			a.crashCall = 0
+			h.replayOrPurge(a)
+			more = more || !a.purge
 		}
 	}
 	return h.clearedAt > 0 && h.requeueAll() || more

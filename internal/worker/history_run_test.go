@@ -45,14 +45,14 @@ func (h *history) run() {
 	for _, o := range h.reopenings {
 		all.Go(func() { h.waitUntil(o.at); h.reopen(o.job) })
 	}
-	for _, v := range h.operatorActions {
-		all.Go(func() { h.waitUntil(v.at); h.replayOrPurge(v) })
+	for _, a := range h.operatorActions {
+		all.Go(func() { h.waitUntil(a.at); h.replayOrPurge(a) })
 	}
 	if h.clearedAt > 0 {
 		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
 	}
-	for _, l := range h.plan.runs {
-		all.Go(func() { h.waitUntil(l.from); h.runWorker(l) })
+	for _, w := range h.plan.runs {
+		all.Go(func() { h.waitUntil(w.from); h.runWorker(w) })
 	}
 	all.Wait()
 	h.waitUntil(h.ends)
@@ -68,8 +68,8 @@ func (h *history) run() {
 // startFinalWorkers starts workers for the jobs left.
 func (h *history) startFinalWorkers() {
 	for i := range 2 {
-		l := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
-		h.finalWorkers = append(h.finalWorkers, h.start(l, func(c *Config) { c.Metadata = nil }))
+		w := workerRun{vm: finalVM(len(h.finalWorkers)), concurrency: 2 + i, onDemand: true}
+		h.finalWorkers = append(h.finalWorkers, h.start(w, func(c *Config) { c.Metadata = nil }))
 	}
 }
 
@@ -149,12 +149,12 @@ func (h *history) isFixed(id string) bool {
 }
 
 // runWorker runs one worker from its start to its end.
-func (h *history) runWorker(l workerRun) {
+func (h *history) runWorker(w workerRun) {
 	h.count(&h.historyStats.workers)
-	p := h.start(l)
-	for _, i := range l.incidents {
+	p := h.start(w)
+	for _, i := range w.incidents {
 		h.waitUntil(i.at)
-		h.ledger.disturb(l.vm, i.lasts)
+		h.ledger.disturb(w.vm, i.lasts)
 		if i.freeze {
 			h.count(&h.freezes)
 			thaw := p.link.hold()
@@ -162,27 +162,27 @@ func (h *history) runWorker(l workerRun) {
 			thaw()
 			continue
 		}
-		if id, err := h.b.metadata.SimulateEviction(l.vm); err == nil {
+		if id, err := h.b.metadata.SimulateEviction(w.vm); err == nil {
 			time.Sleep(i.lasts)
 			h.b.metadata.Withdraw(id)
 		}
 	}
-	h.waitUntil(l.to)
-	h.ledger.leave(l.vm)
-	switch l.end {
+	h.waitUntil(w.to)
+	h.ledger.leave(w.vm)
+	switch w.end {
 	case evicting:
 		h.count(&h.notices)
-		if _, err := h.b.metadata.SimulateEviction(l.vm); err != nil {
+		if _, err := h.b.metadata.SimulateEviction(w.vm); err != nil {
 			h.t.Error(err)
 		}
-		time.Sleep(l.notice)
+		time.Sleep(w.notice)
 		p.kill()
 	case terminated:
 		p.stop()
 	case frozenForEver:
 		h.count(&h.freezes)
 		thaw := p.link.hold()
-		time.Sleep(l.notice)
+		time.Sleep(w.notice)
 		p.killNoWait()
 		thaw()
 		<-p.ended
@@ -190,26 +190,26 @@ func (h *history) runWorker(l workerRun) {
 		h.count(&h.kills)
 		p.kill()
 	}
-	h.b.metadata.RemoveVM(l.vm)
+	h.b.metadata.RemoveVM(w.vm)
 }
 
 // start starts a worker whose requests have the faults of the history.
-func (h *history) start(l workerRun, change ...func(*Config)) *process {
+func (h *history) start(w workerRun, change ...func(*Config)) *process {
 	queues := []string{h.b.names.Queue, h.b.names.OnDemand}
-	if !l.onDemand {
+	if !w.onDemand {
 		queues = queues[:1]
 	}
 	change = append(change, func(c *Config) {
-		c.Observer = h.ledger.slotsOf(l.vm, l.concurrency, queues...)
-		c.Concurrency, c.MoveAfter, c.Log = l.concurrency, l.moveAfter, slog.New(slog.DiscardHandler)
-		if l.onDemand {
+		c.Observer = h.ledger.slotsOf(w.vm, w.concurrency, queues...)
+		c.Concurrency, c.MoveAfter, c.Log = w.concurrency, w.moveAfter, slog.New(slog.DiscardHandler)
+		if w.onDemand {
 			takeFromBoth(c)
 		}
 	})
-	return h.b.startOn(l.vm, h.kindsOf(l.vm), func(k *link) {
-		k.skew = l.skew
+	return h.b.startOn(w.vm, h.kindsOf(w.vm), func(k *link) {
+		k.skew = w.skew
 		k.faultFor = func(_ int, r *http.Request) requestFault {
-			return h.faultFor(l.vm, r)
+			return h.faultFor(w.vm, r)
 		}
 	}, change...)
 }
@@ -258,11 +258,11 @@ func (h *history) countJob(r checkpoint.Record) {
 // logHistory logs the whole history, to explain a failure.
 func (h *history) logHistory() {
 	var s strings.Builder
-	for _, l := range h.plan.runs {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", l.from.Seconds(), l.to.Seconds(), l.vm, l.concurrency, l.end, l.notice, l.incidents)
+	for _, w := range h.plan.runs {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: %s, %d at once, %s; notice %s, incidents %v\n", w.from.Seconds(), w.to.Seconds(), w.vm, w.concurrency, w.end, w.notice, w.incidents)
 	}
-	for _, v := range h.operatorActions {
-		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", v.at.Seconds(), v)
+	for _, a := range h.operatorActions {
+		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", a.at.Seconds(), a)
 	}
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())

@@ -28,8 +28,8 @@ type scenario struct {
 	act           func(*testing.T, *testbed, *scenarioRun) // lets the worker run until it is to stop
 	want          map[string]checkpoint.Status             // of each job
 
-	// twice is whether a job is enqueued twice, so that two first deliveries may run
-	// it at the same time until one of them writes.
+	// twice is whether a job is enqueued twice, so that two deliveries may run it from
+	// the start at the same time, until one of them writes the record.
 	twice bool
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// testbed is emulated storage and metadata services in virtual time, with the clients that
-// a test uses to fill and inspect them.
+// testbed holds emulated storage and metadata services in virtual time, and the clients
+// with which a test fills and inspects them.
 type testbed struct {
 	t        *testing.T
 	server   *storage.Server
@@ -98,7 +98,7 @@ func (b *testbed) connect(transport policy.Transporter) stores {
 	}
 }
 
-// process is one running worker process.
+// process is a worker with the link and the VM of its own, like a process on a machine.
 type process struct {
 	*Worker
 	b     *testbed
