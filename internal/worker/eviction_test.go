@@ -149,9 +149,9 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		b.observe()
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
-		dead := b.start("vm_9", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
+		killed := b.start("vm_9", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("long").HasState() })
-		dead.kill()
+		killed.kill()
 		work.forget()
 		var thaw atomic.Pointer[func()] // set once it is frozen
 		first := b.startOn("vm_0", job.Kinds{"steps": work}, func(k *link) {

@@ -78,7 +78,7 @@ type incident struct {
 	freeze    bool // rather than an eviction that is announced and withdrawn
 }
 
-// reopening is an operator's command to reopen a job whose owner seems dead.
+// reopening is an operator's command to reopen a job whose owner seems to be gone.
 type reopening struct {
 	at  time.Duration
 	job string

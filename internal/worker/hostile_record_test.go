@@ -53,7 +53,7 @@ func forgedRecords() map[string]forgedRecord {
 		"a state of another hash":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
 		"a state beyond the limit":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
 		"a shorter body":            {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},
-		"a running one, long dead":  {with("status", "running", "owner", "vm_x"), "", "done", ""},
+		"running, but owner gone":   {with("status", "running", "owner", "vm_x"), "", "done", ""},
 	}
 }
 
@@ -71,7 +71,7 @@ func TestForgedRecords(t *testing.T) {
 				cases[id], before[id] = f, b.record(id).ETag
 			}
 		}
-		time.Sleep(2 * time.Hour) // so that a running one counts as dead
+		time.Sleep(2 * time.Hour) // so that the owner of a running job counts as gone
 		for id := range cases {
 			b.putText(put64(`{"v":1,"id":"%s","kind":"echo","payload":1,"resume":%t}`, id, strings.HasSuffix(id, ".resumed")))
 		}

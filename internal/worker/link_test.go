@@ -24,7 +24,7 @@ type link struct {
 
 	mu    sync.Mutex
 	calls int
-	dead  bool
+	isCut bool
 	skew  time.Duration // of the service's clock against the worker's
 	held  chan struct{} // not nil while held
 
@@ -59,7 +59,7 @@ const (
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dead = true
+	l.isCut = true
 }
 
 // hold blocks all requests until the returned function is called, as if the process
@@ -92,10 +92,10 @@ func (l *link) waitWhileHeld(ctx context.Context) error {
 	turn := time.Duration(time.Now().UnixNano() % 9999991) // up to 10 ms; requests that are sent every second get different ones
 	for {
 		l.mu.Lock()
-		dead, held := l.dead, l.held
+		isCut, held := l.isCut, l.held
 		l.mu.Unlock()
 		switch {
-		case dead:
+		case isCut:
 			<-ctx.Done()
 			return context.Cause(ctx)
 		case held == nil:
@@ -194,7 +194,7 @@ func (f requestFault) noReply(r *http.Request) error {
 }
 
 // waitBefore waits for the delay of a request. If the sender gives up during it, the
-// request still arrives where the fault says so.
+// request still arrives if arrivesAnyway is set.
 func (l *link) waitBefore(r *http.Request, f requestFault) error {
 	if f.before == 0 {
 		return nil
