@@ -39,7 +39,7 @@ var callFaults = []callFault{
 
 // TestEveryCall injects each fault at each storage call of a worker, in each
 // scenario. In every case other workers bring every job to its expected outcome,
-// exactly once, no message is left, and no write breaks a rule of the ledger.
+// exactly once, no message is left, and no write breaks a rule of the recorder.
 func TestEveryCall(t *testing.T) {
 	table := &coverage{points: map[string]map[string]int{}}
 	t.Cleanup(func() { table.log(t) })
@@ -89,9 +89,9 @@ func (s scenario) referenceRun(t *testing.T) (calls []string) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
 		r := s.begin(t, b)
-		noted := b.ledger.note
+		noted := b.recorder.onResult
 		b.server.OnResult(func(result storage.Result) {
-			if b.ledger.sender == subject {
+			if b.recorder.sender == subject {
 				calls = append(calls, result.Operation)
 			}
 			noted(result)
@@ -132,7 +132,7 @@ func (s scenario) run(t *testing.T, b *testbed, cf callFault, at int) *scenarioR
 	if t.Failed() {
 		t.Logf("%s, %s at call %d:", s.name, cf.name, at)
 		for id := range s.want {
-			t.Logf("the history of job %s:\n%s", id, b.ledger.storyOf(id))
+			t.Logf("the history of job %s:\n%s", id, b.recorder.historyOf(id))
 		}
 	}
 	return r
@@ -172,9 +172,9 @@ func stepsPerCheckpoint(step time.Duration) int {
 // begin prepares storage for the worker with the faults.
 func (s scenario) begin(t *testing.T, b *testbed) *scenarioRun {
 	b.chunk = smallChunk
-	b.observe()
+	b.addRecorder()
 	r := &scenarioRun{}
-	r.kinds = r.handlers(b.ledger)
+	r.kinds = r.handlers(b.recorder)
 	s.prepare(t, b, r)
 	return r
 }
@@ -183,11 +183,11 @@ func (s scenario) begin(t *testing.T, b *testbed) *scenarioRun {
 func (s scenario) end(t *testing.T, b *testbed, r *scenarioRun) {
 	b.start("vm_1", r.kinds, s.second)
 	b.waitFor("no message left", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
-	b.ledger.stragglers.Wait()
+	b.recorder.lateRequests.Wait()
 	for id, want := range s.want {
 		b.checkOutcome(t, id, want)
 	}
-	b.ledger.check(t)
+	b.recorder.check(t)
 }
 
 // injectFault injects the fault at the worker's call number at, and stores in
@@ -219,7 +219,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 	if r.Status != want {
 		t.Errorf("job %s = %q %s, want %s", id, r.Status, r.Reason, want)
 	}
-	if n := b.ledger.outcomesOf(id); n != 1 {
+	if n := b.recorder.outcomesOf(id); n != 1 {
 		t.Errorf("outcomes of job %s = %d, want 1", id, n)
 	}
 	kept := false
@@ -229,7 +229,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 	if isPoison := want == checkpoint.Poison; kept != isPoison {
 		t.Errorf("job %s is in the poison queue: %t, want %t", id, kept, isPoison)
 	}
-	if want == checkpoint.Done && !b.ledger.wasCleared() { // the payload of a cleared message is deleted by the age rule
+	if want == checkpoint.Done && !b.recorder.wasCleared() { // the payload of a cleared message is deleted by the age rule
 		for _, blob := range b.server.Blobs(b.names.Payloads) {
 			if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
 				t.Errorf("payload %s of a job that is done was left behind", blob.Name)

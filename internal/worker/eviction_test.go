@@ -146,7 +146,7 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 // another worker owns the job and keeps it.
 func TestThawedWorkerTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.observe()
+		b.addRecorder()
 		work := &steps{n: 200, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		killed := b.start("vm_9", job.Kinds{"steps": work}, func(c *Config) { c.Metadata = nil })
@@ -174,7 +174,7 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		if started, dropped := len(first.log.find("job started")), len(first.log.find("delivery dropped")); started != 0 || dropped != 1 {
 			t.Errorf("thawed worker: %d jobs started, %d deliveries dropped, want 0 and 1", started, dropped)
 		}
-		b.ledger.check(t)
+		b.recorder.check(t)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 // before it starts the job.
 func TestLateDeliveryRenewsFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.observe()
+		b.addRecorder()
 		if err := b.queue.Put(t.Context(), queue.Envelope{ID: "a", Kind: "echo", Resume: true}, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func (p *plan) faultFreeFrom() time.Duration {
 	if p.faults.share == 0 && len(p.faults.periods) == 0 {
 		return 0
 	}
-	return p.faults.endAt + quietDown
+	return p.faults.endAt + quietAfterFaults
 }
 
 // faultFor returns the fault of a worker's request. It depends on the request and its

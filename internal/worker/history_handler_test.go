@@ -18,9 +18,9 @@ import (
 // before, and the last is the result. A job that resumes from a state that it never
 // reported, or from another job's, ends with a different result.
 type chain struct {
-	plan    *plan
-	ledger  *ledger
-	isFixed func(id string) bool // a job that always fails succeeds once this is true
+	plan     *plan
+	recorder *recorder
+	isFixed  func(id string) bool // a job that always fails succeeds once this is true
 
 	mu     sync.Mutex
 	failed map[failedStep]time.Time // when that step failed
@@ -118,7 +118,7 @@ func (c *chain) fails(p *plannedJob, step int) bool {
 		return false
 	}
 	c.failed[at] = now
-	c.ledger.handlerFailed(p.id, "handler")
+	c.recorder.handlerFailed(p.id, "handler")
 	return true
 }
 

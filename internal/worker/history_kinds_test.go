@@ -68,7 +68,7 @@ func (h *history) startLastingWorker() {
 // process starts while it is running it.
 func (h *history) kindsOf(vm string) job.Kinds {
 	kinds := job.Kinds{}
-	one := &oneAtATime{vm: vm, ledger: h.ledger, running: map[string]bool{}}
+	one := &oneAtATime{vm: vm, recorder: h.recorder, running: map[string]bool{}}
 	for kind, handler := range h.kinds {
 		if !h.mix.kinds || (vm == lastingVM) == (kind == "other") || vm != lastingVM && !h.mix.lacks[vm] {
 			kinds[kind] = one.wrap(handler)
@@ -79,8 +79,8 @@ func (h *history) kindsOf(vm string) job.Kinds {
 
 // oneAtATime checks that a worker process runs each job at most once at a time.
 type oneAtATime struct {
-	vm     string
-	ledger *ledger
+	vm       string
+	recorder *recorder
 
 	mu      sync.Mutex
 	running map[string]bool
@@ -89,7 +89,7 @@ type oneAtATime struct {
 func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if !o.enter(j.ID) {
-			o.ledger.startedBesideItself(j.ID, o.vm)
+			o.recorder.startedBesideItself(j.ID, o.vm)
 		}
 		defer o.leave(j.ID)
 		return handler.Run(ctx, j)
@@ -110,17 +110,17 @@ func (o *oneAtATime) leave(id string) {
 	delete(o.running, id)
 }
 
-func (l *ledger) startedBesideItself(id, vm string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.breaks(l.job(id), "worker %s started the handler while it was running it", vm)
+func (rec *recorder) startedBesideItself(id, vm string) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.addViolation(rec.job(id), "worker %s started the handler while it was running it", vm)
 }
 
 // checkKinds reports jobs that were dead-lettered for a kind that some worker has.
 func (h *history) checkKinds() {
 	for _, j := range h.plan.jobs {
 		if r := h.b.record(j.id); strings.Contains(r.Reason, "has a handler for kind") {
-			h.t.Errorf("job %s is %s: %s; a worker has it\n%s", j.id, r.Status, r.Reason, h.ledger.storyOf(j.id))
+			h.t.Errorf("job %s is %s: %s; a worker has it\n%s", j.id, r.Status, r.Reason, h.recorder.historyOf(j.id))
 		}
 	}
 }
@@ -131,5 +131,5 @@ func (h *history) faultFor(vm string, r *http.Request) requestFault {
 	if vm == lastingVM {
 		faults = storageFaults{seed: faults.seed}
 	}
-	return faults.faultFor(vm, h.ledger.sent(vm, r), h.since())
+	return faults.faultFor(vm, h.recorder.requestSent(vm, r), h.since())
 }

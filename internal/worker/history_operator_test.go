@@ -71,7 +71,7 @@ func (p *plan) actionFor(id string) *operatorAction {
 func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
-		f := h.faults.faultFor(operator, h.ledger.sent(operator, r), h.since())
+		f := h.faults.faultFor(operator, h.recorder.requestSent(operator, r), h.since())
 		if n == a.crashCall {
 			f = requestFault{before: f.before, crash: a.crash}
 		}
@@ -84,7 +84,7 @@ func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 // replayOrPurge replays or purges a job as an operator does. Before the replay of a
 // dead-lettered job the operator has fixed its cause.
 func (h *history) replayOrPurge(a operatorAction) {
-	if !a.purge && h.ledger.isGivenUp(a.job) {
+	if !a.purge && h.recorder.isDeadLettered(a.job) {
 		h.fix(a.job)
 	}
 	tool, one := h.operatorTool(a), operate.Selection{Names: []string{a.job}}
@@ -114,7 +114,7 @@ func (h *history) finishOperators() (more bool) {
 		time.Sleep(2*time.Minute + time.Second) // until the messages claimed by a killed operator are visible
 	}
 	for _, a := range h.operatorActions {
-		if h.ledger.isGivenUp(a.job) {
+		if h.recorder.isDeadLettered(a.job) {
 			a.crashCall = 0
 			h.replayOrPurge(a)
 			more = more || !a.purge
@@ -150,7 +150,7 @@ func (h *history) requeueAll() (more bool) {
 	}
 	for _, j := range h.plan.jobs {
 		status := h.b.record(j.id).Status
-		if status == "" || status == checkpoint.Poison && !h.ledger.isGivenUp(j.id) {
+		if status == "" || status == checkpoint.Poison && !h.recorder.isDeadLettered(j.id) {
 			h.put(j)
 			more = true
 		}
@@ -166,5 +166,5 @@ func (h *history) clear() {
 			h.t.Error(err)
 		}
 	}
-	h.ledger.clear()
+	h.recorder.queuesCleared()
 }

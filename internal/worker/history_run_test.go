@@ -17,10 +17,10 @@ import (
 // history runs a plan.
 type history struct {
 	*plan
-	t      *testing.T
-	b      *testbed
-	ledger *ledger
-	kinds  job.Kinds
+	t        *testing.T
+	b        *testbed
+	recorder *recorder
+	kinds    job.Kinds
 
 	finalWorkers []*process // workers without faults that finish the jobs left
 
@@ -61,7 +61,7 @@ func (h *history) run() {
 		time.Sleep(time.Second)
 		h.b.waitFor("no message left", maxCatchUp, func() bool { return h.b.messagesLeft() == 0 })
 	}
-	h.ledger.stragglers.Wait()
+	h.recorder.lateRequests.Wait()
 	h.virtual = h.since()
 }
 
@@ -76,7 +76,7 @@ func (h *history) startFinalWorkers() {
 // stopFinalWorkers stops the workers that startFinalWorkers started.
 func (h *history) stopFinalWorkers() {
 	for i, p := range h.finalWorkers {
-		h.ledger.leave(finalVM(i))
+		h.recorder.exclude(finalVM(i))
 		p.stop()
 	}
 }
@@ -154,7 +154,7 @@ func (h *history) runWorker(w workerRun) {
 	p := h.start(w)
 	for _, i := range w.incidents {
 		h.waitUntil(i.at)
-		h.ledger.disturb(w.vm, i.lasts)
+		h.recorder.excludeFor(w.vm, i.lasts)
 		if i.freeze {
 			h.count(&h.freezes)
 			thaw := p.link.hold()
@@ -168,7 +168,7 @@ func (h *history) runWorker(w workerRun) {
 		}
 	}
 	h.waitUntil(w.to)
-	h.ledger.leave(w.vm)
+	h.recorder.exclude(w.vm)
 	switch w.end {
 	case evicting:
 		h.count(&h.notices)
@@ -200,7 +200,7 @@ func (h *history) start(w workerRun, change ...func(*Config)) *process {
 		queues = queues[:1]
 	}
 	change = append(change, func(c *Config) {
-		c.Observer = h.ledger.slotsOf(w.vm, w.concurrency, queues...)
+		c.Observer = h.recorder.watchSlots(w.vm, w.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Log = w.concurrency, w.moveAfter, slog.New(slog.DiscardHandler)
 		if w.onDemand {
 			takeFromBoth(c)
@@ -214,7 +214,7 @@ func (h *history) start(w workerRun, change ...func(*Config)) *process {
 	}, change...)
 }
 
-// check checks the outcome of every job, and that the ledger found no broken rule.
+// check checks the outcome of every job, and that the recorder found no broken rule.
 func (h *history) check() {
 	for _, j := range h.plan.jobs {
 		want := h.want(j)
@@ -227,13 +227,13 @@ func (h *history) check() {
 		h.countJob(h.b.record(j.id))
 	}
 	for _, text := range h.foreignTexts {
-		if h.clearedAt == 0 && !h.ledger.keptAsPoison(text) {
+		if h.clearedAt == 0 && !h.recorder.keptAsPoison(text) {
 			h.t.Errorf("the message %q is gone, want it in the poison queue", text)
 		}
 	}
 	h.checkKinds()
-	h.ledger.check(h.t)
-	h.entries, h.worstWait = h.ledger.seen()
+	h.recorder.check(h.t)
+	h.entries, h.worstWait = h.recorder.allEntries()
 	for _, n := range h.b.server.Counts() {
 		h.calls += n
 	}
@@ -243,7 +243,7 @@ func (h *history) check() {
 func (h *history) countJob(r checkpoint.Record) {
 	h.historyStats.jobs++
 	h.interruptions += r.Interruptions
-	h.failures += h.ledger.failuresOf(r.ID)
+	h.failures += h.recorder.failuresOf(r.ID)
 	switch r.Status {
 	case checkpoint.Done:
 		h.done++
@@ -271,7 +271,7 @@ func (h *history) logHistory() {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
 	}
 	for _, j := range h.plan.jobs {
-		fmt.Fprintf(&s, "%+v\n%s", *j, h.ledger.storyOf(j.id))
+		fmt.Fprintf(&s, "%+v\n%s", *j, h.recorder.historyOf(j.id))
 	}
 	h.t.Logf("seed %d; repeat it with -run TestHistories -histories 1 -seed %d\n%s", h.seed, h.seed, s.String())
 }

@@ -52,16 +52,16 @@ func TestHistoriesRepeat(t *testing.T) {
 		for i := range max(len(first.entries), len(second.entries)) {
 			one, other := entryAt(first.entries, i), entryAt(second.entries, i)
 			if one != other {
-				t.Errorf("seed %d, entry %d of the ledger = %q and then %q, want the same twice", seed, i, one, other)
+				t.Errorf("seed %d, entry %d of the recorder = %q and then %q, want the same twice", seed, i, one, other)
 				break
 			}
 		}
 	}
 }
 
-func entryAt(told []string, i int) string {
-	if i < len(told) {
-		return told[i]
+func entryAt(entries []string, i int) string {
+	if i < len(entries) {
+		return entries[i]
 	}
 	return "the end"
 }
@@ -74,7 +74,7 @@ type historyStats struct {
 	interruptions, failures                     int
 	calls                                       int64
 	virtual, worstWait                          time.Duration
-	entries                                     []string // all entries of the ledger with their times; of one history
+	entries                                     []string // all entries of the recorder with their times; of one history
 }
 
 func (c *historyStats) add(d historyStats) {
@@ -97,9 +97,9 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}}
 		b.retry, b.jitter = &fixedRetries, repeatableWaits
-		h.ledger = b.observe()
-		h.ledger.watchIdle(h.faultFreeFrom())
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, ledger: h.ledger, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
+		h.recorder = b.addRecorder()
+		h.recorder.checkIdle(h.faultFreeFrom())
+		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.run()
 		h.check()

@@ -29,7 +29,7 @@ type link struct {
 	held  chan struct{} // not nil while held
 
 	// faultFor returns the fault of request n, counted from 1; nil for no faults. It
-	// is called with mu held, and needs a testbed with a ledger.
+	// is called with mu held, and needs a testbed with a recorder.
 	faultFor func(n int, r *http.Request) requestFault
 }
 
@@ -77,7 +77,7 @@ func (l *link) hold() (release func()) {
 	}
 }
 
-// sent returns the number of requests sent so far.
+// requestSent returns the number of requests sent so far.
 func (l *link) sent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,7 +217,7 @@ func (l *link) sendLater(r *http.Request, after time.Duration) {
 		late.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	d := l.next.(clientTransport)
-	d.ledger.stragglers.Go(func() {
+	d.recorder.lateRequests.Go(func() {
 		time.Sleep(after)
 		if reply, err := d.send(late, nil); err == nil {
 			_ = reply.Body.Close()
@@ -254,28 +254,28 @@ func (g metadataLink) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // clientTransport sends the requests of one client to the storage emulator, one at a
-// time over all clients, so that the ledger sees each effect on its own.
+// time over all clients, so that the recorder sees each effect on its own.
 type clientTransport struct {
-	ledger *ledger
-	name   string
-	next   policy.Transporter
+	recorder *recorder
+	name     string
+	next     policy.Transporter
 }
 
-// transport returns a transport for the client of that name. Without a ledger it is
+// transport returns a transport for the client of that name. Without a recorder it is
 // the emulator's own.
 func (b *testbed) transport(name string) policy.Transporter {
-	if b.ledger == nil {
+	if b.recorder == nil {
 		return b.server.Transport()
 	}
-	return clientTransport{ledger: b.ledger, name: name, next: b.server.Transport()}
+	return clientTransport{recorder: b.recorder, name: name, next: b.server.Transport()}
 }
 
 func (d clientTransport) Do(r *http.Request) (*http.Response, error) { return d.send(r, nil) }
 
 // send executes a request, or has it refused.
 func (d clientTransport) send(r *http.Request, refused *storage.Error) (*http.Response, error) {
-	d.ledger.turn.Lock() // no holder sleeps
-	defer d.ledger.turn.Unlock()
-	d.ledger.sender, d.ledger.refused = d.name, refused
+	d.recorder.turn.Lock() // no holder sleeps
+	defer d.recorder.turn.Unlock()
+	d.recorder.sender, d.recorder.refused = d.name, refused
 	return d.next.Do(r)
 }

@@ -154,7 +154,7 @@ func TestMovedPayloads(t *testing.T) {
 // one outcome, and no step is repeated.
 func TestMovedDuplicates(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		l := b.observe()
+		rec := b.addRecorder()
 		work := &steps{n: 40, each: 300 * time.Millisecond}
 		b.put("long", "steps", "")
 		puts := 0
@@ -174,7 +174,7 @@ func TestMovedDuplicates(t *testing.T) {
 		b.start("regular_0", job.Kinds{"steps": work}, takeOnDemand)
 		b.waitDone("long", 5*time.Minute)
 		b.waitFor("duplicates gone", 15*time.Minute, func() bool { return b.messagesLeft() == 0 })
-		if n := l.outcomesOf("long"); n != 1 {
+		if n := rec.outcomesOf("long"); n != 1 {
 			t.Errorf("commits = %d, want 1", n)
 		}
 		if n := work.repeated("long"); n != 0 {
@@ -219,7 +219,7 @@ func TestConflictDuringMove(t *testing.T) {
 	})
 }
 
-// clear removes every message of the queue of jobs, as an operator's az storage
+// queuesCleared removes every message of the queue of jobs, as an operator's az storage
 // message clear does.
 func (b *testbed) clear() {
 	b.t.Helper()
@@ -249,7 +249,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first save": time.Second, "after a save": 25 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
-				l := b.observe()
+				rec := b.addRecorder()
 				work := &steps{n: 200, each: 300 * time.Millisecond}
 				b.put("long", "steps", "")
 				p := b.start("vm_0", job.Kinds{"steps": work}, moveAfter(1))
@@ -266,7 +266,7 @@ func TestClearedMessageIsReplaced(t *testing.T) {
 				}
 				b.waitDone("long", 2*time.Minute)
 				b.waitFor("message gone", time.Second, func() bool { return b.messagesLeft() == 0 })
-				if n, again := l.outcomesOf("long"), work.repeated("long"); n != 1 || again != 0 {
+				if n, again := rec.outcomesOf("long"), work.repeated("long"); n != 1 || again != 0 {
 					t.Errorf("%d commits, %d steps repeated, want 1 and 0", n, again)
 				}
 			})

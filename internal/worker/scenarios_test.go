@@ -88,7 +88,7 @@ var scenarios = []scenario{
 }
 
 // handlers returns the handlers of the scenarios' jobs.
-func (r *scenarioRun) handlers(l *ledger) job.Kinds {
+func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 	r.work = &steps{n: 24, each: 500 * time.Millisecond}
 	large := &streamSteps{r.work}
 	var once sync.Once

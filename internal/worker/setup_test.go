@@ -31,7 +31,7 @@ type testbed struct {
 	server   *storage.Server
 	metadata *imds.Server
 	names    azure.Names
-	ledger   *ledger              // the oracle; nil unless the test called observe
+	recorder *recorder            // nil unless the test called addRecorder
 	retry    *policy.RetryOptions // nil for the worker's defaults
 	jitter   retry.Jitter         // of the worker's waits between tries
 	chunk    int                  // block size of large states, in bytes; 0 for the worker's default

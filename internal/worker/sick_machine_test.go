@@ -40,20 +40,20 @@ func TestSickWorker(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T, b *testbed) {
 				const jobs = 1000
-				oracle := b.observe()
+				rec := b.addRecorder()
 				for i := range jobs {
 					b.put(fmt.Sprintf("job-%d", i), "work", "")
 				}
 				attempts := &atomic.Int64{}
 				ill := b.start("vm_sick", job.Kinds{"work": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
-					oracle.handlerFailed(j.ID, "vm_sick")
+					rec.handlerFailed(j.ID, "vm_sick")
 					return attempted(sick, attempts).Run(ctx, j)
 				})})
 				b.start("vm_well", job.Kinds{"work": &steps{n: 1, each: time.Second}})
 				begun := time.Now()
 				b.waitFor("no message left", time.Hour, func() bool { return b.messagesLeft() == 0 })
 				took := time.Since(begun)
-				oracle.check(t)
+				rec.check(t)
 				if n := len(b.poisonMessages()); n > 0 {
 					t.Errorf("%d healthy jobs were poisoned, the first for %q", n, b.poisonMessages()[0].Reason)
 				}

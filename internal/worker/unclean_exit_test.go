@@ -28,7 +28,7 @@ func TestKillersAmongHealthyJobs(t *testing.T) {
 
 func killersAmongHealthyJobs(t *testing.T, b *testbed, workers int) {
 	const killers, healthy = 3, 20
-	b.observe()
+	b.addRecorder()
 	for i := range healthy {
 		b.put(fmt.Sprintf("healthy-%d", i), "steps", "")
 		if i < killers {
@@ -54,7 +54,7 @@ func killersAmongHealthyJobs(t *testing.T, b *testbed, workers int) {
 			t.Errorf("job %s = %d unclean exits, reason %q, want %d, and a reason that names them", id, r.ChargedExits, r.Reason, maxChargedExits)
 		}
 	}
-	b.ledger.check(t)
+	b.recorder.check(t)
 }
 
 // restartAlways is the service manager of one VM: it starts the worker again when
@@ -242,7 +242,7 @@ func TestKillers(t *testing.T) {
 // within milliseconds of every start. Each of them is done, whether or not it reports.
 func TestKillerAmong31HealthyJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		b.observe()
+		b.addRecorder()
 		const healthy = 31
 		b.put("killer", "killer", "")
 		work := &steps{n: 10, each: time.Second}

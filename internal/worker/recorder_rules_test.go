@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// onResult records and checks every call of the storage emulator after its effect.
+func (rec *recorder) onResult(r storage.Result) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	switch {
+	case r.Service == storage.BlobService && r.Container == rec.b.names.Records && r.Blob != "":
+		rec.checkRecordCall(r)
+	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:
+		rec.checkVisibility(r)
+		rec.checkMessageCall(r)
+	case r.Operation == storage.OpDeleteBlob && r.Container == rec.b.names.Payloads && r.Status == http.StatusAccepted:
+		rec.checkPayloadDelete(r)
+	}
+}
+
+// checkRecordCall checks a call for a record against the rules.
+func (rec *recorder) checkRecordCall(r storage.Result) {
+	j := rec.job(jobOfBlob(r.Blob))
+	written := r.Status == http.StatusCreated || r.Status == http.StatusOK
+	if !written || r.Operation != storage.OpPutBlob && r.Operation != storage.OpPutBlockList && r.Operation != storage.OpSetBlobMetadata {
+		if r.Status >= http.StatusBadRequest {
+			rec.add(j, rec.sender, fmt.Sprintf("%s: %d %s", r.Operation, r.Status, r.Code))
+		}
+		return
+	}
+	blob, body, _ := rec.b.server.ReadBlob(r.Container, r.Blob)
+	now := blob.Metadata
+	progress := progressIn(now, body)
+	rec.add(j, rec.sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, unclean exits %s %s",
+		r.Operation, now["status"], now["token"], now["generation"], now["write"], progress, now["failures"], now["interruptions"], now["silentends"], now["reason"]))
+	j.meta = now
+	w := oracle.ReadWrite(func(key string) string { return now[key] })
+	w.VM, w.Unconditional = rec.sender, r.IfMatch == "" && r.IfNoneMatch != "*"
+	// The test requeues as an operator does, but replaces no outcome.
+	w.Operator = rec.sender == operator || rec.sender == "test" && !oracle.Final(j.record.Status())
+	if w.State != "" {
+		w.Progress = int64(progress)
+	}
+	j.reopened = j.reopened || w.Reopens(j.record.Status())
+	for _, broken := range j.record.Add(w) {
+		rec.addViolation(j, "%s", broken.Text)
+	}
+}
+
+// checkMessageCall checks a call for messages against the rules.
+func (rec *recorder) checkMessageCall(r storage.Result) {
+	switch {
+	case r.Operation == storage.OpPutMessage && r.Status == http.StatusCreated:
+		rec.checkPut(r)
+	case r.Operation == storage.OpGetMessages:
+		for _, id := range r.MessageIDs {
+			rec.add(rec.job(rec.jobOf[id]), rec.sender, "claims message "+short(id))
+		}
+	case r.Operation == storage.OpDeleteMessage && r.Status == http.StatusNoContent:
+		rec.checkDelete(r)
+	case r.MessageID != "":
+		rec.add(rec.job(rec.jobOf[r.MessageID]), rec.sender, fmt.Sprintf("%s %s: %d %s", r.Operation, short(r.MessageID), r.Status, r.Code))
+	}
+}
+
+// checkPut records which job a new message belongs to, and checks that it does not
+// expire.
+func (rec *recorder) checkPut(r storage.Result) {
+	for _, m := range rec.b.server.Messages(r.Queue) {
+		if m.ID != r.MessageIDs[0] {
+			continue
+		}
+		id := ""
+		if e, err := queue.Decode(m.Text); err == nil {
+			id = e.ID
+		} else if p, err := queue.DecodePoison(m.Text); err == nil {
+			id = p.ID
+		}
+		rec.jobOf[m.ID], rec.order[m.ID] = id, len(rec.order)+1
+		j := rec.job(id)
+		rec.add(j, rec.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
+		if !m.Expires.IsZero() && rec.sender != "test" {
+			rec.addViolation(j, "a message was put that expires at %s", m.Expires)
+		}
+	}
+}
+
+// checkDelete checks that a message may be deleted.
+func (rec *recorder) checkDelete(r storage.Result) {
+	id := rec.jobOf[r.MessageID]
+	j := rec.job(id)
+	rec.add(j, rec.sender, "deletes message "+short(r.MessageID))
+	status := checkpoint.Status(j.meta["status"])
+	switch {
+	case id == "" || j.meta == nil: // not an envelope, or its job has no record
+		if !rec.isReplaced(r.MessageID, id) && !rec.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
+			rec.addViolation(j, "a message was deleted that has no record, no successor and no poison message")
+		}
+	case status == checkpoint.Poison:
+		if !rec.isDeadLetteredLocked(id) {
+			rec.addViolation(j, "the message of a poison job was deleted, and there is no poison message")
+		}
+	case status.Final(), rec.isReplaced(r.MessageID, id), rec.cleared:
+	case j.reopened && rec.isQueued(id): // any message continues a replayed job
+	case j.meta["endedat"] != "" && rec.isDeadLetteredLocked(id): // a replay has begun and is not finished
+	default:
+		rec.addViolation(j, "a message was deleted while its job is %s, and no other carries it on", status)
+	}
+}
+
+// isReplaced reports whether another message of the job says resume, and so continues
+// the job. The id of a foreign message's job is that of the message.
+func (rec *recorder) isReplaced(message, id string) bool {
+	if id == "" {
+		id = message
+	}
+	for _, queueName := range []string{rec.b.names.Queue, rec.b.names.OnDemand} {
+		for _, m := range rec.b.server.Messages(queueName) {
+			if e, err := queue.Decode(m.Text); err == nil && e.Resume && e.ID == id && m.ID != message {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isQueued reports whether a job has any message on the queues of jobs.
+func (rec *recorder) isQueued(id string) bool {
+	for _, queueName := range []string{rec.b.names.Queue, rec.b.names.OnDemand} {
+		for _, m := range rec.b.server.Messages(queueName) {
+			if rec.jobOf[m.ID] == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isDeadLetteredLocked is isDeadLettered for callers that hold mu.
+func (rec *recorder) isDeadLetteredLocked(id string) bool {
+	return rec.isPoisoned(func(p queue.Poison) bool { return p.ID == id })
+}
+
+func (rec *recorder) isPoisoned(is func(queue.Poison) bool) bool {
+	for _, m := range rec.b.server.Messages(rec.b.names.Poison) {
+		if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPayloadDelete checks that a payload blob is deleted only after its job is done
+// or cancelled.
+func (rec *recorder) checkPayloadDelete(r storage.Result) {
+	id, _, _ := strings.Cut(r.Blob[len("hhh/"):], "/")
+	j := rec.job(id)
+	rec.add(j, rec.sender, "deletes the payload")
+	if s := checkpoint.Status(j.meta["status"]); s != checkpoint.Done && s != checkpoint.Cancelled {
+		rec.addViolation(j, "the payload of a job was deleted that is %q", s)
+	}
+}
+
+// progressIn returns the number at the start of a recorded state, 0 if there is no
+// state. The states of all handlers in these tests begin with one.
+func progressIn(meta map[string]string, body []byte) int {
+	if meta["statehash"] == "" || len(body) < 4 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(body))
+}
+
+// jobOfBlob returns the job whose record has that name.
+func jobOfBlob(name string) string { return name[len("hhh/"):] }
+
+// short returns the end of an id, enough to tell messages apart.
+func short(id string) string { return id[max(0, len(id)-6):] }

@@ -1,0 +1,221 @@
+package worker
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lab/oracle"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// recorder records the storage calls of a test and checks them against the rules. The
+// storage emulator calls it after the effect of every call, and it reads what is
+// stored then. It uses nothing that a worker reports, except how often a handler
+// failed.
+//
+// [oracle.Record] checks every write of a record at that moment: nothing replaces
+// an outcome, a superseded token writes nothing, generation, progress and write
+// number do not go back, and only failures of handlers are counted. The recorder
+// adds rules about messages:
+//
+//   - no message is hidden for longer than the longest back-off, and in times without
+//     faults none waits for longer than a pause between claims while a worker has a
+//     free slot (if the test called checkIdle);
+//   - a message is deleted only if its job has an outcome or another message
+//     continues the job;
+//   - a message that a worker puts does not expire.
+type recorder struct {
+	b            *testbed
+	began        time.Time
+	lateRequests sync.WaitGroup // requests that arrive after their sender gave up
+
+	turn    sync.Mutex // held while a request takes effect; guards the next two
+	sender  string
+	refused *storage.Error
+
+	mu         sync.Mutex
+	jobs       map[string]*jobHistory
+	jobOf      map[string]string // by message id; "" for a message that is no envelope
+	order      map[string]int    // in which messages were put, by their ids
+	idle       *idleCheck        // nil if the test did not call checkIdle
+	cleared    bool              // the queues of jobs were cleared
+	violations []string
+	entries    []string // of all jobs, each with its time and sender
+}
+
+// jobHistory is what the recorder knows of one job.
+type jobHistory struct {
+	id       string
+	meta     map[string]string // of the current record; nil if there is none
+	record   oracle.Record     // checks its writes
+	reopened bool              // by an operator
+	entries  []historyEntry
+}
+
+// historyEntry is one line of a job's history.
+type historyEntry struct {
+	at   time.Duration
+	who  string
+	what string
+}
+
+// addRecorder gives the testbed a recorder. It does not record the calls of clients
+// that were made before.
+func (b *testbed) addRecorder() *recorder {
+	rec := &recorder{b: b, began: time.Now(), jobs: map[string]*jobHistory{}, jobOf: map[string]string{}, order: map[string]int{}}
+	b.recorder = rec
+	b.stores = b.connect(b.transport("test"))
+	b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: rec.refused} })
+	b.server.OnResult(rec.onResult)
+	b.t.Cleanup(rec.lateRequests.Wait)
+	return rec
+}
+
+// check reports all broken rules as errors of the test.
+func (rec *recorder) check(t *testing.T) {
+	t.Helper()
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, broken := range rec.violations {
+		t.Error(broken)
+	}
+}
+
+// outcomesOf returns how often the job reached an outcome.
+func (rec *recorder) outcomesOf(id string) int {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.job(id).record.Outcomes
+}
+
+// handlerFailed records that a handler failed of its own accord.
+func (rec *recorder) handlerFailed(id, who string) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.job(id).record.Failed++
+	rec.add(rec.job(id), who, "handler fails")
+}
+
+// historyOf returns the history of a job, one entry a line.
+func (rec *recorder) historyOf(id string) string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	var b strings.Builder
+	for _, e := range rec.job(id).entries {
+		fmt.Fprintf(&b, "%10.3fs  %-8s %s\n", e.at.Seconds(), e.who, e.what)
+	}
+	return b.String()
+}
+
+// failuresOf returns how often the job's handler failed of its own accord.
+func (rec *recorder) failuresOf(id string) int {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.job(id).record.Failed
+}
+
+// keptAsPoison reports whether the poison queue has a message of that text, which
+// belongs to no job.
+func (rec *recorder) keptAsPoison(text string) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.isPoisoned(func(p queue.Poison) bool { return p.Body == text })
+}
+
+// isDeadLettered reports whether a job has a poison message.
+func (rec *recorder) isDeadLettered(id string) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.isDeadLetteredLocked(id)
+}
+
+// queuesCleared records that the queues of jobs were cleared: from now on a job may
+// have no message until an operator requeues it.
+func (rec *recorder) queuesCleared() {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.cleared = true
+	rec.addEntry("test", "clears the queues")
+}
+
+// allEntries returns the entries so far, in an order that is the same for the same
+// seed, and the longest time that a message waited while a slot was free.
+func (rec *recorder) allEntries() (entries []string, worstWait time.Duration) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return slices.Sorted(slices.Values(rec.entries)), rec.idle.worst
+}
+
+// wasCleared reports whether the queues of jobs were cleared.
+func (rec *recorder) wasCleared() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.cleared
+}
+
+// addEntry adds an entry with the current time. Its text must be the same in each run
+// of a seed.
+func (rec *recorder) addEntry(who, what string) {
+	rec.entries = append(rec.entries, fmt.Sprintf("%13.9fs %s %s", time.Since(rec.began).Seconds(), who, what))
+}
+
+// requestSent records a request that is being sent, and returns its name.
+func (rec *recorder) requestSent(who string, r *http.Request) string {
+	name := rec.nameOf(r)
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if !strings.Contains(name, rec.b.names.Workers) { // how many heartbeats are written depends on scheduling
+		rec.addEntry(who, "sends "+name)
+	}
+	return name
+}
+
+// nameOf describes what a request asks for, with the same text in each run of a seed.
+// A message is named by the order in which it was put, since its id is random.
+func (rec *recorder) nameOf(r *http.Request) string {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	path, message := r.URL.Path, ""
+	for key, values := range r.Header {
+		if strings.EqualFold(key, "x-ms-meta-messageid") {
+			message = values[0]
+		}
+	}
+	if i := strings.LastIndex(path, "/messages/"); i >= 0 {
+		path, message = path[:i], path[i+len("/messages/"):]
+	}
+	q := r.URL.Query()
+	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), r.Header.Get("X-Ms-Range")}, " ")
+}
+
+// job returns the history of a job. The caller holds mu, here and below.
+func (rec *recorder) job(id string) *jobHistory {
+	j := rec.jobs[id]
+	if j == nil {
+		j = &jobHistory{id: id}
+		rec.jobs[id] = j
+	}
+	return j
+}
+
+// add adds an entry to a job's history.
+func (rec *recorder) add(j *jobHistory, who, what string) {
+	at := time.Since(rec.began)
+	j.entries = append(j.entries, historyEntry{at: at, who: who, what: what})
+	word, _, _ := strings.Cut(what, " ") // the rest may name random ids
+	rec.addEntry(who, j.id+" "+word)
+}
+
+// addViolation records that the current call broke a rule.
+func (rec *recorder) addViolation(j *jobHistory, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	rec.add(j, rec.sender, "BREAKS A RULE: "+what)
+	rec.violations = append(rec.violations, fmt.Sprintf("job %s, %.3fs, %s: %s", j.id, time.Since(rec.began).Seconds(), rec.sender, what))
+}
