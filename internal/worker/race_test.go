@@ -6,6 +6,6 @@ package worker
 // tests with the most cases run only some of them. make test runs these tests
 // again in full without the race detector.
 const (
-	defaultHistories = 50
-	callStep         = 3
+	defaultHistories = 20
+	callStep         = 7
 )
