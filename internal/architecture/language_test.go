@@ -59,12 +59,6 @@ var allowed = []struct{ path, text, reason string }{
 	{"internal/sandbox/users_test.go", "65534", "the name of a system user"},
 }
 
-// exempt are the files and directories that are not rewritten yet. The list only
-// gets shorter.
-var exempt = []string{
-	"internal/worker",
-}
-
 var (
 	// languageFiles are the files that people read.
 	languageFiles = regexp.MustCompile(`(\.(go|md|sh|bicep|service|txtar)|(^|/)Makefile|^\.ci/run)$`)
@@ -93,10 +87,8 @@ func idiomsIn(text string) (found []string) {
 	return found
 }
 
-// checkLanguage returns the idioms in the files of fsys that are not exempt, and
-// which entries of exempt have any.
-func checkLanguage(fsys fs.FS) (found []violation, inExempt map[string]bool, err error) {
-	inExempt = map[string]bool{}
+// checkLanguage returns the idioms in the files of fsys, except where they are allowed.
+func checkLanguage(fsys fs.FS) (found []violation, err error) {
 	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -113,31 +105,16 @@ func checkLanguage(fsys fs.FS) (found []violation, inExempt map[string]bool, err
 		if len(idiomsIn(string(text))) == 0 {
 			return nil
 		}
-		exemption := exemptionOf(name)
 		for n, line := range strings.Split(string(text), "\n") {
 			for _, what := range idiomsIn(line) {
-				switch {
-				case isAllowed(name, line):
-				case exemption != "":
-					inExempt[exemption] = true
-				default:
+				if !isAllowed(name, line) {
 					found = append(found, violation{name, n + 1, "has " + what, "plain English", "a reader searches for the field's own words"})
 				}
 			}
 		}
 		return nil
 	})
-	return found, inExempt, err
-}
-
-// exemptionOf returns the entry of exempt that covers a file, or "".
-func exemptionOf(name string) string {
-	for _, e := range exempt {
-		if name == e || strings.HasPrefix(name, e+"/") {
-			return e
-		}
-	}
-	return ""
+	return found, err
 }
 
 func isAllowed(name, line string) bool {
@@ -152,17 +129,12 @@ func isAllowed(name, line string) bool {
 // TestPlainEnglish finds expressions that this project used in place of the
 // field's words, in code, scripts and documents.
 func TestPlainEnglish(t *testing.T) {
-	found, inExempt, err := checkLanguage(os.DirFS("../.."))
+	found, err := checkLanguage(os.DirFS("../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range found {
 		t.Error(v)
-	}
-	for _, e := range exempt {
-		if !inExempt[e] {
-			t.Errorf("%s has none of the idioms any more: take it off the list of exempt places", e)
-		}
 	}
 }
 

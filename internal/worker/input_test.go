@@ -1,14 +1,13 @@
 package worker
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"context"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
