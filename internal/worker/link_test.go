@@ -77,7 +77,7 @@ func (l *link) hold() (release func()) {
 	}
 }
 
-// requestSent returns the number of requests sent so far.
+// sent returns the number of requests sent so far.
 func (l *link) sent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -219,7 +219,7 @@ func TestConflictDuringMove(t *testing.T) {
 	})
 }
 
-// queuesCleared removes every message of the queue of jobs, as an operator's az storage
+// clear removes every message of the queue of jobs, as an operator's az storage
 // message clear does.
 func (b *testbed) clear() {
 	b.t.Helper()

@@ -110,7 +110,7 @@ func TestLostMessage(t *testing.T) {
 	})
 }
 
-// TestUncleanExits: a job is dead-lettered after ten starts on which its worker exited
+// TestTenUncleanExits: a job is dead-lettered after ten starts on which its worker exited
 // uncleanly, and the other jobs of the worker are done.
 func TestTenUncleanExits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {

@@ -73,7 +73,7 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	}
 }
 
-// addRecorder takes the outcome of a claim that ended at now and hid its messages for
+// observe takes the outcome of a claim that ended at now and hid its messages for
 // visibility. Where it failed without a refusal, the service may have handed out
 // messages that did not arrive: one that makes the reply unreadable, or too long for
 // the connection, takes its neighbours along. Asked for alone it costs only itself.
