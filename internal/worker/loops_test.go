@@ -90,8 +90,8 @@ func TestDrainingIsHealthy(t *testing.T) {
 	})
 }
 
-// TestWaitingForLastJobsIsHealthy: after a notice of minutes a worker waits for its last jobs
-// for longer than a turn of the claim loop may take, and is healthy.
+// TestWaitingForLastJobsIsHealthy: after a notice of minutes a worker waits for its
+// last jobs for longer than a turn of the claim loop may take, and is healthy.
 func TestWaitingForLastJobsIsHealthy(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		var all health.Loops

@@ -34,9 +34,9 @@ func TestStorageOutage(t *testing.T) {
 	})
 }
 
-// TestOwnMessageIsClaimedAgain: renewals fail for longer than the visibility timeout while
-// claims succeed, so that a worker claims the message of a job that it runs. The job
-// continues under the new claim.
+// TestOwnMessageIsClaimedAgain: renewals fail for longer than the visibility timeout
+// while claims succeed, so that a worker claims the message of a job that it runs.
+// The job continues under the new claim.
 func TestOwnMessageIsClaimedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 400, each: 300 * time.Millisecond}
@@ -110,8 +110,8 @@ func TestLostMessage(t *testing.T) {
 	})
 }
 
-// TestTenUncleanExits: a job is dead-lettered after ten starts on which its worker exited
-// uncleanly, and the other jobs of the worker are done.
+// TestTenUncleanExits: a job is dead-lettered after ten starts on which its worker
+// exited uncleanly, and the other jobs of the worker are done.
 func TestTenUncleanExits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		killer := job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {

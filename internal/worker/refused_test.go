@@ -47,10 +47,10 @@ func (b *testbed) putOpen(id, kind string) {
 	}
 }
 
-// TestPermanentlyRefused: storage refuses the records or payloads of more jobs than there
-// are slots. Other jobs are done beside them. The refused ones are tried a few times
-// an hour, nothing of them is lost or counted, and they are done once storage accepts
-// them.
+// TestPermanentlyRefused: storage refuses the records or payloads of more jobs than
+// there are slots. Other jobs are done beside them. The refused ones are tried a few
+// times an hour, nothing of them is lost or counted, and they are done once storage
+// accepts them.
 func TestPermanentlyRefused(t *testing.T) {
 	const refused, healthy = 8, 40
 	big := bytes.Repeat([]byte("x"), 100<<10)
@@ -126,9 +126,9 @@ func (b *testbed) refuse(operation string, with *storage.Error) (end func()) {
 	return func() { b.server.OnCall(nil) }
 }
 
-// TestLeaseOnTheRecordOfARunningJob: a client leases the record of a running job. A lease of a
-// minute only delays the saves; one of ten minutes costs the work since the last
-// save. The log names the service's error code.
+// TestLeaseOnTheRecordOfARunningJob: a client leases the record of a running job. A
+// lease of a minute only delays the saves; one of ten minutes costs the work since
+// the last save. The log names the service's error code.
 func TestLeaseOnTheRecordOfARunningJob(t *testing.T) {
 	for _, tt := range []struct {
 		lasts      time.Duration
