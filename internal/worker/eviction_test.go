@@ -154,7 +154,7 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		killed.kill()
 		work.forget()
 		var thaw atomic.Pointer[func()] // set once it is frozen
-		first := b.startOn("vm_0", job.Kinds{"steps": work}, func(k *link) {
+		first := b.startWithLink("vm_0", job.Kinds{"steps": work}, func(k *link) {
 			k.faultFor = func(_ int, r *http.Request) requestFault {
 				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/long") {
 					return requestFault{}
@@ -188,7 +188,7 @@ func TestLateDeliveryRenewsFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		var thaw atomic.Pointer[func()]
-		p := b.startOn("vm_0", job.Kinds{"echo": echo}, func(k *link) {
+		p := b.startWithLink("vm_0", job.Kinds{"echo": echo}, func(k *link) {
 			k.faultFor = func(_ int, r *http.Request) requestFault {
 				if thaw.Load() != nil || r.Method != http.MethodHead || !strings.HasSuffix(r.URL.Path, "/a") {
 					return requestFault{}

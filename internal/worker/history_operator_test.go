@@ -19,7 +19,7 @@ type operatorAction struct {
 	purge     bool // rather than a replay
 	fromStart bool // the replay discards the job's state
 	crashCall int  // the call at which the operator's program is killed; 0 for none
-	crash     crashPoint
+	crash     crashPoint // of that call
 }
 
 // planOperators adds the actions of operators. It has a random source of its own, so

@@ -206,7 +206,7 @@ func (h *history) start(w workerRun, change ...func(*Config)) *process {
 			takeFromBoth(c)
 		}
 	})
-	return h.b.startOn(w.vm, h.kindsOf(w.vm), func(k *link) {
+	return h.b.startWithLink(w.vm, h.kindsOf(w.vm), func(k *link) {
 		k.skew = w.skew
 		k.faultFor = func(_ int, r *http.Request) requestFault {
 			return h.faultFor(w.vm, r)

@@ -113,14 +113,15 @@ type process struct {
 // worker is stopped when the test ends.
 func (b *testbed) start(name string, kinds job.Kinds, change ...func(*Config)) *process {
 	b.t.Helper()
-	return b.startOn(name, kinds, func(*link) {}, change...)
+	return b.startWithLink(name, kinds, func(*link) {}, change...)
 }
 
-// startOn is start with a link to storage in which expose may inject faults.
-func (b *testbed) startOn(name string, kinds job.Kinds, expose func(*link), change ...func(*Config)) *process {
+// startWithLink is start, and calls setUp to inject faults into the link to storage before
+// the worker runs.
+func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link), change ...func(*Config)) *process {
 	b.t.Helper()
 	p := &process{b: b, link: &link{next: b.transport(name)}, log: &logLines{}, ended: make(chan struct{})}
-	expose(p.link)
+	setUp(p.link)
 	p.guest = b.metadata.AddVM(spotVM(name))
 	client, err := preempt.NewClient("http://127.0.0.1:1", preempt.WithTransport(metadataLink{p.link, p.guest.RoundTripper()}))
 	if err != nil {
