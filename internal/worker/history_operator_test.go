@@ -16,9 +16,9 @@ const operator = "operator"
 type operatorAction struct {
 	at        time.Duration
 	job       string
-	purge     bool // rather than a replay
-	fromStart bool // the replay discards the job's state
-	crashCall int  // the call at which the operator's program is killed; 0 for none
+	purge     bool       // rather than a replay
+	fromStart bool       // the replay discards the job's state
+	crashCall int        // the call at which the operator's program is killed; 0 for none
 	crash     crashPoint // of that call
 }
 
