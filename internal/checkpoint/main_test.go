@@ -73,7 +73,7 @@ func (b *rig) seed(t *testing.T, r Record, body string) Record {
 	return b.read(t)
 }
 
-// findForEdit changes the record as somebody does who does not own it: with a
+// writeAsOperator changes the record as somebody does who does not own it: with a
 // fresh token.
 func (b *rig) writeAsOperator(t *testing.T, change func(*Record)) Record {
 	t.Helper()

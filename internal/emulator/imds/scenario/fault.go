@@ -143,7 +143,7 @@ type activeFault struct {
 	matched  map[string]int // requests by VM
 }
 
-// activeFault begins what is to go wrong.
+// beginFault makes a fault take effect.
 func (p *Player) beginFault(t *activeFault) {
 	t.ends, t.matched = time.Now().Add(t.lasts), map[string]int{}
 	p.mu.Lock()
