@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -69,4 +71,31 @@ func TestEndsInEveryState(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNoticeBeforeTheFirstPhase: the first document may announce an eviction before
+// Run has begun a phase. The worker then takes no work, and ends as always.
+func TestNoticeBeforeTheFirstPhase(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		b.putSteps(1)
+		p := b.start("vm_0", job.Kinds{"steps": &steps{n: 1, each: time.Millisecond}}, func(c *Config) { c.Metadata = nil })
+		p.stop()
+		at := &atState{}
+		c := p.Config
+		c.Observer = at
+		w, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		control{w}.Evict(preempt.Notice{EventID: "a", Type: "Preempt", SeenAt: now, Deadline: now.Add(10 * time.Second)})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+		if want := []string{"shutdown", "stopped"}; !slices.Equal(slices.Compact(at.entered), want) {
+			t.Errorf("states = %v, want %v", at.entered, want)
+		}
+	})
 }

@@ -46,6 +46,7 @@ func New(c Config) (*Worker, error) {
 	now := time.Now()
 	w := &Worker{
 		Config: c, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
+		stop: func(error) {}, // a notice may come before the first phase
 	}
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
@@ -71,8 +72,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cancel()
 	w.tasks.Go(func() { w.events.Run(background) })
 	w.tasks.Go(func() { w.losses.run(background, w) })
-	_, end := w.beginPhase(background) // so that there is a phase to interrupt
-	defer end()
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {
