@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // backlog is how many jobs there are for each slot.
@@ -31,7 +32,7 @@ func (r *chaos) feed(ctx context.Context) error {
 			}
 			n++
 		}
-		if !sleep(ctx, pollInterval) {
+		if retry.Sleep(ctx, pollInterval) != nil {
 			return nil
 		}
 	}
@@ -107,7 +108,7 @@ func (r *chaos) settle(ctx context.Context) error {
 				return nil
 			}
 		}
-		if !sleep(limit, 10*pollInterval) {
+		if retry.Sleep(limit, 10*pollInterval) != nil {
 			return fmt.Errorf("%d jobs have no outcome after %s", r.recorder.waiting(), settleLimit)
 		}
 	}

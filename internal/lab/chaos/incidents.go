@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 // pollInterval is the time between two looks at what workers hold.
@@ -33,7 +35,7 @@ func (r *chaos) play(ctx context.Context) error {
 			reported = time.Now()
 			r.sayProgress()
 		}
-		if !sleep(ctx, pause) {
+		if retry.Sleep(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -103,7 +105,7 @@ func (r *chaos) freeze(random *rand.Rand) func(context.Context, *vm) {
 		}
 		r.count(&r.counts.freezes)
 		r.recorder.frozen(v.name)
-		sleep(ctx, length)
+		_ = retry.Sleep(ctx, length)
 		if length > r.config.Visibility {
 			r.recorder.becameStale(v.name)
 		}
@@ -128,7 +130,7 @@ func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
 		return func(ctx context.Context, v *vm) {
 			defer r.release(v)
 			v.proxy.setCutOff(true)
-			sleep(ctx, length)
+			_ = retry.Sleep(ctx, length)
 			if length > r.config.Visibility {
 				r.recorder.becameStale(v.name)
 			}
@@ -138,20 +140,8 @@ func (r *chaos) cutOff(random *rand.Rand) func(context.Context, *vm) {
 	return func(ctx context.Context, v *vm) {
 		defer r.release(v)
 		remove := v.proxy.inject(&injection{calls: calls, matches: matches, fault: how, delay: delay})
-		sleep(ctx, callWait)
+		_ = retry.Sleep(ctx, callWait)
 		remove()
-	}
-}
-
-// sleep waits for d and reports true, or false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return ctx.Err() == nil
 	}
 }
 
@@ -191,14 +181,14 @@ func (r *chaos) evict(random *rand.Rand) func(context.Context, *vm) {
 		}
 		r.count(&r.counts.evictions)
 		if how == withdrawn {
-			sleep(ctx, back)
+			_ = retry.Sleep(ctx, back)
 			r.local.Metadata.Withdraw(id)
 			r.count(&r.counts.withdrawn)
 			r.release(v)
 			return
 		}
 		if how == evictedEarly {
-			sleep(ctx, early)
+			_ = retry.Sleep(ctx, early)
 		} else if !r.awaitHandOver(ctx, v) && ctx.Err() == nil {
 			r.count(&r.counts.notHandedOver)
 		}
@@ -211,14 +201,14 @@ func (r *chaos) evict(random *rand.Rand) func(context.Context, *vm) {
 // awaitHandOver waits until a worker with a notice holds no message, and reports
 // whether that was in time.
 func (r *chaos) awaitHandOver(ctx context.Context, v *vm) bool {
-	if !sleep(ctx, leastStay) {
+	if retry.Sleep(ctx, leastStay) != nil {
 		return false
 	}
 	for end := time.Now().Add(handOverLimit - leastStay); time.Now().Before(end); {
 		if r.recorder.held(v.name) == 0 {
 			return true
 		}
-		if !sleep(ctx, pollInterval) {
+		if retry.Sleep(ctx, pollInterval) != nil {
 			return false
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker"
+	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -92,7 +93,7 @@ func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	for at.Step < p.Steps {
-		if !sleep(ctx, p.Each) {
+		if retry.Sleep(ctx, p.Each) != nil {
 			return nil, context.Cause(ctx)
 		}
 		at = at.next()
