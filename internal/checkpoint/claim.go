@@ -56,6 +56,19 @@ func (c *Claim) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
+// lockSettled waits like lock, and settles a write in doubt, so that the known record
+// is what storage has, as far as this claim wrote it.
+func (c *Claim) lockSettled(ctx context.Context) (unlock func(), err error) {
+	if unlock, err = c.lock(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := c.settle(ctx); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
 // refresh replaces the known record with the one just read, still owned by this claim.
 func (c *Claim) refresh(found Record) {
 	if found.StateHash != c.record.StateHash {

@@ -23,14 +23,11 @@ var ErrDamaged = errors.New("recorded state is damaged")
 // The error wraps [ErrDamaged] if the state is not what was saved, and is a
 // [*ConflictError] if another delivery has acquired the record.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
-	unlock, err := c.lock(ctx)
+	unlock, err := c.lockSettled(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if _, err := c.settle(ctx); err != nil {
-		return nil, err
-	}
 	switch r := c.record; {
 	case !r.HasState():
 		return nil, nil
@@ -137,14 +134,11 @@ func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	unlock, err := c.lock(ctx)
+	unlock, err := c.lockSettled(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if _, err := c.settle(ctx); err != nil {
-		return nil, err
-	}
 	if c.record.StateHash != hash {
 		return nil, ErrReplaced
 	}
@@ -249,13 +243,13 @@ func isForbidden(err error) bool {
 // relocate finds the ETag under which the state can be read further. With ask it
 // reads the record; otherwise a touch by this claim explains the refusal.
 func (c *Claim) relocate(ctx context.Context, ask bool) error {
-	unlock, err := c.lock(ctx)
+	unlock, err := c.lockSettled(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := c.settle(ctx); err != nil || !ask {
-		return err
+	if !ask {
+		return nil
 	}
 	found, err := c.store.find(ctx, c.delivery.ID)
 	switch {
