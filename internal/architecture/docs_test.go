@@ -22,13 +22,8 @@ var (
 func TestDocsNameRealTests(t *testing.T) {
 	root := os.DirFS("../..")
 	declared := map[string][]string{} // directories by test
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(name, "_test.go"):
+	err := walkFiles(root, func(name string) error {
+		if !strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
 		text, err := fs.ReadFile(root, name)

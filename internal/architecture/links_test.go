@@ -27,15 +27,7 @@ func TestLinksResolve(t *testing.T) {
 	root := os.DirFS("../..")
 	anchors := map[string]map[string]bool{} // by document
 	var texts []string
-	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.IsDir():
-			return nil
-		}
+	err := walkFiles(root, func(name string) error {
 		switch path.Ext(name) {
 		case ".md":
 			text, err := fs.ReadFile(root, name)

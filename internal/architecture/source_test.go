@@ -54,6 +54,21 @@ func readModule(fsys fs.FS) ([]source, error) {
 	return files, err
 }
 
+// walkFiles visits all files of fsys, except those in hidden folders.
+func walkFiles(fsys fs.FS, visit func(name string) error) error {
+	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.IsDir():
+			return nil
+		}
+		return visit(name)
+	})
+}
+
 // modulePath returns the module's path from its go.mod.
 func modulePath(fsys fs.FS) (string, error) {
 	text, err := fs.ReadFile(fsys, "go.mod")

@@ -126,6 +126,14 @@ func users() (*Users, *User, error) {
 	return all, user, err
 }
 
+// twoUsers opens the range and takes two users of it.
+func twoUsers() (all *Users, user, other *User, err error) {
+	if all, user, err = users(); err == nil {
+		other, err = all.Take()
+	}
+	return all, user, other, err
+}
+
 // failure is what a check found. The error among its arguments may be nil, which
 // cannot be wrapped.
 func failure(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -171,11 +179,7 @@ func checkIdentity() error {
 // checkFiles: what Do makes belongs to the user, another user cannot read it, the
 // worker itself cannot, and a link in it leads nowhere that the user may not go.
 func checkFiles() error {
-	all, user, err := users()
-	if err != nil {
-		return err
-	}
-	other, err := all.Take()
+	_, user, other, err := twoUsers()
 	if err != nil {
 		return err
 	}
@@ -230,11 +234,7 @@ func checkFiles() error {
 // checkProcesses: a program that leaves its group and its session ends with the
 // rest, and another user's continues.
 func checkProcesses() error {
-	all, user, err := users()
-	if err != nil {
-		return err
-	}
-	other, err := all.Take()
+	all, user, other, err := twoUsers()
 	if err != nil {
 		return err
 	}
@@ -336,11 +336,7 @@ func leaveIPC() error {
 // checkIPC: System V and POSIX objects that a program left are removed with it,
 // and those of another user stay.
 func checkIPC() error {
-	all, user, err := users()
-	if err != nil {
-		return err
-	}
-	other, err := all.Take()
+	all, user, other, err := twoUsers()
 	if err != nil {
 		return err
 	}
