@@ -33,7 +33,7 @@ func (r *chaos) feed(ctx context.Context) error {
 			n++
 		}
 		if retry.Sleep(ctx, pollInterval) != nil {
-			return nil
+			return nil //nolint:nilerr // the run ends
 		}
 	}
 }
