@@ -37,7 +37,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/worker, bin/producer, bin/spotctl and bin/lab
-	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X github.com/spotworker/spotworker/internal/workercmd.version=$(VERSION)' -o bin/ ./cmd/worker ./cmd/producer ./cmd/spotctl ./cmd/lab
 
 .PHONY: package
 package: ## make packages for VMs, in dist/ (WORKER=folder of a main, HANDLERS=folder with kinds.json, SIGNING_KEY=SSH key)

@@ -21,6 +21,8 @@ type upCommand struct {
 	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
 	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
 	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
+	Latency       time.Duration `help:"Added to every call of the storage account; Azure takes about 10ms within a region." default:"0s"`
+	Throttle      int           `help:"Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; the account then takes Azure's 20000 requests a second. 0 is no limit." default:"0"`
 	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
 	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }
@@ -55,6 +57,7 @@ func (u *upCommand) config() up.Config {
 	c := up.DefaultConfig()
 	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
 	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
+	c.Local.Latency, c.Local.Throttle = u.Latency, u.Throttle
 	c.Flexible, c.EvictionDelay = u.Flexible, u.EvictionDelay
 	return c
 }

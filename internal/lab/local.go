@@ -31,6 +31,13 @@ type LocalConfig struct {
 	// TLS, as in production, instead of an account key.
 	Identity bool
 
+	// Latency is added to every call of the storage account; 0 is none.
+	Latency time.Duration
+
+	// Throttle is how many messages a second each queue takes before it refuses
+	// calls, 0 for no limit. With it the account has Azure's limit on requests.
+	Throttle int
+
 	// Control, if set, is served under /lab/ beside the metadata service.
 	Control http.Handler
 
@@ -78,7 +85,7 @@ func StartLocal(c LocalConfig) (*Local, error) {
 	}
 	l := &Local{
 		config: c, authority: authority,
-		Storage:  storage.New(storage.Options{Tokens: tokens}),
+		Storage:  storage.New(storage.Options{Tokens: tokens, Latency: c.Latency, Limits: c.limits()}),
 		Metadata: imds.New(imds.Options{Tokens: tokens}),
 	}
 	if err := l.startStorage(); err != nil {
@@ -94,6 +101,14 @@ func StartLocal(c LocalConfig) (*Local, error) {
 		return nil, errors.Join(fmt.Errorf("start the resource manager's emulator: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// limits returns the account's limits, nil for none.
+func (c LocalConfig) limits() *storage.Limits {
+	if c.Throttle == 0 {
+		return nil
+	}
+	return &storage.Limits{QueueMessages: c.Throttle}
 }
 
 func (l *Local) startStorage() (err error) {

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +82,45 @@ func TestWarmUpWaits(t *testing.T) {
 		}
 		b.server.OnCall(nil)
 		b.waitDone("a", time.Minute)
+	})
+}
+
+// TestWarmUpChecksAtOnce: the checks of the storage take one round trip together. The
+// one before them reads the heartbeat of the last run.
+func TestWarmUpChecksAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		const latency = 10 * time.Millisecond
+		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: latency} })
+		begun := time.Now()
+		p := b.start("vm_0", job.Kinds{"echo": echo}, takeOnDemand)
+		b.waitFor("process", time.Minute, func() bool { return p.machine.State() == lifecycle.Process })
+		if took := time.Since(begun); took > 4*latency {
+			t.Errorf("start with calls of %s took %s, want at most four calls in sequence", latency, took)
+		}
+	})
+}
+
+// TestWarmUpNamesOneFault: of several faults a worker reports the first in a fixed
+// order, so that its log does not change from one try to the next.
+func TestWarmUpNamesOneFault(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		account := b.account(b.server.Transport())
+		for _, name := range []string{b.names.Payloads, b.names.Records} {
+			if _, err := account.Container(name).Delete(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := b.start("vm_0", job.Kinds{"echo": echo})
+		time.Sleep(time.Minute)
+		found := p.log.find("storage is not ready; no job is lost, trying again")
+		if len(found) < 3 {
+			t.Fatalf("log lines in a minute = %d, want several", len(found))
+		}
+		for _, line := range found {
+			if got := fmt.Sprint(line["error"]); !strings.HasPrefix(got, "reach the container of job records: ") {
+				t.Errorf("error = %s, want the container of job records in each line", got)
+			}
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -49,17 +50,30 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 	}
 }
 
-// checkStorage makes one call to everything that jobs will need.
+// checkStorage makes one call to everything that jobs will need, all at once. Of
+// several errors it returns the first in the order of the list, so that an operator
+// who fixes one thing after the other sees the same error until it is fixed.
 func (w *Worker) checkStorage(ctx context.Context) error {
+	var checks []func(context.Context) error
 	for _, q := range w.queues() {
-		if _, err := q.Depth(ctx); err != nil {
+		checks = append(checks, func(ctx context.Context) error {
+			_, err := q.Depth(ctx)
+			return err
+		})
+	}
+	checks = append(checks, w.Records.Check, w.Payloads.Check)
+	errs := make([]error, len(checks))
+	var group sync.WaitGroup
+	for i, check := range checks {
+		group.Go(func() { errs[i] = check(ctx) })
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
 			return err
 		}
 	}
-	if err := w.Records.Check(ctx); err != nil {
-		return err
-	}
-	return w.Payloads.Check(ctx)
+	return nil
 }
 
 // queues are those that the worker takes from or moves to.

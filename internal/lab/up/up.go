@@ -23,6 +23,9 @@ import (
 // maxVMs is how many VMs there may be at first.
 const maxVMs = 32
 
+// maxLatency is the longest latency that may be added to a call.
+const maxLatency = 5 * time.Second
+
 // Config describes a local Azure that runs until it is stopped.
 type Config struct {
 	// Local are the ports, and whether a managed identity is used. [Run] sets its
@@ -90,6 +93,10 @@ func (c Config) Validate() error {
 		return errors.New("--job-time must not be negative")
 	case c.EvictionDelay < 0:
 		return errors.New("--eviction-delay must not be negative")
+	case c.Local.Latency < 0 || c.Local.Latency > maxLatency:
+		return fmt.Errorf("--latency %s is out of range: give 0s to %s", c.Local.Latency, maxLatency)
+	case c.Local.Throttle < 0:
+		return fmt.Errorf("--throttle %d is negative: give the messages a second of a queue, or 0 for no limit", c.Local.Throttle)
 	}
 	return nil
 }
