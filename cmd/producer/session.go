@@ -57,7 +57,7 @@ func (s *session) open(ctx context.Context) (*cli.Stores, error) {
 
 func create(ctx context.Context, stores *cli.Stores) error {
 	containers := map[string]*container.Client{}
-	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers} {
+	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers, stores.Names.Control} {
 		containers[name] = stores.Account.Container(name)
 	}
 	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers)

@@ -22,8 +22,9 @@ var wantGrants = []string{
 	"worker-roles: container [names.records, names.payloads, names.workers]: roles.blobDataContributor for range(0, 3)",
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 
+	"worker-roles: container names.control: roles.blobDataReader",
 	"operator-roles: queue [names.queue, names.onDemand, names.poison]: roles.queueDataContributor for range(0, 3)",
-	"operator-roles: container concat([names.records, names.payloads, names.packages], map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 3 + length(dataContainers))",
+	"operator-roles: container concat([names.records, names.payloads, names.control, names.packages], map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 4 + length(dataContainers))",
 	"operator-roles: container names.workers: roles.blobDataReader",
 
 	// The policy that associates VMs asks for these; it knows no narrower scope.

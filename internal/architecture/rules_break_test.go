@@ -53,6 +53,7 @@ var breaches = []struct {
 	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
+	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
 	{"haste imports no sibling", "internal/haste/policy.go", importing(testModule + "/internal/azure"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},

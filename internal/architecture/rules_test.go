@@ -163,6 +163,13 @@ var importRules = []importRule{
 		reason:  "a worker says what it does through it, and tools read that, without either knowing the other",
 	},
 	{
+		name:    "control imports no sibling",
+		in:      []string{"./internal/control/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/control/...", "./internal/retry"},
+		reason:  "operators ask through it and workers read it, without either knowing the other",
+	},
+	{
 		name:    "runtimedir knows the metadata budget alone",
 		in:      []string{"./internal/runtimedir/..."},
 		forbids: []string{"./...", sdk},
@@ -223,7 +230,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/lifecycle",
+			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/lifecycle",
 			"./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",

@@ -14,6 +14,7 @@ type Names struct {
 	Records  string // container: one blob per job
 	Payloads string // container: payloads too large for a message
 	Workers  string // container: one blob per worker
+	Control  string // container: what operators ask of all workers
 }
 
 // DefaultPrefix is the default prefix of the names of queues and containers.
@@ -28,8 +29,9 @@ func NamesFor(prefix, queue string) (Names, error) {
 	n := Names{
 		Queue: queue, OnDemand: queue + "-ondemand", Poison: queue + "-poison",
 		Records: prefix + "-jobs", Payloads: prefix + "-payloads", Workers: prefix + "-workers",
+		Control: prefix + "-control",
 	}
-	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers} {
+	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers, n.Control} {
 		if err := validName(name); err != nil {
 			return Names{}, fmt.Errorf("name %q made from prefix %q and queue %q: %w", name, prefix, queue, err)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -34,6 +35,7 @@ type Stores struct {
 	Payloads                *queue.Payloads
 	Records                 *checkpoint.Store
 	Workers                 *presence.Store
+	Control                 *control.Store
 }
 
 // Open returns clients of the deployment's queues and containers, for that many
@@ -65,5 +67,6 @@ func StoresOf(account *azure.Account, names azure.Names) *Stores {
 		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
 		Records:  checkpoint.NewStore(account.Container(names.Records)),
 		Workers:  presence.NewStore(account.Container(names.Workers)),
+		Control:  control.NewStore(account.Container(names.Control)),
 	}
 }

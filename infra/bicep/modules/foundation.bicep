@@ -107,6 +107,7 @@ var names namesType = {
   records: '${prefix}-jobs'
   payloads: '${prefix}-payloads'
   workers: '${prefix}-workers'
+  control: '${prefix}-control'
   packages: '${prefix}-packages'
 }
 

@@ -91,7 +91,7 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01'
 
 resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [
   for name in concat(
-    [names.records, names.payloads, names.workers, names.packages],
+    [names.records, names.payloads, names.workers, names.control, names.packages],
     map(dataContainers, c => c.name)
   ): {
     parent: blobService

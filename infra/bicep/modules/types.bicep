@@ -15,6 +15,8 @@ type namesType = {
   payloads: string
   @description('Container of heartbeats.')
   workers: string
+  @description('Container of what operators ask of all workers.')
+  control: string
   @description('Container of packages that the gallery reads. Not known to the workers.')
   packages: string
 }

@@ -37,6 +37,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
     resource own 'containers' existing = [
       for name in [names.records, names.payloads, names.workers]: { name: name }
     ]
+    resource control 'containers' existing = { name: names.control }
     resource data 'containers' existing = [for c in dataContainers: { name: c.name }]
   }
 }
@@ -96,6 +97,17 @@ resource writesOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
     }
   }
 ]
+
+// Operators write there what workers only read.
+resource readsControl 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  scope: account::blobService::control
+  name: guid(account::blobService::control.id, principalId, roles.blobDataReader)
+  properties: {
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.blobDataReader)
+  }
+}
 
 resource worksOnData 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (c, i) in dataContainers: {

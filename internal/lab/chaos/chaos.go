@@ -137,7 +137,7 @@ func (r *chaos) open(ctx context.Context) error {
 	}
 	r.stores = cli.StoresOf(account, names)
 	containers := map[string]*container.Client{}
-	for _, name := range []string{names.Records, names.Payloads, names.Workers} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
 		containers[name] = account.Container(name)
 	}
 	if err := producer.Create(ctx, []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison}, containers); err != nil {

@@ -182,7 +182,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	}
 	stores := cli.StoresOf(account, u.names)
 	containers := map[string]*container.Client{}
-	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers} {
+	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control} {
 		containers[name] = account.Container(name)
 	}
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
