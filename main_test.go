@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -55,7 +55,7 @@ func prepare(server *storage.Server) error {
 	for _, name := range []string{names.Records, names.Payloads, names.Workers} {
 		containers[name] = account.Container(name)
 	}
-	stores := cli.StoresOf(account, names)
+	stores := deployment.StoresOf(account, names)
 	ctx := context.Background()
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.Poison}, containers); err != nil {
 		return err

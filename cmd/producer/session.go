@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -39,7 +39,7 @@ type source struct {
 }
 
 // open connects to the storage account and creates missing queues and containers.
-func (s *session) open(ctx context.Context) (*cli.Stores, error) {
+func (s *session) open(ctx context.Context) (*deployment.Stores, error) {
 	stores, err := s.flags.Open(s.flags.Parallel, version)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *session) open(ctx context.Context) (*cli.Stores, error) {
 	return stores, err
 }
 
-func create(ctx context.Context, stores *cli.Stores) error {
+func create(ctx context.Context, stores *deployment.Stores) error {
 	containers := map[string]*container.Client{}
 	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers, stores.Names.Control} {
 		containers[name] = stores.Account.Container(name)
@@ -64,7 +64,7 @@ func create(ctx context.Context, stores *cli.Stores) error {
 }
 
 // checkAccess checks whether the account can be used, without writing.
-func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
+func (s *session) checkAccess(ctx context.Context, stores *deployment.Stores) error {
 	q := s.queue(stores)
 	exists, err := producer.QueueExists(ctx, q)
 	if err == nil && !exists {
@@ -74,7 +74,7 @@ func (s *session) checkAccess(ctx context.Context, stores *cli.Stores) error {
 }
 
 // queue returns the queue for the jobs.
-func (s *session) queue(stores *cli.Stores) *queue.Queue {
+func (s *session) queue(stores *deployment.Stores) *queue.Queue {
 	if s.flags.OnDemand {
 		return stores.OnDemand
 	}
@@ -82,7 +82,7 @@ func (s *session) queue(stores *cli.Stores) *queue.Queue {
 }
 
 // producer returns a producer that reports to the session.
-func (s *session) producer(stores *cli.Stores) *producer.Producer {
+func (s *session) producer(stores *deployment.Stores) *producer.Producer {
 	return &producer.Producer{
 		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
 		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
@@ -108,7 +108,7 @@ func name() string {
 
 // put puts the jobs and reports the result. With --wait it waits for the jobs that
 // were put or existed before.
-func (s *session) put(ctx context.Context, stores *cli.Stores, p *producer.Producer, jobs source) error {
+func (s *session) put(ctx context.Context, stores *deployment.Stores, p *producer.Producer, jobs source) error {
 	var w *producer.Waiter
 	if s.flags.Wait {
 		w = s.waiter(stores, p)
@@ -161,7 +161,7 @@ func (s *session) failureText() string {
 var errWaitTimeout = errors.New("the waiting timed out")
 
 // waiter returns a waiter for what p enqueues or skips.
-func (s *session) waiter(stores *cli.Stores, p *producer.Producer) *producer.Waiter {
+func (s *session) waiter(stores *deployment.Stores, p *producer.Producer) *producer.Waiter {
 	w := &producer.Waiter{Records: stores.Records, Parallel: s.flags.Parallel, Ended: s.report.ended}
 	enqueued, skipped := p.Confirmed, p.Skipped
 	p.Confirmed = func(j producer.Job, found checkpoint.Status) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/script"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // world is what one script has beside its files: a storage account on loopback.
 type world struct {
 	server *storage.Server
-	stores *cli.Stores
+	stores *deployment.Stores
 }
 
 // TestScripts runs the command line against a storage account of each script's
@@ -79,7 +79,7 @@ func newWorld() (w *world, connectionString string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	w.stores = cli.StoresOf(account, names)
+	w.stores = deployment.StoresOf(account, names)
 	for _, q := range []*queue.Queue{w.stores.Queue, w.stores.OnDemand, w.stores.Poison} {
 		if err := q.Create(context.Background()); err != nil {
 			return nil, "", err

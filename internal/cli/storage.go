@@ -4,10 +4,7 @@ import (
 	"os"
 
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/control"
-	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/deployment"
 )
 
 // Storage are the flags for the storage account.
@@ -27,20 +24,9 @@ type Storage struct {
 // every user of a machine can read command lines.
 const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
-// Stores are a deployment's queues and containers.
-type Stores struct {
-	Account                 *azure.Account
-	Names                   azure.Names
-	Queue, OnDemand, Poison *queue.Queue
-	Payloads                *queue.Payloads
-	Records                 *checkpoint.Store
-	Workers                 *presence.Store
-	Control                 *control.Store
-}
-
 // Open returns clients of the deployment's queues and containers, for that many
 // concurrent calls. It sends nothing. Its error is a [ConfigError].
-func (s *Storage) Open(concurrency int, version string) (*Stores, error) {
+func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {
 		return nil, &ConfigError{err}
@@ -54,19 +40,5 @@ func (s *Storage) Open(concurrency int, version string) (*Stores, error) {
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	return StoresOf(account, names), nil
-}
-
-// StoresOf returns the queues and containers of those names.
-func StoresOf(account *azure.Account, names azure.Names) *Stores {
-	return &Stores{
-		Account: account, Names: names,
-		Queue:    queue.New(account.Queue(names.Queue), names.Queue),
-		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
-		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
-		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
-		Records:  checkpoint.NewStore(account.Container(names.Records)),
-		Workers:  presence.NewStore(account.Container(names.Workers)),
-		Control:  control.NewStore(account.Container(names.Control)),
-	}
+	return deployment.StoresOf(account, names), nil
 }

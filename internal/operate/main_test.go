@@ -15,7 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -27,7 +27,7 @@ type rig struct {
 	*PoisonQueue
 	server *storage.Server
 	names  azure.Names
-	stores *cli.Stores // not the operator's: the test's own calls do not count
+	stores *deployment.Stores // not the operator's: the test's own calls do not count
 	link   *link
 	told   []Outcome
 }
@@ -57,13 +57,13 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 	})
 }
 
-func (b *rig) connect(t *testing.T, transport policy.Transporter) *cli.Stores {
+func (b *rig) connect(t *testing.T, transport policy.Transporter) *deployment.Stores {
 	t.Helper()
 	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cli.StoresOf(account, b.names)
+	return deployment.StoresOf(account, b.names)
 }
 
 // restart connects again, as after a crash.

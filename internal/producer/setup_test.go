@@ -17,7 +17,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*Producer
 	server *storage.Server
-	stores *cli.Stores
+	stores *deployment.Stores
 
 	confirmed []string
 	skipped   []string // with the status found
@@ -58,7 +58,7 @@ func setupBare(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.stores = cli.StoresOf(account, names)
+	b.stores = deployment.StoresOf(account, names)
 	b.Producer = &Producer{
 		Queue: b.stores.Queue, Payloads: b.stores.Payloads, Records: b.stores.Records, Name: "producer@desk",
 		Confirmed: func(j Job, _ checkpoint.Status) error { b.confirmed = append(b.confirmed, j.ID()); return nil },

@@ -20,7 +20,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/producer"
@@ -67,7 +67,7 @@ type cloud struct {
 	connection string
 	endpoint   string // of the VM's metadata
 	names      azure.Names
-	stores     *cli.Stores
+	stores     *deployment.Stores
 	coverage   string // folder for what covered workers count, which print a warning without one
 }
 
@@ -91,7 +91,7 @@ func newCloud(t *testing.T, withStores bool) *cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.stores = cli.StoresOf(account, c.names)
+	c.stores = deployment.StoresOf(account, c.names)
 	if withStores {
 		containers := map[string]*container.Client{}
 		for _, name := range []string{c.names.Records, c.names.Payloads, c.names.Workers} {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -149,7 +150,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 }
 
 // takeFrom returns the queues that --take-from names.
-func (f *flags) takeFrom(stores *cli.Stores) []*queue.Queue {
+func (f *flags) takeFrom(stores *deployment.Stores) []*queue.Queue {
 	byName := map[string]*queue.Queue{"spot": stores.Queue, "on-demand": stores.OnDemand}
 	var queues []*queue.Queue
 	for _, name := range f.TakeFrom {

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/guard"
@@ -65,7 +66,7 @@ func TestConnections(t *testing.T) {
 func TestTakeFrom(t *testing.T) {
 	spot, onDemand := queue.New(nil, "q"), queue.New(nil, "q-ondemand")
 	f := flags{TakeFrom: []string{"on-demand", "spot"}}
-	got := f.takeFrom(&cli.Stores{Queue: spot, OnDemand: onDemand})
+	got := f.takeFrom(&deployment.Stores{Queue: spot, OnDemand: onDemand})
 	if len(got) != 2 || got[0] != onDemand || got[1] != spot {
 		t.Errorf("takeFrom = %v, want the on-demand queue and the queue of jobs", got)
 	}

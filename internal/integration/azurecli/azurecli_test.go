@@ -15,7 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/integration/namespace"
 	"github.com/spotworker/spotworker/internal/integration/parts"
 )
@@ -115,7 +115,7 @@ func (u *up) wantDigest(t *testing.T, id, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records := cli.StoresOf(account, names).Records
+	records := deployment.StoresOf(account, names).Records
 	record, err := records.Read(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/integration/azurite"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -148,7 +148,7 @@ func (l *largeState) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
-func open(t *testing.T, connection string) *cli.Stores {
+func open(t *testing.T, connection string) *deployment.Stores {
 	t.Helper()
 	account, err := azure.Connect(azure.Config{ConnectionString: connection, Concurrency: 32})
 	if err != nil {
@@ -158,7 +158,7 @@ func open(t *testing.T, connection string) *cli.Stores {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := cli.StoresOf(account, names)
+	s := deployment.StoresOf(account, names)
 	for _, q := range []*queue.Queue{s.Queue, s.Poison} {
 		if err := q.Create(t.Context()); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func open(t *testing.T, connection string) *cli.Stores {
 }
 
 // start runs a worker as a VM until stop is called, or the test is over.
-func start(t *testing.T, s *cli.Stores, metadata *imds.Server, url, vm string, kinds job.Kinds) (stop func()) {
+func start(t *testing.T, s *deployment.Stores, metadata *imds.Server, url, vm string, kinds job.Kinds) (stop func()) {
 	t.Helper()
 	metadata.AddVM(imds.VM{Name: vm, Priority: "Spot"})
 	client, err := preempt.NewClient(guard.Loopback(t, url+"/vms/"+vm))
@@ -203,7 +203,7 @@ func start(t *testing.T, s *cli.Stores, metadata *imds.Server, url, vm string, k
 	return stop
 }
 
-func put(t *testing.T, s *cli.Stores, id, kind, payload string) {
+func put(t *testing.T, s *deployment.Stores, id, kind, payload string) {
 	t.Helper()
 	p, err := queue.JSONPayload([]byte(payload))
 	if err != nil {
@@ -214,7 +214,7 @@ func put(t *testing.T, s *cli.Stores, id, kind, payload string) {
 	}
 }
 
-func record(t *testing.T, s *cli.Stores, id string) checkpoint.Record {
+func record(t *testing.T, s *deployment.Stores, id string) checkpoint.Record {
 	t.Helper()
 	r, err := s.Records.Read(t.Context(), id)
 	if err != nil && !errors.Is(err, checkpoint.ErrNotFound) {

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/integration/azurite"
@@ -64,7 +64,7 @@ func TestCompressOnAzurite(t *testing.T) {
 }
 
 // wantPacked fails the test unless the target unpacks to data.
-func wantPacked(t *testing.T, s *cli.Stores, raw, data []byte) {
+func wantPacked(t *testing.T, s *deployment.Stores, raw, data []byte) {
 	t.Helper()
 	var result handlers.CompressResult
 	if err := json.Unmarshal(raw, &result); err != nil {

@@ -15,14 +15,14 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 )
 
 // localAzure is lab up, in the container.
 type localAzure struct {
 	connection string
 	endpoints  map[string]string // of the metadata service, by VM
-	stores     *cli.Stores
+	stores     *deployment.Stores
 }
 
 var (
@@ -58,7 +58,7 @@ func startAzure(t *testing.T, vms int) *localAzure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.stores = cli.StoresOf(account, names)
+	a.stores = deployment.StoresOf(account, names)
 	return a
 }
 

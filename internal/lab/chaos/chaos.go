@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
@@ -41,7 +41,7 @@ type chaos struct {
 
 	local     *lab.Local
 	fleet     *lab.Fleet
-	stores    *cli.Stores
+	stores    *deployment.Stores
 	transport *http.Transport
 	recorder  *recorder
 
@@ -135,7 +135,7 @@ func (r *chaos) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.stores = cli.StoresOf(account, names)
+	r.stores = deployment.StoresOf(account, names)
 	containers := map[string]*container.Client{}
 	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
 		containers[name] = account.Container(name)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lab"
@@ -24,7 +24,7 @@ import (
 
 // watched is a deployment on an emulator whose calls a recorder records.
 type watched struct {
-	*cli.Stores
+	*deployment.Stores
 	server   *storage.Server
 	recorder *recorder
 }
@@ -43,7 +43,7 @@ func watch(t *testing.T) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Stores = cli.StoresOf(account, names)
+	w.Stores = deployment.StoresOf(account, names)
 	for _, q := range []*queue.Queue{w.Queue, w.Poison} {
 		if err := q.Create(t.Context()); err != nil {
 			t.Fatal(err)

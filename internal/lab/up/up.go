@@ -11,7 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/arm"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/lab"
@@ -180,7 +180,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stores := cli.StoresOf(account, u.names)
+	stores := deployment.StoresOf(account, u.names)
 	containers := map[string]*container.Client{}
 	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control} {
 		containers[name] = account.Container(name)

@@ -1,0 +1,36 @@
+// Package deployment joins the queues and containers of one deployment: those that a
+// worker, the commands and package client use.
+package deployment
+
+import (
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Stores are a deployment's queues and containers.
+type Stores struct {
+	Account                 *azure.Account
+	Names                   azure.Names
+	Queue, OnDemand, Poison *queue.Queue
+	Payloads                *queue.Payloads
+	Records                 *checkpoint.Store
+	Workers                 *presence.Store
+	Control                 *control.Store
+}
+
+// StoresOf returns the queues and containers of those names.
+func StoresOf(account *azure.Account, names azure.Names) *Stores {
+	return &Stores{
+		Account: account, Names: names,
+		Queue:    queue.New(account.Queue(names.Queue), names.Queue),
+		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
+		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
+		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
+		Records:  checkpoint.NewStore(account.Container(names.Records)),
+		Workers:  presence.NewStore(account.Container(names.Workers)),
+		Control:  control.NewStore(account.Container(names.Control)),
+	}
+}
