@@ -72,6 +72,7 @@ var breaches = []struct {
 	{"only the outer layer has a command line", "internal/queue/flags.go", importing(testModule + "/internal/cli"), 3},
 	{"only the outer layer has a command line", "internal/handlers/flags.go", importing(testModule + "/internal/cli"), 3},
 	{"the root calls the worker command alone", "spotworker.go", importing(testModule + "/internal/worker"), 3},
+	{"the client knows no engine", "client/run.go", importing(testModule + "/internal/worker"), 3},
 	{"the worker command is started from outside", "internal/lab/run.go", importing(testModule + "/internal/workercmd"), 3},
 	{"credentials come from one place", "cmd/worker/main.go", importing(azidentityPath), 3},
 	{"credentials come from one place", "cmd/worker/main_test.go", importing(azidentityPath + "/cache"), 3},

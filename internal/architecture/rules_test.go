@@ -265,7 +265,7 @@ var importRules = []importRule{
 	{
 		name:    "only the outer layer connects",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
+		notIn:   []string{"./client/...", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/deployment", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
@@ -282,6 +282,16 @@ var importRules = []importRule{
 		forbids: []string{"./...", sdk},
 		allows:  []string{"./internal/workercmd", "./job"},
 		reason:  "it is the public entry: whatever else a worker is made of is joined in internal/workercmd",
+	},
+	{
+		name:    "the client knows no engine",
+		in:      []string{"./client"},
+		forbids: []string{"./..."},
+		allows: []string{
+			"./internal/azure", "./internal/checkpoint", "./internal/deployment", "./internal/jobid", "./internal/operate",
+			"./internal/presence", "./internal/producer", "./internal/queue",
+		},
+		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",
 	},
 	{
 		name:    "the worker command is started from outside",

@@ -27,8 +27,11 @@ type Config struct {
 	// Account is the storage account's name.
 	Account string
 
-	// ClientID selects a user-assigned managed identity. Empty means the
-	// developer's own sign-in.
+	// Credential, if set, signs in.
+	Credential azcore.TokenCredential
+
+	// ClientID, without a Credential, selects a user-assigned managed identity. Empty
+	// means the developer's own sign-in.
 	ClientID string
 
 	// BlobEndpoint and QueueEndpoint replace the public cloud's addresses,
@@ -173,6 +176,9 @@ func (a *Account) Host() string {
 }
 
 func (c Config) credential() (azcore.TokenCredential, error) {
+	if c.Credential != nil {
+		return c.Credential, nil
+	}
 	if c.ClientID != "" {
 		options := policy.ClientOptions{Transport: c.Transport}
 		if options.Transport == nil {

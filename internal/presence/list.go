@@ -10,7 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-// Listed is a heartbeat as a listing shows it: everything but the ids of the jobs.
+// Listed is a heartbeat as it was read. In a listing it is without the ids of the jobs.
 type Listed struct {
 	Presence
 

@@ -110,15 +110,15 @@ func (s *Store) Write(ctx context.Context, p Presence) error {
 
 // Read returns the heartbeat of the worker with that name; ok is false if there is
 // none.
-func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, err error) {
+func (s *Store) Read(ctx context.Context, worker string) (p Listed, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	reply, err := s.container.NewBlobClient(worker).DownloadStream(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
-		return Presence{}, false, nil
+		return Listed{}, false, nil
 	}
 	if err != nil {
-		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	defer func() { _ = reply.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
@@ -126,11 +126,14 @@ func (s *Store) Read(ctx context.Context, worker string) (p Presence, ok bool, e
 		err = fmt.Errorf("it has more than %d bytes", maxBody)
 	}
 	if err != nil {
-		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
-	p = parse(worker, reply.Metadata)
+	p = Listed{Presence: parse(worker, reply.Metadata)}
+	if reply.Date != nil && reply.LastModified != nil {
+		p.Age = reply.Date.Sub(*reply.LastModified)
+	}
 	if err := json.Unmarshal(body, &p.Jobs); err != nil {
-		return Presence{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
+		return Listed{}, false, fmt.Errorf("read presence of %s: %w", worker, err)
 	}
 	return p, true, nil
 }

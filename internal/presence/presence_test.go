@@ -69,7 +69,7 @@ func TestWriteAndRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, ok, err := store.Read(t.Context(), want.Worker)
-			if diff := cmp.Diff(want, got); diff != "" || !ok || err != nil {
+			if diff := cmp.Diff(want, got.Presence); diff != "" || !ok || err != nil {
 				t.Errorf("Read = %t, %v (-written +read)\n%s", ok, err, diff)
 			}
 		}

@@ -27,19 +27,28 @@ type Waiter struct {
 	// which they were read. An error ends the waiting.
 	Ended func(Ended) error
 
+	// Progress, if set, is called with each record that was read and is not final, one
+	// at a time. It must be quick.
+	Progress func(checkpoint.Record)
+
 	mu      sync.Mutex // guards what follows
 	pending map[string]checkpoint.Delivery
 	listed  int // records in the last listing
 }
 
 // Add adds a job to wait for.
-func (w *Waiter) Add(j Job) {
+func (w *Waiter) Add(j Job) { w.add(j.delivery()) }
+
+// AddID adds the job with that id to wait for, whatever its kind and payload are.
+func (w *Waiter) AddID(id string) { w.add(checkpoint.Delivery{ID: id}) }
+
+func (w *Waiter) add(d checkpoint.Delivery) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pending == nil {
 		w.pending = map[string]checkpoint.Delivery{}
 	}
-	w.pending[j.ID()] = j.delivery()
+	w.pending[d.ID] = d
 }
 
 // Pending returns how many jobs have not ended yet.
@@ -176,6 +185,9 @@ func byListing(jobs, listed int) bool {
 type Ended struct {
 	ID string
 
+	// Record is the job's record.
+	Record checkpoint.Record
+
 	// Status is the job's final status.
 	Status checkpoint.Status
 
@@ -199,7 +211,10 @@ func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 	if !ok {
 		return nil
 	}
-	ended := Ended{ID: r.ID}
+	if d.Kind == "" { // added by its id alone
+		d.Kind, d.PayloadHash = r.Kind, r.PayloadHash
+	}
+	ended := Ended{ID: r.ID, Record: r}
 	switch checkpoint.OnDelivery(&r, d, r.ReadAt) {
 	case checkpoint.Finish:
 		ended.Status, ended.Reason = r.Status, r.Reason
@@ -208,6 +223,7 @@ func (w *Waiter) examine(ctx context.Context, r checkpoint.Record) (err error) {
 	case checkpoint.Unreadable:
 		ended.Err = checkpoint.ErrUnknownFormat
 	default:
+		w.progress(r)
 		return nil
 	}
 	if ended.Status == checkpoint.Done {
@@ -226,4 +242,13 @@ func (w *Waiter) report(ended Ended) error {
 		return fmt.Errorf("%w (job %s): %w", errReport, ended.ID, err)
 	}
 	return nil
+}
+
+func (w *Waiter) progress(r checkpoint.Record) {
+	if w.Progress == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Progress(r)
 }

@@ -407,7 +407,7 @@ func TestEventIsKept(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatal(ok, err)
 			}
-			return last
+			return last.Presence
 		}
 		b.waitFor("the heartbeat", time.Second, func() bool { return !read().LastDrain.EndedAt.IsZero() })
 		last := read()

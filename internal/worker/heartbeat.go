@@ -146,8 +146,8 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	}
 	last, ok, err := w.Workers.Read(ctx, w.name)
 	if err == nil && ok {
-		w.losses.addLastRun(last, time.Now())
-		w.heartbeat.carryOver(last)
+		w.losses.addLastRun(last.Presence, time.Now())
+		w.heartbeat.carryOver(last.Presence)
 	}
 	w.events.AddLeft(last.Ready)
 	w.heartbeat.ready.Store(true)

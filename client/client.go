@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Options say which deployment to use, and how. Required is one of Account and
+// ConnectionString.
+type Options struct {
+	// Account is the name of the storage account.
+	Account string
+
+	// Credential signs in to the account: any credential of package azidentity, for
+	// instance. Default: the managed identity ClientID, or without one the developer's
+	// own sign-in (az login or azd auth login).
+	Credential azcore.TokenCredential
+
+	// ClientID is the client id of a managed identity. Not used with Credential.
+	ClientID string
+
+	// ConnectionString has the account's endpoints and key, for emulators and accounts
+	// that allow keys. It replaces the fields above.
+	ConnectionString string
+
+	// BlobEndpoint and QueueEndpoint are the account's addresses, where they are not
+	// https://ACCOUNT.blob.core.windows.net and https://ACCOUNT.queue.core.windows.net.
+	BlobEndpoint, QueueEndpoint string
+
+	// Prefix is the start of the names of the deployment's queues and containers.
+	// Default: "spotworker".
+	Prefix string
+
+	// Queue is the queue of jobs. Default: Prefix and "-jobs".
+	Queue string
+
+	// Parallel is how many calls run at once when there are many jobs to put or to wait
+	// for. Default 16.
+	Parallel int
+
+	// Name is recorded as the last writer of the records that the client changes.
+	// Default: the program's name, @ and the host's name.
+	Name string
+
+	// Version is that of the program, for the User-Agent header. Optional.
+	Version string
+
+	// Transport replaces the HTTP transport: for tests (package clienttest), or a
+	// network of your own.
+	Transport policy.Transporter
+}
+
+// Client is one deployment. Its methods may be called from many goroutines at once.
+type Client struct {
+	stores   *deployment.Stores
+	parallel int
+	name     string
+}
+
+// Open returns the client of a deployment. It makes no call: the first call shows
+// whether the account can be reached. A client needs no closing.
+func Open(o Options) (*Client, error) {
+	if o.Account == "" && o.ConnectionString == "" {
+		return nil, errors.New("open client: no storage account: set Options.Account or Options.ConnectionString")
+	}
+	if o.Prefix == "" {
+		o.Prefix = azure.DefaultPrefix
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = producer.DefaultParallel
+	}
+	if o.Name == "" {
+		o.Name = programName()
+	}
+	names, err := azure.NamesFor(o.Prefix, o.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("open client: %w", err)
+	}
+	account, err := azure.Connect(azure.Config{
+		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
+		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
+		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open client: %w", err)
+	}
+	return &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name}, nil
+}
+
+// programName names the program and its host.
+func programName() string {
+	program := filepath.Base(os.Args[0])
+	host, err := os.Hostname()
+	if err != nil {
+		return program
+	}
+	return program + "@" + host
+}
+
+// Create creates the deployment's queues and containers that do not exist. It is not an
+// error if the identity may not create them: usually they exist, and otherwise the
+// first use fails with [ErrNoDeployment].
+func (c *Client) Create(ctx context.Context) error {
+	s := c.stores
+	containers := map[string]*container.Client{}
+	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers} {
+		containers[name] = s.Account.Container(name)
+	}
+	return c.readable(producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers), toWrite)
+}

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+)
+
+// The errors that a program may want to tell apart, with [errors.Is]. All others are
+// those of the network and the storage service.
+var (
+	// ErrNotFound means that the job has no record: no worker has claimed it yet, or the
+	// id is not that of a job of this deployment.
+	ErrNotFound = errors.New("there is no record of this job: no worker has claimed it yet, or there is no such job in this deployment")
+
+	// ErrNotFinished means that the job has not ended, so that it has no result yet.
+	ErrNotFinished = errors.New("the job has not ended")
+
+	// ErrPoison means that the job was given up. The error is an [*EndedError] with the
+	// reason.
+	ErrPoison = errors.New("the job was given up")
+
+	// ErrCancelled means that an operator cancelled the job. The error is an
+	// [*EndedError] with the reason.
+	ErrCancelled = errors.New("the job was cancelled")
+
+	// ErrOtherWork means that the job's id was used before, for another kind or payload.
+	ErrOtherWork = checkpoint.ErrOtherWork
+
+	// ErrNewerVersion means that the record was written by a newer version of
+	// spotworker, or by another program: this version neither reads nor changes it.
+	ErrNewerVersion = errors.New("its record is of a newer version: use a newer version of this program")
+
+	// ErrDenied means that the account refuses the call. The error is a [*DeniedError].
+	ErrDenied = errors.New("access denied")
+
+	// ErrNoDeployment means that the account has no such queue or container: it is the
+	// wrong account or prefix, or nothing was put there yet.
+	ErrNoDeployment = errors.New("there is no such deployment")
+
+	// ErrNoWorker means that no worker of that name has written a heartbeat.
+	ErrNoWorker = errors.New("there is no heartbeat of this worker")
+
+	// ErrNoAccount means that there is no storage account of that name.
+	ErrNoAccount = errors.New("there is no such storage account")
+)
+
+// EndedError is why a job that has ended has no result.
+type EndedError struct{ Job Job }
+
+// Error names the job, its status and the reason.
+func (e *EndedError) Error() string {
+	reason := e.Job.Reason
+	if reason == "" {
+		reason = "no reason given"
+	}
+	return fmt.Sprintf("job %s is %s: %s", e.Job.ID, e.Job.Status, reason)
+}
+
+// Is reports whether target is [ErrPoison] or [ErrCancelled], as the job's status says.
+func (e *EndedError) Is(target error) bool {
+	return target == ErrPoison && e.Job.Status == StatusPoison || target == ErrCancelled && e.Job.Status == StatusCancelled
+}
+
+// DeniedError is a refusal of the storage account.
+type DeniedError struct {
+	// Account is the account's host.
+	Account string
+
+	// Role is the role that the identity lacks, for the containers or queues of the
+	// deployment. It is empty if the refusal has another reason, such as a wrong key or
+	// the account's network rules.
+	Role string
+
+	// Err is the service's answer.
+	Err error
+}
+
+// Error says what is missing.
+func (e *DeniedError) Error() string {
+	if e.Role == "" {
+		return fmt.Sprintf("%s refuses access: %s", e.Account, azure.Explain(e.Err))
+	}
+	return fmt.Sprintf("%s refuses access: the identity lacks the role %s there; a new assignment takes up to 10 minutes", e.Account, e.Role)
+}
+
+// Is reports whether target is [ErrDenied].
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
+// Unwrap returns the service's answer.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
+// need is the role that a call needs.
+type need string
+
+// The roles, the least one for each purpose.
+const (
+	toReadRecords need = "Storage Blob Data Reader"
+	toReadQueues  need = "Storage Queue Data Reader"
+	toPut         need = "Storage Queue Data Message Sender (and Storage Blob Data Contributor for payloads over 48 KiB)"
+	toWrite       need = "Storage Blob Data Contributor or Storage Queue Data Contributor"
+)
+
+// readable translates an error of the storage service into one of this package.
+func (c *Client) readable(err error, role need) error {
+	var response *azcore.ResponseError
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, checkpoint.ErrUnknownFormat):
+		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
+	case bloberror.HasCode(err, bloberror.ContainerNotFound), queueerror.HasCode(err, queueerror.QueueNotFound):
+		return fmt.Errorf("%w: %s has no queues and containers %s…: is it the right account and prefix? Client.Create creates them, and so does the producer: %w",
+			ErrNoDeployment, c.stores.Account.Host(), c.stores.Names.Records, err)
+	case errors.As(err, &response) && (response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
+		return c.denied(response, err, role)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Errorf("%w: %s: %w", ErrNoAccount, c.stores.Account.Host(), err)
+	}
+	return err
+}
+
+// denied names the missing role, if that is the reason of a refusal.
+func (c *Client) denied(response *azcore.ResponseError, err error, role need) error {
+	denied := &DeniedError{Account: c.stores.Account.Host(), Err: err}
+	switch bloberror.Code(response.ErrorCode) {
+	case bloberror.AuthorizationPermissionMismatch, bloberror.InsufficientAccountPermissions:
+		denied.Role = string(role)
+	}
+	return denied
+}

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+// Status is the state of a job in its record.
+type Status string
+
+// The statuses. A job that waits for its first worker has no record, and so no status:
+// see [ErrNotFound].
+const (
+	StatusOpen      Status = "open"      // it ran before, and waits for a worker
+	StatusRunning   Status = "running"   // a worker has it, or had it when it died
+	StatusDone      Status = "done"      // it has its result
+	StatusPoison    Status = "poison"    // it was given up; Replay starts it again
+	StatusCancelled Status = "cancelled" // an operator cancelled it
+
+	// StatusUnknown is that of a record which this version cannot read.
+	StatusUnknown Status = "unknown"
+)
+
+// Ended reports whether the job has ended: it is done, poison or cancelled.
+func (s Status) Ended() bool { return checkpoint.Status(s).Final() }
+
+// Job is what the record of a job says.
+type Job struct {
+	ID     string
+	Kind   string
+	Status Status
+
+	// Fraction (0 to 1) and Text are the last recorded progress.
+	Fraction float64
+	Text     string
+
+	// Reason is why the job failed last, or why it is poison or cancelled.
+	Reason string
+
+	// Owner is the worker, or the operator, that wrote the record last.
+	Owner string
+
+	// CreatedAt is when a worker claimed the job for the first time, ClaimedAt when the
+	// last one did, and EndedAt when the job ended, by the clocks of the writers. A time
+	// is zero if it is not known.
+	CreatedAt, ClaimedAt, EndedAt time.Time
+
+	// UpdatedAt is when the record was written last, and ReadAt when it was read, both
+	// by the clock of the storage service: their difference is the record's age, however
+	// wrong the clock of this machine is.
+	UpdatedAt, ReadAt time.Time
+
+	// Deliveries is how often a worker claimed the job.
+	Deliveries int
+
+	// Failures counts failures in a row without progress, TotalFailures all of them.
+	Failures, TotalFailures int
+
+	// Interruptions counts the times that a worker handed the job over, because its VM
+	// was evicted or it was stopped, and UncleanExits the workers in a row that died
+	// with it.
+	Interruptions, UncleanExits int
+
+	// RunTime is how long handlers have run for the job, as of UpdatedAt.
+	RunTime time.Duration
+
+	// StateSize is the size in bytes of the state from which the next worker continues;
+	// StateVersion is the handler's own number for its format.
+	StateSize    int64
+	StateVersion int
+
+	// ResultSize is the size in bytes of the result of a job that is done.
+	ResultSize int64
+
+	// PayloadSHA256 is the hash of the job's payload, in hex.
+	PayloadSHA256 string
+}
+
+// Age returns how long ago the record was written, by the clock of the storage service.
+func (j Job) Age() time.Duration { return j.ReadAt.Sub(j.UpdatedAt) }
+
+// jobOf returns what a record says.
+func jobOf(r checkpoint.Record) Job {
+	j := Job{
+		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
+		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
+		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
+		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, PayloadSHA256: r.PayloadHash,
+	}
+	switch {
+	case r.Version != checkpoint.Version:
+		return Job{ID: r.ID, Status: StatusUnknown, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt}
+	case r.Status == checkpoint.Done:
+		j.Fraction, j.ResultSize = 1, r.Size
+	case r.HasState():
+		j.StateSize, j.StateVersion = r.StateSize, r.StateVersion
+	}
+	return j
+}
+
+// Get returns the record of a job, in one call. The error is [ErrNotFound] if it has
+// none, and [ErrNewerVersion] if this version cannot read it.
+func (c *Client) Get(ctx context.Context, id string) (Job, error) {
+	r, err := c.read(ctx, id)
+	if r.ID == "" {
+		return Job{}, err
+	}
+	return jobOf(r), err
+}
+
+// read returns the record of a job. With [ErrNewerVersion] it returns what could be
+// read.
+func (c *Client) read(ctx context.Context, id string) (checkpoint.Record, error) {
+	if err := jobid.Validate(id); err != nil {
+		return checkpoint.Record{}, err
+	}
+	r, err := c.stores.Records.Read(ctx, id)
+	switch {
+	case errors.Is(err, checkpoint.ErrNotFound):
+		return checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+	case err != nil:
+		return checkpoint.Record{}, c.readable(err, toReadRecords)
+	case r.Version != checkpoint.Version:
+		return r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
+	}
+	return r, nil
+}
+
+// Filter selects jobs. The zero value selects all that have a record.
+type Filter struct {
+	// Status selects the jobs with one of these statuses; all if it is empty.
+	Status []Status
+
+	// Kind selects the jobs of a kind, and Prefix those whose id starts with it.
+	Kind, Prefix string
+
+	// CreatedAfter and CreatedBefore select by [Job.CreatedAt], UpdatedAfter and
+	// UpdatedBefore by [Job.UpdatedAt]. Zero is no limit.
+	CreatedAfter, CreatedBefore time.Time
+	UpdatedAfter, UpdatedBefore time.Time
+}
+
+// has reports whether a job is selected.
+func (f Filter) has(j Job) bool {
+	return (len(f.Status) == 0 || slices.Contains(f.Status, j.Status)) &&
+		(f.Kind == "" || j.Kind == f.Kind) && strings.HasPrefix(j.ID, f.Prefix) &&
+		within(j.CreatedAt, f.CreatedAfter, f.CreatedBefore) && within(j.UpdatedAt, f.UpdatedAfter, f.UpdatedBefore)
+}
+
+// within reports whether a time is after one and before another, of which each may be
+// zero.
+func within(t, after, before time.Time) bool {
+	return (after.IsZero() || t.After(after)) && (before.IsZero() || t.Before(before))
+}
+
+// List yields the selected jobs, in no useful order. Every call shows 5,000 records of
+// the deployment, whatever the filter: it selects after the call. A record that this
+// version cannot read is listed with [StatusUnknown]. An error ends the sequence; a loop
+// that ends early makes no further call.
+//
+// Jobs that no worker has claimed yet are not listed: they are on the queue alone, which
+// can be counted ([Client.Queues]) but not searched.
+func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for r, err := range c.stores.Records.List(ctx, f.Prefix) {
+			if err != nil {
+				yield(Job{}, c.readable(err, toReadRecords))
+				return
+			}
+			if j := jobOf(r); f.has(j) && !yield(j, nil) {
+				return
+			}
+		}
+	}
+}

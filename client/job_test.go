@@ -1,0 +1,158 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/jobid"
+)
+
+func pathOf(id string) string { return jobid.Path(id) }
+
+func TestGet(t *testing.T) {
+	b := setup(t)
+	claim := b.seed(t, "a", StatusRunning)
+	if err := claim.Save(t.Context(), checkpoint.Snapshot{State: []byte("half"), Version: 3, Fraction: 0.5, Text: "page 5"}); err != nil {
+		t.Fatal(err)
+	}
+	b.server.ResetCounts()
+	j, err := b.Get(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.server.Counts(); n[storage.OpGetBlobProperties] != 1 || len(n) != 1 {
+		t.Errorf("calls = %v, want one read", n)
+	}
+	if j.UpdatedAt.IsZero() || j.Age() < 0 || j.CreatedAt.IsZero() || j.ClaimedAt.IsZero() {
+		t.Errorf("times = %v, %v, %v, %v; want all known", j.UpdatedAt, j.ReadAt, j.CreatedAt, j.ClaimedAt)
+	}
+	want := Job{
+		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1,
+		StateSize: 4, StateVersion: 3, PayloadSHA256: j.PayloadSHA256,
+		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
+	}
+	if diff := cmp.Diff(want, j); diff != "" {
+		t.Errorf("Get (-want +got):\n%s", diff)
+	}
+}
+
+// TestResult: every state of a job has an error of its own.
+func TestResult(t *testing.T) {
+	b := setup(t)
+	for _, status := range []Status{StatusOpen, StatusRunning, StatusDone, StatusPoison, StatusCancelled} {
+		b.seed(t, string(status), status)
+	}
+	b.seedNewer(t, "newer")
+	all := map[string]error{
+		"open": ErrNotFinished, "running": ErrNotFinished, "done": nil, "poison": ErrPoison, "cancelled": ErrCancelled,
+		"newer": ErrNewerVersion, "missing": ErrNotFound,
+	}
+	for id, want := range all {
+		result, err := b.Result(t.Context(), id)
+		for _, other := range slices.Concat(slices.Collect(maps.Values(all)), []error{ErrDenied, ErrNoDeployment}) {
+			if other != nil && errors.Is(err, other) != (other == want) {
+				t.Errorf("Result of %s = %v; errors.Is %v: %t", id, err, other, errors.Is(err, other))
+			}
+		}
+		if got := string(result); id == "done" && got != `{"of":"done"}` || id != "done" && got != "" {
+			t.Errorf("Result of %s = %s", id, got)
+		}
+	}
+	_, err := b.Result(t.Context(), "poison")
+	if ended, ok := errors.AsType[*EndedError](err); !ok || ended.Job.Reason != "no such frame" || err.Error() != "job poison is poison: no such frame" {
+		t.Errorf("Result of poison = %v, want the reason", err)
+	}
+	if _, err := b.Result(t.Context(), "not/an id"); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("Result of an invalid id = %v, want why it is invalid", err)
+	}
+	if j, err := b.Get(t.Context(), "newer"); !errors.Is(err, ErrNewerVersion) || j.ID != "newer" || j.Status != StatusUnknown {
+		t.Errorf("Get of a newer record = %+v, %v, want what is known of it", j, err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	b := setup(t)
+	b.seed(t, "a", StatusDone)
+	type report struct{ Of string }
+	if got, err := Decode[report](b.Result(t.Context(), "a")); err != nil || got.Of != "a" {
+		t.Errorf("Decode = %+v, %v, want the result", got, err)
+	}
+	if _, err := Decode[report](b.Result(t.Context(), "b")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Decode of no result = %v, want the error of Result", err)
+	}
+	if _, err := Decode[int](b.Result(t.Context(), "a")); err == nil {
+		t.Error("Decode as another type gives no error")
+	}
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.seed(t, "a-1", StatusDone)
+		b.seed(t, "a-2", StatusRunning)
+		time.Sleep(time.Hour)
+		noon := time.Now()
+		time.Sleep(time.Hour)
+		b.seed(t, "b-1", StatusPoison)
+		b.seedNewer(t, "b-2")
+		for name, row := range map[string]struct {
+			filter Filter
+			want   []string
+		}{
+			"all":           {Filter{}, []string{"a-1", "a-2", "b-1", "b-2"}},
+			"status":        {Filter{Status: []Status{StatusRunning, StatusPoison}}, []string{"a-2", "b-1"}},
+			"unknown":       {Filter{Status: []Status{StatusUnknown}}, []string{"b-2"}},
+			"kind":          {Filter{Kind: "k"}, []string{"a-1", "a-2", "b-1"}},
+			"other kind":    {Filter{Kind: "other"}, nil},
+			"prefix":        {Filter{Prefix: "a-"}, []string{"a-1", "a-2"}},
+			"young":         {Filter{UpdatedAfter: noon}, []string{"b-1", "b-2"}},
+			"old":           {Filter{UpdatedBefore: noon}, []string{"a-1", "a-2"}},
+			"created":       {Filter{CreatedBefore: noon, Status: []Status{StatusDone}}, []string{"a-1"}},
+			"created after": {Filter{CreatedAfter: noon}, []string{"b-1"}},
+		} {
+			var got []string
+			for j, err := range b.List(t.Context(), row.filter) {
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				got = append(got, j.ID)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, row.want) {
+				t.Errorf("%s: listed %v, want %v", name, got, row.want)
+			}
+		}
+	})
+}
+
+// TestListPages: a listing makes a call for 5,000 records, and none that is not needed.
+func TestListPages(t *testing.T) {
+	b := setup(t)
+	for i := range 5001 {
+		b.seed(t, fmt.Sprintf("job-%d", i), StatusRunning)
+	}
+	for most, want := range map[int]int64{1: 1, 5000: 1, 6000: 2} {
+		b.server.ResetCounts()
+		n := 0
+		for _, err := range b.List(t.Context(), Filter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == most {
+				break
+			}
+		}
+		if got := b.server.Counts()[storage.OpListBlobs]; got != want || n != min(most, 5001) {
+			t.Errorf("%d jobs in %d calls, want %d in %d", n, got, min(most, 5001), want)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+)
+
+// TestWait waits for a job from before its first claim to its end.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		go func() {
+			time.Sleep(time.Minute)
+			claim := b.seed(t, "a", StatusRunning)
+			time.Sleep(time.Minute)
+			if err := claim.Commit(context.Background(), []byte("42")); err != nil {
+				t.Error(err)
+			}
+		}()
+		began := time.Now()
+		got, err := Decode[int](b.Wait(t.Context(), "a"))
+		if took := time.Since(began); got != 42 || err != nil || took < 2*time.Minute || took > 2*time.Minute+5*time.Second {
+			t.Errorf("Wait = %d, %v after %s, want 42 at most 5 s after its end", got, err, took)
+		}
+		b.seed(t, "b", StatusPoison)
+		if _, err := b.Wait(t.Context(), "b"); !errors.Is(err, ErrPoison) {
+			t.Errorf("Wait for a job that was given up = %v, want ErrPoison", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := b.Wait(ctx, "missing"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait for a missing job = %v, want it to last as long as its context", err)
+		}
+	})
+}
+
+// TestWaitMany: outcomes come as jobs end, and the progress of the others before that.
+func TestWaitMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		first, second := b.seed(t, "first", StatusRunning), b.seed(t, "second", StatusRunning)
+		b.seed(t, "cancelled", StatusCancelled)
+		go func() {
+			ctx := context.Background()
+			time.Sleep(time.Minute)
+			err := second.Save(ctx, checkpoint.Snapshot{State: []byte("s"), Fraction: 0.25})
+			time.Sleep(time.Minute)
+			err = errors.Join(err, first.Commit(ctx, []byte("1")))
+			time.Sleep(time.Minute)
+			if err = errors.Join(err, second.Commit(ctx, []byte("2"))); err != nil {
+				t.Error(err)
+			}
+		}()
+		fractions := map[float64]bool{}
+		var got []string
+		for o, err := range b.WaitMany(t.Context(), []string{"first", "second", "cancelled"}, WaitOptions{
+			Progress: func(j Job) { fractions[j.Fraction] = true },
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (o.Err == nil) != (o.Job.Status == StatusDone) || o.Job.Status == StatusCancelled && !errors.Is(o.Err, ErrCancelled) {
+				t.Errorf("outcome of %s = %v", o.Job.ID, o.Err)
+			}
+			got = append(got, o.Job.ID+" "+string(o.Result))
+		}
+		if diff := cmp.Diff([]string{"cancelled ", "first 1", "second 2"}, got); diff != "" {
+			t.Errorf("outcomes (-want +got):\n%s", diff)
+		}
+		if !fractions[0] || !fractions[0.25] {
+			t.Errorf("progress = %v, want 0 and 0.25", fractions)
+		}
+	})
+}
+
+// TestWaitManyLeft: a loop that ends early leaves nothing behind.
+func TestWaitManyLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		var ids []string
+		for _, id := range []string{"a", "b", "c"} {
+			b.seed(t, id, StatusDone)
+			ids = append(ids, id)
+		}
+		for range b.WaitMany(t.Context(), append(ids, "missing"), WaitOptions{}) {
+			break
+		}
+		for _, err := range b.WaitMany(t.Context(), []string{"a", "not/an id"}, WaitOptions{}) {
+			if err == nil {
+				t.Error("an invalid id gives no error")
+			}
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Worker is the last heartbeat of a worker. A worker that runs writes one every 15
+// seconds, and one that ended cleanly has left one with its last state.
+type Worker struct {
+	Name string
+
+	// VM is the name of its VM; empty if it is not known.
+	VM string
+
+	// State is what the worker does: "process" while it claims and runs jobs.
+	State string
+
+	// Version is that of its program.
+	Version string
+
+	// StartedAt is when its process started, by the worker's clock.
+	StartedAt time.Time
+
+	// Age is how old the heartbeat is, by the clock of the storage service.
+	Age time.Duration
+
+	// Queues are the names of the queues from which the worker claims jobs, and Kinds the
+	// kinds that it has handlers for. They are empty if they are not known.
+	Queues, Kinds []string
+
+	// Jobs is the number of jobs that the worker runs.
+	Jobs int
+
+	// JobIDs are their ids, at most 1,024. Only [Client.Worker] returns them.
+	JobIDs []string
+
+	// LastEvent is the scheduled event that the worker handled last, such as the
+	// eviction of its VM, and LastDrain how its last drain ended; nil if there was none.
+	LastEvent *Event
+	LastDrain *Drain
+}
+
+// Event is a scheduled event of a VM.
+type Event struct {
+	ID          string
+	Type        string    // as in Preempt, the eviction of a Spot VM
+	Status      string    // Scheduled or Started
+	NotBefore   time.Time // when the platform may begin; zero if it did not say
+	Description string
+	Action      string    // how the worker responded
+	SeenAt      time.Time // by the worker's clock
+}
+
+// Drain is how the end of a worker's work went.
+type Drain struct {
+	Reason   string
+	EndedAt  time.Time     // by the worker's clock
+	Took     time.Duration // from the notice
+	Budget   time.Duration // within which it had to end
+	Jobs     int           // when it began
+	Done     int           // finished in it
+	Released int           // handed over
+	LeftOut  int           // handed over without their last progress
+	Left     int           // not handed over in time
+}
+
+// Workers returns the heartbeats of all workers, also of those that have ended, in one
+// call for each 5,000 of them.
+func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
+	listed, err := c.stores.Workers.List(ctx)
+	if err != nil {
+		return nil, c.readable(err, toReadRecords)
+	}
+	workers := make([]Worker, 0, len(listed))
+	for _, l := range listed {
+		workers = append(workers, workerOf(l))
+	}
+	return workers, nil
+}
+
+// Worker returns the heartbeat of one worker, with the ids of its jobs. The error is
+// [ErrNoWorker] if there is none.
+func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
+	p, ok, err := c.stores.Workers.Read(ctx, name)
+	switch {
+	case err != nil:
+		return Worker{}, c.readable(err, toReadRecords)
+	case !ok:
+		return Worker{}, fmt.Errorf("worker %q: %w", name, ErrNoWorker)
+	}
+	return workerOf(p), nil
+}
+
+func workerOf(p presence.Listed) Worker {
+	w := Worker{
+		Name: p.Worker, VM: p.VM, State: p.State, Version: p.Program, StartedAt: p.StartedAt, Age: p.Age,
+		Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
+	}
+	if e := p.LastEvent; e.ID != "" || e.Type != "" {
+		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action, SeenAt: e.SeenAt}
+	}
+	if d := p.LastDrain; !d.EndedAt.IsZero() {
+		w.LastDrain = &Drain{
+			Reason: d.Reason, EndedAt: d.EndedAt, Took: d.Took, Budget: d.Budget,
+			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left,
+		}
+	}
+	return w
+}
+
+// Queues are the numbers of messages on the queues of a deployment, as the service
+// counts them: approximately, and including those that are hidden because a worker has
+// the job or it was put with a delay.
+type Queues struct {
+	Jobs     int // jobs for any VM
+	OnDemand int // jobs for VMs of regular priority
+	Poison   int // jobs that were given up
+}
+
+// Queues counts the messages on the deployment's queues, in three calls at once.
+func (c *Client) Queues(ctx context.Context) (Queues, error) {
+	var counts Queues
+	group, ctx := errgroup.WithContext(ctx)
+	for to, q := range map[*int]*queue.Queue{&counts.Jobs: c.stores.Queue, &counts.OnDemand: c.stores.OnDemand, &counts.Poison: c.stores.Poison} {
+		group.Go(func() (err error) {
+			*to, err = q.Depth(ctx)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return Queues{}, c.readable(err, toReadQueues)
+	}
+	return counts, nil
+}
