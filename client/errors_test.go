@@ -111,4 +111,3 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 }
-
