@@ -1,0 +1,68 @@
+// Command program is the program of the jobs that tests run under Wine. Its first
+// argument names what it does.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	var err error
+	switch act := os.Args[1]; act {
+	case "count":
+		err = count()
+	default:
+		err = fmt.Errorf("unknown act %q", act)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// count counts to the number in the payload, which takes 50 ms a step, and writes a
+// checkpoint for each. A stop ends it. The result is where it began and where it ended.
+func count() error {
+	to, err := number("SPOTWORKER_PAYLOAD")
+	if err != nil {
+		return err
+	}
+	begin := 0
+	if os.Getenv("SPOTWORKER_RESTORE") != "" {
+		if begin, err = number("SPOTWORKER_RESTORE"); err != nil {
+			return err
+		}
+	}
+	for n := begin; n < to; n++ {
+		if _, err := os.Stat(os.Getenv("SPOTWORKER_STOP")); err == nil {
+			os.Exit(3) // interrupted: the job continues elsewhere
+		}
+		time.Sleep(50 * time.Millisecond)
+		if err := checkpoint(strconv.Itoa(n + 1)); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(os.Getenv("SPOTWORKER_RESULT"), fmt.Appendf(nil, "%d to %d", begin, to), 0o600)
+}
+
+// checkpoint replaces the checkpoint.
+func checkpoint(state string) error {
+	name := os.Getenv("SPOTWORKER_CHECKPOINT")
+	if err := os.WriteFile(name+".new", []byte(state), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// number reads a number from the file that a variable names.
+func number(variable string) (int, error) {
+	data, err := os.ReadFile(os.Getenv(variable))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(data)))
+}
