@@ -121,6 +121,13 @@ var importRules = []importRule{
 		reason:  "it forwards states to a service manager that is not always there",
 	},
 	{
+		name:    "winservice stands alone",
+		in:      []string{"./internal/winservice/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/winservice/..."},
+		reason:  "it runs whatever it is handed as a service; what a worker is, it need not know",
+	},
+	{
 		name:    "preempt imports no sibling",
 		in:      []string{"./internal/preempt/..."},
 		forbids: []string{"./..."},

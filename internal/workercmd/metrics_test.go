@@ -28,7 +28,7 @@ const (
 // registers: names, kinds, labels and help texts.
 func TestMetricsAreDocumented(t *testing.T) {
 	f := &flags{Concurrency: 1}
-	r := f.telemetry(slog.New(slog.DiscardHandler))
+	r := f.telemetry(slog.New(slog.DiscardHandler), systemdManager)
 	// Series whose labels are not known in advance.
 	r.Polled(time.Now(), "answered")
 	r.Announced("Preempt", "drain")

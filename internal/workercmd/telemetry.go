@@ -27,19 +27,31 @@ import (
 type telemetry struct {
 	*metrics.Metrics
 	loops   health.Loops
-	manager *systemd.Notifier
+	manager manager
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
 }
 
-func (f *flags) telemetry(log *slog.Logger) *telemetry {
+// manager is the service manager that the worker reports to.
+type manager interface {
+	Run(ctx context.Context) // reports that the worker is up, and then changes
+	Changed()
+	Stopping()
+}
+
+// newManager returns the service manager for a worker.
+type newManager func(systemd.Config) manager
+
+func systemdManager(c systemd.Config) manager { return systemd.New(c) }
+
+func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t := &telemetry{}
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
 	})
-	t.manager = systemd.New(systemd.Config{DrainBudget: f.DrainBudget, Status: t.status, Healthy: t.healthy, Log: log})
+	t.manager = under(systemd.Config{DrainBudget: f.DrainBudget, Status: t.status, Healthy: t.healthy, Log: log})
 	return t
 }
 

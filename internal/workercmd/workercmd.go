@@ -46,12 +46,20 @@ Every flag can also be set in the environment, as SPOTWORKER_ and the flag's
 name (--data-container is SPOTWORKER_DATA_CONTAINER). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
-SIGTERM hands everything over and ends the worker. Exit codes: 0 handed over,
-78 wrong configuration, 1 anything else.`
+SIGTERM hands everything over and ends the worker; on Windows Ctrl-C, Ctrl-Break
+and the closing of the console do. Exit codes: 0 handed over, 78 wrong
+configuration, 1 anything else.
+
+"worker service --help" is about the service of Windows.`
 
 // Main runs a worker until SIGTERM or an interrupt, and exits the process.
 func Main(o Options) {
 	ignoreSIGPIPE()
+	if len(o.Arguments) > 0 {
+		if command, ok := commands()[o.Arguments[0]]; ok {
+			cli.Exit("worker", command(o))
+		}
+	}
 	ctx, _ := notifyStop()
 	cli.Exit("worker", Run(ctx, o))
 }
@@ -60,6 +68,11 @@ func Main(o Options) {
 func Run(ctx context.Context, o Options) error { return run(ctx, o, os.Stdout, os.Stderr) }
 
 func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
+	return runUnder(ctx, o, stdout, stderr, systemdManager)
+}
+
+// runUnder runs a worker under a service manager.
+func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager) error {
 	var f flags
 	f.version = cmp.Or(o.Version, version, buildVersion())
 	program := cli.Program{
@@ -80,7 +93,7 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	if err := sandbox.HideProcess(); err != nil {
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
 	}
-	t := f.telemetry(log)
+	t := f.telemetry(log, under)
 	w, closeKinds, err := f.worker(o.Kinds, log, t)
 	if err != nil {
 		return err
@@ -92,6 +105,11 @@ func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
 	}
 	defer closeTelemetry()
 	return w.Run(ctx)
+}
+
+// commands are what the program does besides running a worker, by the first argument.
+func commands() map[string]func(Options) error {
+	return map[string]func(Options) error{"service": serviceCommand}
 }
 
 // buildVersion returns the version of the program's module, as the go command
