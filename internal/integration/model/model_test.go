@@ -42,9 +42,13 @@ func TestProtocolHolds(t *testing.T) {
 		{name: "safety, replay and purge", defines: []string{"FAULTS=0", "STOPS=0", "NO_MOVE", "NO_OPERATOR", "POISON_DESK"}},
 		{name: "safety, replay and purge, one fault, no duplicate", defines: []string{"FAULTS=1", "STOPS=1", "SINGLE", "NO_MOVE", "NO_OPERATOR", "POISON_DESK"}},
 		{name: "safety, messages are lost and requeued, one fault and one stop", defines: []string{"FAULTS=1", "STOPS=1", "NO_MOVE", "NO_OPERATOR", "REQUEUE"}},
+		{name: "safety, a cancel", defines: []string{"FAULTS=0", "STOPS=0", "NO_MOVE", "CANCEL"}},
+		{name: "safety, a cancel, one fault and one stop, no duplicate", defines: []string{"FAULTS=1", "STOPS=1", "SINGLE", "NO_MOVE", "CANCEL"}},
+		{name: "safety, a cancel while messages are lost and requeued, one fault, no duplicate", defines: []string{"FAULTS=1", "STOPS=0", "SINGLE", "NO_MOVE", "CANCEL", "REQUEUE"}},
 		{name: "liveness", liveness: true, defines: []string{"FAULTS=0", "STOPS=0"}},
 		{name: "liveness, one fault and one stop, no duplicate", liveness: true, defines: []string{"FAULTS=1", "STOPS=1", "SINGLE"}},
 		{name: "liveness, replay and purge, no duplicate", liveness: true, defines: []string{"FAULTS=0", "STOPS=0", "SINGLE", "NO_MOVE", "NO_OPERATOR", "POISON_DESK"}},
+		{name: "liveness, a cancel, one fault, no duplicate", liveness: true, defines: []string{"FAULTS=1", "STOPS=0", "SINGLE", "NO_MOVE", "CANCEL"}},
 		{name: "liveness, messages are lost and requeued, two faults, no duplicate", liveness: true, defines: []string{"FAULTS=2", "STOPS=0", "SINGLE", "NO_MOVE", "NO_OPERATOR", "REQUEUE"}},
 	} {
 		t.Run(s.name, s.run)
@@ -61,6 +65,8 @@ func TestBrokenProtocolsAreRefuted(t *testing.T) {
 		{name: "an unknown outcome is a success by the token alone", finds: "assertion violated", defines: []string{"TOKEN_ALONE", "FAULTS=1", "STOPS=0"}},
 		{name: "a purge deletes the poison message without a look at the record", finds: "assertion violated", defines: []string{"PURGE_BLIND", "FAULTS=0", "STOPS=0", "SINGLE", "NO_MOVE", "NO_OPERATOR", "POISON_DESK"}},
 		{name: "a message that is gone is not replaced, nor requeued", finds: "acceptance cycle", liveness: true, defines: []string{"NOT_REPLACED", "FAULTS=1", "STOPS=1", "SINGLE", "NO_MOVE", "NO_OPERATOR", "REQUEUE"}},
+		{name: "a worker believes the control document, which is written before the record", finds: `assertion violated .*posted`, defines: []string{"CANCEL_BLIND", "FAULTS=1", "STOPS=0", "SINGLE", "NO_MOVE", "CANCEL"}},
+		{name: "a first delivery starts although its message is older than the newest cancel", finds: `assertion violated .*knew`, defines: []string{"NOT_CHECKED_BEFORE", "FAULTS=0", "STOPS=0", "SINGLE", "NO_MOVE", "CANCEL"}},
 		{name: "an operator's write keeps the worker's token", finds: overOutcome, defines: []string{"OPERATOR_KEEPS_TOKEN", "FAULTS=1", "STOPS=0"}},
 	} {
 		t.Run(s.name, s.run)

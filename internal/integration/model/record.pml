@@ -8,7 +8,8 @@
  * failures, after which a job is released). SINGLE leaves the second enqueue out,
  * NO_MOVE the on-demand queue, NO_OPERATOR the operator's cancellation and
  * take-over. POISON_DESK adds an operator's replay and purge, REQUEUE messages
- * that are lost and an operator who requeues.
+ * that are lost and an operator who requeues. CANCEL makes the operator cancel, and
+ * name the job in the control document afterwards.
  *
  * ETags, claim tokens and write numbers grow without end, so they are not here.
  * What the protocol asks of them is: whether what an actor knows is still the
@@ -94,6 +95,9 @@ byte holder[MESSAGES];  /* worker whose receipt counts */
 bool delivered[MESSAGES];
 byte posted;            /* messages on the poison queue */
 bool kept;              /* the record has endedat: a replay opened it, and no worker has claimed it */
+#ifdef CANCEL
+bool named;             /* the control document names the job as cancelled, and every worker reads that */
+#endif
 
 byte faults = FAULTS;
 byte stops = STOPS;
@@ -353,6 +357,10 @@ proctype Worker(byte p)
 	bool create, sure;
 	mtype:rulings ruling = fenced;
 	mtype:statuses next = none;
+#ifdef CANCEL
+	bool knew;    /* the document named the job when the message was claimed */
+	bool checked; /* the running job's record was read because of it */
+#endif
 
 end:	do
 	:: atomic {
@@ -368,10 +376,24 @@ end:	do
 		holder[m] = p;
 		create = !delivered[m] && m < MOVED;
 		delivered[m] = true;
+#ifdef CANCEL
+		knew = named;
+		checked = false;
+		if
+#ifndef NOT_CHECKED_BEFORE
+		:: create && named -> goto claim /* the message is older than the newest cancel */
+		:: create && !named -> goto work
+#else
+		:: create -> goto work
+#endif
+		:: else
+		fi
+#else
 		if
 		:: create -> goto work /* a first delivery reads nothing: its first write finds out */
 		:: else
 		fi
+#endif
 	}
 
 	/* Recover: one read, then a write that claims. */
@@ -401,7 +423,7 @@ end:	do
 		:: else
 		fi
 	}
-	write(running, at);
+claim:	write(running, at);
 
 ruled:	atomic {
 		if
@@ -413,7 +435,25 @@ ruled:	atomic {
 	}
 
 work:	atomic {
+#if defined(CANCEL) && !defined(CANCEL_BLIND)
+		assert(!knew); /* no handler starts of a job that the document named at the claim */
+#endif
 		maybeCrash();
+#ifdef CANCEL
+		/* The document names the job: one read of its record decides. */
+		if
+#ifdef CANCEL_BLIND
+		:: named && !checked -> goto over
+#endif
+		:: named && !checked && !current[p] && status != none && author[p] == other && final(status) -> goto over
+		:: named && !checked && !current[p] && status != none && author[p] == other && !final(status) && (status == open || owner != m) ->
+			ruling = putback; goto ruled
+		:: named && !checked && !current[p] && status != none && author[p] == other && status == running && owner == m ->
+			ruling = fenced; goto ruled
+		:: named && !checked && (current[p] || status == none || author[p] != other) -> checked = true
+		:: true /* it has not read the document yet */
+		fi;
+#endif
 		if
 		:: at < STEPS -> at++; next = running
 		:: at < STEPS -> at++; goto work /* reported, not saved */
@@ -485,6 +525,9 @@ idle:	skip;
 		flight[p].mine = false;
 		flight[p].newest = false;
 		at = 0; m = 0; create = false; sure = false; ruling = fenced; next = none
+#ifdef CANCEL
+		; knew = false; checked = false
+#endif
 	}
 	od
 }
@@ -500,8 +543,16 @@ proctype Operator()
 	if
 	:: wanted = none
 	:: wanted = cancelled
+#ifndef CANCEL
 	:: wanted = open
+#endif
 	fi;
+#ifdef CANCEL_BLIND
+	if
+	:: wanted == cancelled -> named = true
+	:: else
+	fi;
+#endif
 	do
 	:: d_step {
 		if
@@ -534,10 +585,20 @@ proctype Operator()
 		flight[OPERATOR].status = wanted;
 		flight[OPERATOR].message = NOBODY;
 		flight[OPERATOR].steps = progress;
+#ifdef CANCEL
+		skip /* without an answer it reads again, and names nothing before the record is cancelled */
+#else
 		wanted = none
+#endif
 	}
 	fi
-	od
+	od;
+#ifdef CANCEL
+	if
+	:: status == cancelled -> named = true
+	:: else
+	fi
+#endif
 }
 
 #ifdef POISON_DESK
