@@ -106,11 +106,11 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 	})
 }
 
-// Cancel ends a job that was given up as [Cancelled], with a reason, and removes its
-// state. No message can start the job from now on. Cancel returns what
-// [Store.Replay] does. If the record is gone Cancel creates it, so that an old
+// Purge ends a job that was given up as [Cancelled], with a reason, and removes its
+// state. No message can start the job from now on. Purge returns what
+// [Store.Replay] does. If the record is gone Purge creates it, so that an old
 // message that appears later does not start the job again.
-func (s *Store) Cancel(ctx context.Context, d Delivery, by, reason string) (Record, error) {
+func (s *Store) Purge(ctx context.Context, d Delivery, by, reason string) (Record, error) {
 	return s.edit(ctx, d, by, func(r *Record) (content, error) {
 		switch {
 		case r.Version == 0:
@@ -118,10 +118,39 @@ func (s *Store) Cancel(ctx context.Context, d Delivery, by, reason string) (Reco
 		case !r.GivenUp():
 			return content{}, errNoChange
 		}
-		r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
-		r.clearState()
-		return content{data: []byte{}}, nil
+		return r.cancel(reason), nil
 	})
+}
+
+// Cancel ends a job that waits or runs as [Cancelled], with a reason, and removes its
+// state. From then on nothing of the job is committed: its owner is fenced, and no
+// message can start it. A job that no worker has claimed yet has no record: with
+// create Cancel makes one, which matches every kind and payload, and otherwise the
+// error wraps [ErrNotFound].
+//
+// Cancel returns the record as it was; the zero value means that there was none. A
+// job that has ended, or is [Poison], is left alone. The error wraps
+// [ErrUnknownFormat] when the record must not be changed. Cancelling again is
+// harmless.
+func (s *Store) Cancel(ctx context.Context, id, by, reason string, create bool) (Record, error) {
+	return s.edit(ctx, Delivery{ID: id}, by, func(r *Record) (content, error) {
+		switch {
+		case r.Version == 0 && !create:
+			return content{}, fmt.Errorf("cancel job %s: %w", id, ErrNotFound)
+		case r.Version == 0:
+			r.CreatedAt = time.Now()
+		case r.Status.Final():
+			return content{}, errNoChange
+		}
+		return r.cancel(reason), nil
+	})
+}
+
+// cancel makes the record that of a cancelled job, and returns its body.
+func (r *Record) cancel(reason string) content {
+	r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
+	r.clearState()
+	return content{data: []byte{}}
 }
 
 // ResultOf returns the result of a job whose record was read and is [Done].
@@ -189,9 +218,13 @@ func (s *Store) edit(ctx context.Context, d Delivery, by string, apply func(*Rec
 
 // findForEdit reads a record for somebody who is not its owner; the zero value
 // means that there is none. The error wraps [ErrOtherWork] or [ErrUnknownFormat]
-// when the record must not be changed.
+// when the record must not be changed. A delivery with nothing but an id matches
+// every record of it.
 func (s *Store) findForEdit(ctx context.Context, d Delivery) (Record, error) {
 	found, ruling, err := s.Lookup(ctx, d)
+	if d == (Delivery{ID: d.ID}) && ruling == Mismatch {
+		ruling = OnDelivery(&found, Delivery{ID: d.ID, Kind: found.Kind, PayloadHash: found.PayloadHash}, found.ReadAt)
+	}
 	switch {
 	case err != nil:
 		return Record{}, err

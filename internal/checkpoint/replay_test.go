@@ -95,7 +95,7 @@ func TestReplayFromScratch(t *testing.T) {
 // TestCancel: a job that was given up is cancelled, and no other record changes.
 func TestCancel(t *testing.T) {
 	eachOperated(t, func(t *testing.T, b *rig, before Record, acts bool, wantErr error) {
-		was, err := b.store.Cancel(t.Context(), asked, tool, "purged")
+		was, err := b.store.Purge(t.Context(), asked, tool, "purged")
 		if !errors.Is(err, wantErr) || err == nil && (was.ETag != before.ETag || was.GivenUp() != acts) {
 			t.Fatalf("CallOff = %+v, %v, want the record as it was, or %v", was, err, wantErr)
 		}
@@ -117,7 +117,7 @@ func TestReplayCreates(t *testing.T) {
 			return b.store.Replay(t.Context(), asked, tool, givenUpAt, false)
 		},
 		"call off": func(t *testing.T, b *rig) (Record, error) {
-			return b.store.Cancel(t.Context(), asked, tool, "purged")
+			return b.store.Purge(t.Context(), asked, tool, "purged")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestCancelMeetsAClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		b.seed(t, Record{Status: Open, Kind: ours.Kind, PayloadHash: ours.PayloadHash, EndedAt: givenUpAt}, "")
 		b.before(1, func() { b.acquire(t, other, "worker-2") })
-		was, err := b.store.Cancel(t.Context(), asked, tool, "purged")
+		was, err := b.store.Purge(t.Context(), asked, tool, "purged")
 		if err != nil || was.Status != Running || was.GivenUp() || b.read(t).Status != Running {
 			t.Errorf("CallOff = %+v, %v, want the job left running", was, err)
 		}
@@ -187,7 +187,7 @@ func TestCancelAfterAClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		released := b.read(t)
-		if _, err := b.store.Cancel(t.Context(), asked, tool, "purged"); err != nil {
+		if _, err := b.store.Purge(t.Context(), asked, tool, "purged"); err != nil {
 			t.Fatal(err)
 		}
 		if after := b.read(t); after.Status != Open || after.ETag != released.ETag || b.body(t) != "half" {

@@ -181,6 +181,28 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	}
 }
 
+// Check reads the record and returns a [*ConflictError] if this claim does not own it
+// any more, because somebody else wrote it. It writes nothing. Any other error says
+// that the record could not be read. A claim that has not written yet owns a record
+// that does not exist.
+func (c *Claim) Check(ctx context.Context) error {
+	unlock, err := c.lockSettled(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	found, err := c.store.find(ctx, c.delivery.ID)
+	if err != nil || found == nil {
+		return err
+	}
+	switch ruling := OnConflict(found, c.delivery, Attempt{Token: c.token, Write: c.number, Under: c.record.ETag}); ruling {
+	case Effective, Repeat:
+		return nil
+	default:
+		return c.conflict(ruling, *found)
+	}
+}
+
 // conflict ends the claim, which writes nothing more.
 func (c *Claim) conflict(ruling Ruling, found Record) error {
 	c.lost = &ConflictError{Ruling: ruling, Record: found}

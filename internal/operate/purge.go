@@ -33,7 +33,7 @@ func (r *run) purge(ctx context.Context, c *claimed, w *work) (Action, string, e
 	case r.before(w) == Purged:
 		return Dropped, "it is a duplicate; the job was purged just now", r.poison.drop(ctx, c.lease, w)
 	}
-	was, err := r.poison.Records.Cancel(ctx, w.delivery(), r.poison.Name, purgeReason(w))
+	was, err := r.poison.Records.Purge(ctx, w.delivery(), r.poison.Name, purgeReason(w))
 	switch {
 	case errors.Is(err, checkpoint.ErrOtherWork), errors.Is(err, checkpoint.ErrUnknownFormat):
 		return r.purgeAlone(ctx, c, w, err)
@@ -68,7 +68,7 @@ func (r *run) purgeWithoutText(ctx context.Context, c *claimed, w *work) (Action
 		return Purged, "the text of its message was gone", r.poison.drop(ctx, c.lease, w)
 	}
 	delivery := checkpoint.Delivery{ID: w.id, Kind: record.Kind, PayloadHash: record.PayloadHash}
-	was, err := r.poison.Records.Cancel(ctx, delivery, r.poison.Name, purgeReason(w))
+	was, err := r.poison.Records.Purge(ctx, delivery, r.poison.Name, purgeReason(w))
 	switch {
 	case err != nil:
 		return "", "", err
