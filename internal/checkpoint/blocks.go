@@ -98,25 +98,24 @@ var (
 // manifest describes a large state: its blocks in order, its hash and size.
 type manifest struct {
 	blocks []string
-	hash   string // see chunkHash
+	hash   string // see stateHash
 	size   int64  // bytes
 }
 
-// chunkHash hashes a state that is kept in blocks: the SHA-256 of its chunks'
+// stateHash hashes a state that is kept in blocks: the SHA-256 of its chunks'
 // SHA-256 hashes, so that no byte is hashed twice.
-type chunkHash struct{ sum hash.Hash }
+type stateHash struct{ sum hash.Hash }
 
-func newChunkHash() chunkHash { return chunkHash{sha256.New()} }
+func newStateHash() stateHash { return stateHash{sha256.New()} }
 
-// add hashes one chunk and returns the id of its block: the chunk's hash in
-// base64. All ids of a blob have the same length, as the service requires.
-func (h chunkHash) add(chunk []byte) (id string) {
-	sum := sha256.Sum256(chunk)
-	_, _ = h.sum.Write(sum[:]) // a hash never returns an error
-	return base64.StdEncoding.EncodeToString(sum[:])
-}
+// add adds the hash of the next chunk.
+func (h stateHash) add(chunk [sha256.Size]byte) { _, _ = h.sum.Write(chunk[:]) } // a hash never returns an error
 
-func (h chunkHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
+func (h stateHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
+
+// blockID returns the id of the block with that chunk: its hash in base64. All ids of a
+// blob have the same length, as the service requires.
+func blockID(chunk [sha256.Size]byte) string { return base64.StdEncoding.EncodeToString(chunk[:]) }
 
 // stager uploads the blocks of one state.
 type stager struct {
@@ -135,7 +134,7 @@ type stager struct {
 // without a blob would make the blob's creation fail. Blocks that arrived before
 // an error need not be sent again.
 func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
-	st := &stager{client: s.blob(id), known: known, chunk: s.chunk, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
+	st := &stager{client: s.blob(id), known: known, chunk: s.unit, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
 	for range stageParallel {
 		st.buffers <- nil // allocated on first use: small states need few
 	}
@@ -160,7 +159,7 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 
 // cut reads the state to its end, chunk by chunk.
 func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Reader) (manifest, error) {
-	m, sum, seen := manifest{blocks: []string{}}, newChunkHash(), map[string]bool{}
+	m, sum, seen := manifest{blocks: []string{}}, newStateHash(), map[string]bool{}
 	for {
 		buffer, err := s.buffer(ctx)
 		if err != nil {
@@ -174,7 +173,9 @@ func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Read
 			if m.size += int64(n); m.size > s.limit {
 				return manifest{}, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, s.limit)
 			}
-			id := sum.add(buffer[:n])
+			chunk := sha256.Sum256(buffer[:n])
+			sum.add(chunk)
+			id := blockID(chunk)
 			m.blocks = append(m.blocks, id)
 			s.send(ctx, sending, id, buffer, n, seen)
 		} else {

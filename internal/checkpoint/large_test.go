@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func TestStreamRoundTrip(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(row.size), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
-				b.store.chunk = chunkSize
+				b.store.unit = chunkSize
 				state := make([]byte, row.size)
 				for i := range state {
 					state[i] = byte(i>>20 + i)
@@ -341,7 +342,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 
 // refuseBlock refuses the block of one letter, when all others have arrived.
 func (b *rig) refuseBlock(letter string) {
-	id := newChunkHash().add(large(letter))
+	id := blockID(sha256.Sum256(large(letter)))
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.BlockID == id {
 			return storage.Fault{Before: time.Second, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
@@ -385,7 +386,7 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 				if err := c.Save(t.Context(), streamed(large("abcX"))); err == nil {
 					t.Fatal("Save with a block refused = <nil>, want an error")
 				}
-				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), newChunkHash().add(large("W")), readSeekCloser("W"), nil); err != nil {
+				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blockID(sha256.Sum256(large("W"))), readSeekCloser("W"), nil); err != nil {
 					t.Fatal(err)
 				}
 				b.OnCall(nil)

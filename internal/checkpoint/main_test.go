@@ -54,7 +54,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 		}
 		server.ResetCounts()
 		store := NewStore(records)
-		store.chunk = chunk
+		store.unit = chunk
 		test(t, &rig{Server: server, store: store, link: way})
 		way.check(t)
 	})

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"sync"
@@ -23,6 +24,13 @@ func (g *gauge) add(n int) {
 	defer g.mu.Unlock()
 	g.now += n
 	g.max = max(g.max, g.now)
+}
+
+// read returns how many calls are in flight, and how many were at most.
+func (g *gauge) read() (now, most int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.now, g.max
 }
 
 // watch counts the blocks in flight.
@@ -69,7 +77,7 @@ func TestFailedBlockEndsTheSave(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c, sending := b.claimedLarge(t, "abcd"), gauge{}
 		sending.watch(b.link)
-		refused := newChunkHash().add(large("K"))
+		refused := blockID(sha256.Sum256(large("K")))
 		b.OnCall(func(call storage.Call) storage.Fault {
 			switch {
 			case call.BlockID == refused:

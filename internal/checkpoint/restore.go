@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
@@ -82,9 +80,6 @@ func (c *Claim) startAfresh() {
 	c.begun = ""
 }
 
-// readChunks is how many chunks of a large state one call reads.
-const readChunks = 4
-
 // ErrReading means that a state cannot be saved yet, because the recorded one is
 // still being read. Saving becomes possible when the reader is at its end or
 // closed.
@@ -93,22 +88,6 @@ var ErrReading = errors.New("the recorded state is still being read")
 // ErrReplaced means that a state cannot be read any more. The run that it was
 // restored for has saved a later one, or the record was removed and created again.
 var ErrReplaced = errors.New("the recorded state was replaced")
-
-// stateReader reads a large state, range by range. It continues across touches of
-// the record, which change the ETag but not the body, and fails once another
-// delivery acquires the record. Close may be called while another goroutine reads.
-type stateReader struct {
-	claim *Claim
-	ctx   context.Context
-	end   context.CancelFunc
-
-	hash   string // that the whole state must have
-	size   int64
-	offset int64 // of the next range
-	sum    chunkHash
-	buffer []byte // read but not returned yet
-	err    error  // that ended the reading; every later read returns it
-}
 
 // OpenState returns the recorded state as a stream, or nil if there is none. Until
 // the stream is at its end or closed, saves return [ErrReading]; touches do not.
@@ -129,92 +108,19 @@ func (c *Claim) OpenState(ctx context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(s.State)), nil
 }
 
-// open returns the state of that hash, which is kept in blocks.
-func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	unlock, err := c.lockSettled(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if c.record.StateHash != hash {
-		return nil, ErrReplaced
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{claim: c, ctx: ctx, end: cancel, hash: hash, size: c.record.StateSize, sum: newChunkHash()}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.readers[r] = true
-	return r, nil
-}
-
-// Read implements [io.Reader].
-func (r *stateReader) Read(p []byte) (int, error) {
-	if len(r.buffer) == 0 && r.err == nil {
-		if r.err = r.fill(); r.err != nil {
-			r.close()
-		}
-	}
-	if len(r.buffer) == 0 {
-		return 0, r.err
-	}
-	n := copy(p, r.buffer)
-	r.buffer = r.buffer[n:]
-	return n, nil
-}
-
-// Close ends the reading. Closing twice changes nothing.
-func (r *stateReader) Close() error {
-	r.close()
-	return nil
-}
-
-func (r *stateReader) close() {
-	r.end()
-	r.claim.mu.Lock()
-	defer r.claim.mu.Unlock()
-	delete(r.claim.readers, r)
-}
-
-// fill reads the next range. It verifies the hash before it returns the last one: a
-// decoder may never read beyond its own end.
-func (r *stateReader) fill() error {
-	if r.offset == r.size {
-		return io.EOF
-	}
-	chunk := r.claim.store.chunk
-	data, err := r.claim.readRange(r.ctx, r.hash, r.offset, min(int64(readChunks*chunk), r.size-r.offset))
-	if err != nil {
-		return fmt.Errorf("read state of job %s: %w", r.claim.delivery.ID, err)
-	}
-	for part := range slices.Chunk(data, chunk) {
-		r.sum.add(part)
-	}
-	if r.offset += int64(len(data)); r.offset == r.size {
-		if r.sum.String() != r.hash {
-			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.size)
-		}
-		r.close() // the whole state is in memory
-	}
-	r.buffer = data
-	return nil
-}
-
-// readRange reads a part of the body under the record's current ETag. If that has
+// readRange reads a range of the body under the record's current ETag. If that has
 // changed, one read of the record decides: if the record is still this claim's,
 // reading continues under the new ETag.
-func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64) ([]byte, error) {
+func (c *Claim) readRange(ctx context.Context, hash string, buffer []byte, offset int64) error {
 	for repeat := 0; ; repeat++ {
 		if err := pause(ctx, repeat); err != nil {
-			return nil, err
+			return err
 		}
 		r := c.Record()
 		if r.StateHash != hash {
-			return nil, ErrReplaced
+			return ErrReplaced
 		}
-		data, err := c.store.bodyRange(ctx, r, offset, count)
+		err := c.store.bodyRange(ctx, r, buffer, offset)
 		if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
 			err = c.relocate(ctx, r.ETag == c.Record().ETag)
 			if err == nil {
@@ -223,11 +129,11 @@ func (c *Claim) readRange(ctx context.Context, hash string, offset, count int64)
 		}
 		switch _, conflict := errors.AsType[*ConflictError](err); {
 		case err == nil:
-			return data, nil
+			return nil
 		case conflict, errors.Is(err, ErrDamaged), refused(err) && !isForbidden(err):
-			return nil, err
+			return err
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -264,48 +170,25 @@ func (c *Claim) relocate(ctx context.Context, ask bool) error {
 	return nil
 }
 
-// isReading reports whether the recorded state is being read. A reader whose
-// context has ended does not count, closed or not.
-func (c *Claim) isReading() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for r := range c.readers {
-		if r.ctx.Err() == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// CloseReaders closes all readers of the recorded state: the handler has returned.
-func (c *Claim) CloseReaders() {
-	c.mu.Lock()
-	readers := slices.Collect(maps.Keys(c.readers))
-	c.mu.Unlock()
-	for _, r := range readers {
-		r.close()
-	}
-}
-
-// bodyRange reads a part of a record's body as it was when the record was read.
-func (s *Store) bodyRange(ctx context.Context, r Record, offset, count int64) ([]byte, error) {
+// bodyRange fills the buffer with a part of a record's body, as the body was when the
+// record was read.
+func (s *Store) bodyRange(ctx context.Context, r Record, buffer []byte, offset int64) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	reply, err := s.blob(r.ID).DownloadStream(ctx, &blob.DownloadStreamOptions{
-		Range: blob.HTTPRange{Offset: offset, Count: count}, AccessConditions: under(r.ETag),
+		Range: blob.HTTPRange{Offset: offset, Count: int64(len(buffer))}, AccessConditions: under(r.ETag),
 	})
 	if bloberror.HasCode(err, bloberror.InvalidRange) {
-		return nil, fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
+		return fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	body := reply.NewRetryReader(ctx, nil)
 	defer func() { _ = body.Close() }()
-	if value(reply.ContentLength) != count {
-		return nil, fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
+	if value(reply.ContentLength) != int64(len(buffer)) {
+		return fmt.Errorf("%w: its body is shorter than the %d bytes that were saved", ErrDamaged, r.StateSize)
 	}
-	data := make([]byte, count)
-	_, err = io.ReadFull(body, data)
-	return data, err
+	_, err = io.ReadFull(body, buffer)
+	return err
 }

@@ -54,7 +54,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 		return prepared{}, err
 	}
 	defer closeStream(stream)
-	head := make([]byte, c.store.chunk)
+	head := make([]byte, c.store.unit)
 	switch n, ended, err := readChunk(stream, head); {
 	case err != nil:
 		return prepared{}, err

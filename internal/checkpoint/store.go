@@ -38,19 +38,20 @@ var ErrNotFound = errors.New("there is no record of this job")
 // Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
-	chunk     int   // chunkSize, but for tests
+	unit      int   // chunkSize, but for tests
 	maxStream int64 // MaxStream, but for tests
+	budget    budget
 }
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, chunk: chunkSize, maxStream: MaxStream}
+	return &Store{container: c, unit: chunkSize, maxStream: MaxStream, budget: newBudget()}
 }
 
 // WithChunks sets the chunk size of large states, in bytes. Tests of other packages
 // use it to get states of several chunks that are small.
 func (s *Store) WithChunks(size int) *Store {
-	s.chunk = size
+	s.unit = size
 	return s
 }
 

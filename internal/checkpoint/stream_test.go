@@ -6,15 +6,17 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
-// oneRead is what one call reads of a state, severalReads a state that takes more.
+// oneRead is what one call reads of a state, severalReads a state that takes more of
+// them than are read ahead.
 const (
-	oneRead      = readChunks * chunk
-	severalReads = "abcdefghij"
+	oneRead      = rangeUnits * chunk
+	severalReads = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR"
 )
 
 // restore returns the recorded state as its new owner opens it.
@@ -71,7 +73,7 @@ func TestRestoreCosts(t *testing.T) {
 		c := b.acquire(t, ours, "worker-2")
 		b.ResetCounts()
 		readRest(t, restore(t, c), severalReads, 0)
-		b.expectCalls(t, "restoring 10 chunks", calls{storage.OpGetBlob: 3})
+		b.expectCalls(t, "restoring 44 chunks", calls{storage.OpGetBlob: 11})
 	})
 }
 
@@ -92,6 +94,7 @@ func TestSaveWaitsForTheReader(t *testing.T) {
 				c := b.acquire(t, ours, "worker-2")
 				r := restore(t, c)
 				readSome(t, r, 1)
+				synctest.Wait() // what is read ahead is here
 				b.ResetCounts()
 				for what, err := range map[string]error{
 					"Save":             c.Save(t.Context(), streamed(large("XY"))),
@@ -215,11 +218,13 @@ func TestReadDuringTouches(t *testing.T) {
 		r := restore(t, c)
 		b.ResetCounts()
 		readSome(t, r, oneRead)
+		synctest.Wait() // what is read ahead is here
 		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1}))
 		readSome(t, r, oneRead)
+		synctest.Wait()
 		must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.2}))
 		readRest(t, r, severalReads, 2*oneRead)
-		b.expectCalls(t, "3 reads and 2 touches", calls{storage.OpGetBlob: 3, storage.OpSetBlobMetadata: 2})
+		b.expectCalls(t, "11 reads and 2 touches", calls{storage.OpGetBlob: 11, storage.OpSetBlobMetadata: 2})
 	})
 }
 
@@ -306,8 +311,8 @@ func TestReadDamaged(t *testing.T) {
 	flipped := large(severalReads)
 	flipped[0]++
 	for name, body := range map[string][]byte{
-		"a flipped bit at the start": flipped, "other blocks": large("abcdefghiX"), "swapped blocks": large("abcdefghji"),
-		"cut between reads": large("abcdefgh"), "cut within a read": large("abcdefghi"), "cut within a chunk": large(severalReads)[:len(severalReads)*chunk-1],
+		"a flipped bit at the start": flipped, "other blocks": large(severalReads[:43] + "X"), "swapped blocks": large(severalReads[:42] + "RQ"),
+		"cut between reads": large(severalReads[:40]), "cut within a read": large(severalReads[:41]), "cut within a chunk": large(severalReads)[:len(severalReads)*chunk-1],
 		"all gone": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -369,9 +374,10 @@ func TestReadInTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		readSome(t, r, oneRead)
+		synctest.Wait() // what is read ahead is here
 		back := time.Now().Add(3 * time.Minute)
 		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: time.Now().Before(back)} })
-		readSome(t, r, oneRead)
+		readSome(t, r, readAhead*oneRead)
 		if time.Now().Before(back) {
 			t.Error("the read succeeded before storage came back; the trouble did not happen")
 		}

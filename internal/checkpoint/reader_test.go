@@ -1,0 +1,204 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// slowReads makes every read of a body take that long, and counts those in flight.
+func (b *rig) slowReads(d time.Duration) *gauge {
+	var reading gauge
+	b.OnCall(func(c storage.Call) storage.Fault {
+		if c.Operation != storage.OpGetBlob {
+			return storage.Fault{}
+		}
+		reading.add(1)
+		return storage.Fault{Before: d}
+	})
+	b.OnResult(func(r storage.Result) {
+		if r.Operation == storage.OpGetBlob {
+			reading.add(-1)
+		}
+	})
+	return &reading
+}
+
+// Ranges are read ahead, but only so many: that bounds a restore's memory.
+func TestRangesAreReadAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		c, reading := b.claimedLarge(t, severalReads), b.slowReads(time.Second)
+		begun := time.Now()
+		readRest(t, restore(t, c), severalReads, 0)
+		if _, most := reading.read(); most != 8 || readAhead != 8 {
+			t.Errorf("ranges on their way at once = %d at most, want 8", most)
+		}
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("11 ranges of a second each took %s, want 2s", took)
+		}
+	})
+}
+
+// A handler that reads slowly has no more than the window in memory.
+func TestSlowHandlerIsNotOverrun(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		r := restore(t, b.claimedLarge(t, severalReads))
+		b.ResetCounts()
+		for read := range 3 {
+			readSome(t, r, oneRead)
+			time.Sleep(time.Hour)
+			if got, want := b.Counts()[storage.OpGetBlob], int64(8+read); got != want {
+				t.Errorf("ranges read after %d were handed out = %d, want %d", read+1, got, want)
+			}
+		}
+		must(t, r.Close())
+	})
+}
+
+// All readers of a store share the memory for reading ahead, each may read one range
+// without it, and every reader gives its part back when it ends.
+func TestReadersShareABudget(t *testing.T) {
+	const readers = 5
+	for name, end := range map[string]func(t *testing.T, c *Claim, r io.ReadCloser, stop func()){
+		"read to its end": func(t *testing.T, _ *Claim, r io.ReadCloser, _ func()) { readRest(t, r, severalReads, 1) },
+		"closed":          func(t *testing.T, _ *Claim, r io.ReadCloser, _ func()) { must(t, r.Close()) },
+		"abandoned":       func(_ *testing.T, c *Claim, _ io.ReadCloser, _ func()) { c.CloseReaders() },
+		"stopped":         func(_ *testing.T, _ *Claim, _ io.ReadCloser, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				c, reading := b.claimedLarge(t, severalReads), b.slowReads(time.Second)
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var all []io.ReadCloser
+				for range readers {
+					r, err := c.OpenState(ctx)
+					must(t, err)
+					all = append(all, r)
+				}
+				first := make(chan error)
+				for _, r := range all {
+					go func() {
+						_, err := io.ReadFull(r, make([]byte, 1))
+						first <- err
+					}()
+				}
+				for range readers {
+					must(t, <-first)
+				}
+				if _, most := reading.read(); most != readers+transferBuffers {
+					t.Errorf("ranges on their way at once = %d at most, want %d", most, readers+transferBuffers)
+				}
+				for _, r := range all {
+					end(t, c, r, stop)
+				}
+				synctest.Wait()
+				if got := len(b.store.budget); got != 0 {
+					t.Errorf("places still reserved after the readers ended = %d, want 0", got)
+				}
+			})
+		})
+	}
+}
+
+// Closing cancels what is in flight at once.
+func TestCloseCancelsReads(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		r, reading := restore(t, b.claimedLarge(t, severalReads)), b.slowReads(30*time.Second)
+		ended := make(chan error)
+		go func() {
+			_, err := r.Read(make([]byte, 1))
+			ended <- err
+		}()
+		synctest.Wait()
+		if now, _ := reading.read(); now != 8 {
+			t.Fatalf("ranges on their way = %d, want 8", now)
+		}
+		closed := time.Now()
+		must(t, r.Close())
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Read during Close = %v, want canceled", err)
+		}
+		synctest.Wait()
+		if now, _ := reading.read(); now != 0 || time.Since(closed) != 0 {
+			t.Errorf("%s after Close %d ranges are on their way, want none at once", time.Since(closed), now)
+		}
+	})
+}
+
+// One look at the record decides, however many ranges were refused, and what the touch
+// changed is no reason to look again.
+func TestOneLookDecidesOnAllRanges(t *testing.T) {
+	for name, row := range map[string]struct {
+		happen func(t *testing.T, b *rig, c *Claim)
+		want   Ruling // 0: continue
+		looks  int64
+	}{
+		"a touch": {func(t *testing.T, _ *rig, c *Claim) { must(t, c.Touch(t.Context(), Snapshot{Fraction: 0.1})) }, 0, 0},
+		"a write of ours that was late": {func(t *testing.T, b *rig, _ *Claim) {
+			late := b.read(t)
+			late.Write++
+			if _, err := b.store.put(t.Context(), &late, late.ETag, content{}); err != nil {
+				t.Fatal(err)
+			}
+		}, 0, 1},
+		"acquired by another": {func(t *testing.T, b *rig, _ *Claim) { b.acquire(t, ours, "worker-3") }, Fenced, 1},
+		"cancelled": {func(t *testing.T, b *rig, _ *Claim) {
+			b.writeAsOperator(t, func(r *Record) { r.Status = Cancelled })
+		}, Finish, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.claimedLarge(t, severalReads)
+				c := b.acquire(t, ours, "worker-2")
+				r := restore(t, c)
+				b.slowReads(time.Second) // they reach storage after what happens
+				var rest []byte
+				ended := make(chan error)
+				go func() {
+					var err error
+					rest, err = io.ReadAll(r)
+					ended <- err
+				}()
+				synctest.Wait()
+				row.happen(t, b, c)
+				b.ResetCounts()
+				err := <-ended
+				if conflict := conflictIn(err); (conflict == nil) != (row.want == 0) || conflict != nil && conflict.Ruling != row.want {
+					t.Errorf("Read = %v, want ruling %d", err, row.want)
+				}
+				if row.want == 0 && len(rest) != len(severalReads)*chunk {
+					t.Errorf("read %d bytes, %v, want all", len(rest), err)
+				}
+				if got := b.Counts()[storage.OpGetBlobProperties]; got != row.looks {
+					t.Errorf("looks at the record = %d, want %d", got, row.looks)
+				}
+			})
+		})
+	}
+}
+
+// In an outage one range is tried again and again, not all that are to be read ahead.
+func TestOutageRepeatsOneRange(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		r := restore(t, b.claimedLarge(t, severalReads))
+		readSome(t, r, 1)
+		begun, trying := time.Now(), map[int64]bool{}
+		b.OnCall(func(c storage.Call) storage.Fault {
+			down := time.Since(begun) < 10*time.Minute && c.Range != nil
+			if down && time.Since(begun) > time.Minute {
+				trying[c.Range.Offset] = true
+			}
+			return storage.Fault{DropRequest: down}
+		})
+		readRest(t, r, severalReads, 1)
+		if took := time.Since(begun); took < 10*time.Minute || len(trying) != 1 {
+			t.Errorf("all was read after %s, %d ranges were tried during the outage, want 10m or more, 1", took, len(trying))
+		}
+	})
+}
