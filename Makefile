@@ -104,7 +104,11 @@ evict: ## evict one Spot VM of the deployment, as Azure would (VM=name)
 	@tools/deploy-evict.sh $(VM)
 
 .PHONY: bench
-bench: ## all benchmarks (BENCHFLAGS=...)
+bench: ## measure the worker beside loops and peers that do the same: minutes (BENCHFLAGS="--only jobs"; docs/performance.md)
+	@mkdir -p out && go build -o out/bench ./bench && out/bench $(BENCHFLAGS)
+
+.PHONY: benchmarks
+benchmarks: ## Go benchmarks of single functions (BENCHFLAGS=...)
 	go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...
 
 .PHONY: figures

@@ -272,7 +272,7 @@ var importRules = []importRule{
 	{
 		name:    "only the outer layer connects",
 		in:      []string{"./..."},
-		notIn:   []string{"./client/...", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/deployment", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
+		notIn:   []string{"./bench", "./client/...", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/deployment", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
@@ -320,7 +320,7 @@ var importRules = []importRule{
 	{
 		name:    "emulators stay in the lab",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./bench", "./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
 		forbids: []string{"./internal/emulator/..."},
 		reason:  "a worker that could reach an emulator could run on one by mistake",
 	},

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spotworker/spotworker/bench/loop"
+	"github.com/spotworker/spotworker/bench/probe"
+)
+
+// loopCommand runs a loop until its process is killed.
+type loopCommand struct {
+	Over    string `help:"What the loop is over." enum:"sdk,http" required:""`
+	Slots   int    `help:"Jobs at once."`
+	Storage string `help:"Connection string."`
+}
+
+// Run works until a call fails.
+func (c *loopCommand) Run(ctx context.Context) error {
+	go probe.Serve(os.Stdin, os.Stdout)
+	l := loop.Loop{ConnectionString: c.Storage, Queue: names().Queue, Records: names().Records, Slots: c.Slots}
+	if c.Over == "http" {
+		return l.OverHTTP(ctx)
+	}
+	return l.OverSDK(ctx)
+}
+
+// side is a program that takes jobs from the queue.
+type side struct {
+	name  string
+	start func(ctx context.Context, s *storageProcess, slots int) (*process, error)
+}
+
+// measurement is one window of one side.
+type measurement struct {
+	rate        float64 // jobs a second
+	cpu         float64 // µs a job
+	allocations float64 // objects a job
+	calls       float64 // of the storage, a job
+}
+
+// series are the measurements of a side, one for each round.
+type series struct {
+	rate, cpu, allocations, calls values
+}
+
+func (s *series) add(m measurement) {
+	s.rate = append(s.rate, m.rate)
+	s.cpu = append(s.cpu, m.cpu)
+	s.allocations = append(s.allocations, m.allocations)
+	s.calls = append(s.calls, m.calls)
+}
+
+// ours is the worker with a kind that does nothing.
+func (b *bench) ours(name, binary, kind string) side {
+	return side{name, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_KIND=" + kind}
+		return b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(slots), "--metadata-endpoint", "none", "--listen", "none")
+	}}
+}
+
+// loop is a loop of this program.
+func (b *bench) loop(name, over string) side {
+	return side{name, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
+		return b.startProcess(ctx, sideCore, nil, b.self, "loop", "--over", over, "--slots", strconv.Itoa(slots), "--storage", s.connectionString)
+	}}
+}
+
+// sides are our worker, the same of the baseline if there is one, and two loops.
+func (b *bench) sides() []side {
+	list := []side{b.ours("worker", b.worker, "noop"), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http")}
+	if b.baseline != "" {
+		list = append(list, b.ours("worker of "+b.Baseline, b.baseline, "noop"))
+	}
+	return list
+}
+
+// measureJobs prints the table of jobs.
+func (b *bench) measureJobs(ctx context.Context) error {
+	var raw, ratios grid
+	ratios.add("Latency", "Slots", "Worker ÷", "CPU a job", "Rate", "Allocations")
+	raw.add("Latency", "Slots", "", "Jobs/s", "CPU a job, µs", "Allocations a job", "Calls a job")
+	for _, latency := range b.Latency {
+		for _, slots := range b.Slots {
+			sides := b.sides()
+			all, err := b.interleave(ctx, sides, latency, slots)
+			if err != nil {
+				return err
+			}
+			at := []string{latency.String(), strconv.Itoa(slots)}
+			for i, s := range sides {
+				raw.add(append(at, s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].allocations.show("%.0f"), all[i].calls.show("%.2f"))...)
+				if i > 0 {
+					ratios.add(append(at, s.name, all[0].cpu.over(all[i].cpu).show("%.2f"), all[0].rate.over(all[i].rate).show("%.2f"),
+						all[0].allocations.over(all[i].allocations).show("%.2f"))...)
+				}
+			}
+		}
+	}
+	b.say("## Jobs that do nothing\n\n%s\n%s", &ratios, &raw)
+	return nil
+}
+
+// interleave measures all sides, round after round.
+func (b *bench) interleave(ctx context.Context, sides []side, latency time.Duration, slots int) ([]series, error) {
+	all := make([]series, len(sides))
+	for round := range b.Rounds {
+		for i := range sides {
+			at := (i + round) % len(sides) // no side always comes after the same one
+			m, err := b.measure(ctx, sides[at], latency, slots)
+			if err != nil {
+				return nil, fmt.Errorf("%s with %d slots at %s: %w", sides[at].name, slots, latency, err)
+			}
+			b.report("%s, %d slots, %s, round %d: %.0f jobs/s, %.0f µs", latency, slots, sides[at].name, round+1, m.rate, m.cpu)
+			all[at].add(m)
+		}
+	}
+	return all, nil
+}
+
+// settle is how long a side works before it is measured.
+const settle = 300 * time.Millisecond
+
+// expect is how many messages a side may take, generously, in the time of a
+// measurement.
+func (b *bench) expect(latency time.Duration, slots int) int {
+	fastest := 9000.0 // a second, on one core
+	if latency > 0 {
+		fastest = min(fastest, 1.5*float64(slots)/latency.Seconds()) // a job is two calls
+	}
+	return max(200, int(fastest*(b.Window+2*settle).Seconds())) + 32
+}
+
+// errEmpty reports that a queue ran out of messages before the end.
+var errEmpty = errors.New("the queue ran empty during the measurement")
+
+// measure measures a side in one window.
+func (b *bench) measure(ctx context.Context, s side, latency time.Duration, slots int) (measurement, error) {
+	messages := b.expect(latency, slots)
+	m, err := b.measureWith(ctx, s, latency, slots, messages)
+	if errors.Is(err, errEmpty) {
+		return b.measureWith(ctx, s, latency, slots, 3*messages)
+	}
+	return m, err
+}
+
+func (b *bench) measureWith(ctx context.Context, s side, latency time.Duration, slots, messages int) (measurement, error) {
+	storage, err := b.startStorage(ctx, latency, messages)
+	if err != nil {
+		return measurement{}, err
+	}
+	defer storage.kill()
+	p, err := s.start(ctx, storage, slots)
+	if err != nil {
+		return measurement{}, err
+	}
+	defer p.kill()
+	if err := awaitFirst(storage); err != nil {
+		return measurement{}, err
+	}
+	time.Sleep(settle)
+	before, err := take(storage, p)
+	if err != nil {
+		return measurement{}, err
+	}
+	time.Sleep(b.Window)
+	after, err := take(storage, p)
+	if err != nil {
+		return measurement{}, err
+	}
+	if after.Done >= int64(messages) {
+		return measurement{}, errEmpty
+	}
+	return after.since(before)
+}
+
+// awaitFirst waits until a job is done.
+func awaitFirst(storage *storageProcess) error {
+	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(2 * time.Millisecond) {
+		c, err := storage.counts()
+		if err != nil || c.Done > 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no job was done within %s", answerTimeout)
+		}
+	}
+}
+
+// moment is what storage and side have done up to a time.
+type moment struct {
+	at time.Time
+	counts
+	probe.Sample
+}
+
+func take(storage *storageProcess, p *process) (moment, error) {
+	c, err := storage.counts()
+	if err != nil {
+		return moment{}, err
+	}
+	m := moment{at: time.Now(), counts: c}
+	return m, p.ask(&m.Sample)
+}
+
+// since returns what happened between two moments.
+func (m moment) since(before moment) (measurement, error) {
+	jobs := float64(m.Done - before.Done)
+	if jobs == 0 {
+		return measurement{}, errors.New("no job was done during the measurement")
+	}
+	var calls float64
+	for operation, n := range m.Calls {
+		calls += float64(n - before.Calls[operation])
+	}
+	return measurement{
+		rate:        jobs / m.at.Sub(before.at).Seconds(),
+		cpu:         float64((m.CPU - before.CPU).Microseconds()) / jobs,
+		allocations: float64(m.Allocations-before.Allocations) / jobs,
+		calls:       calls / jobs,
+	}, nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// flags are the program's commands. All but run are processes that run starts.
+type flags struct {
+	Run     runCommand     `cmd:"" default:"withargs" help:"Measure, and print tables in Markdown."`
+	Storage storageCommand `cmd:"" hidden:""`
+	Pin     pinCommand     `cmd:"" hidden:""`
+	Loop    loopCommand    `cmd:"" hidden:""`
+	State   stateCommand   `cmd:"" hidden:""`
+	Puts    putsCommand    `cmd:"" hidden:""`
+}
+
+const description = `Measures the worker beside loops and peers that do the same, and prints tables.
+
+Every process is on this machine: the storage is the emulator, on one core, and
+what is measured has another. Sides are interleaved, so compare ratios; absolute
+rates depend on the machine and on what else it does.`
+
+func main() {
+	var f flags
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	command := kong.Parse(&f, kong.Name("bench"), kong.Description(description),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	command.FatalIfErrorf(command.Run())
+}
+
+// runCommand are the settings of a run.
+type runCommand struct {
+	Only     []string        `help:"Tables to measure: jobs, peers, states, puts." enum:"jobs,peers,states,puts" default:"jobs,peers,states,puts"`
+	Rounds   int             `help:"Times that each side is measured." default:"3"`
+	Window   time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
+	Slots    []int           `help:"Jobs at once." default:"1,16,64,256"`
+	Latency  []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
+	Baseline string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
+	Priority int             `help:"Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb less, and are disturbed more." default:"0"`
+	StateMiB int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
+	Messages int             `help:"Messages that the producer puts." default:"5000"`
+}
+
+// Run measures what was asked for.
+func (c *runCommand) Run(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	b, err := newBench(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.introduce()
+	tables := []struct {
+		name    string
+		measure func(context.Context) error
+	}{{"jobs", b.measureJobs}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}}
+	for _, t := range tables {
+		if !slices.Contains(c.Only, t.name) {
+			continue
+		}
+		if err := t.measure(ctx); err != nil {
+			return fmt.Errorf("measure %s: %w", t.name, err)
+		}
+	}
+	b.say("Load of the machine at the end: %s.", load())
+	return nil
+}
+
+// check returns an error that says what to change, or nil.
+func (c *runCommand) check() error {
+	switch {
+	case c.Rounds < 1:
+		return errors.New("--rounds must be at least 1")
+	case c.Window < 100*time.Millisecond:
+		return errors.New("--window must be at least 100ms: less is noise")
+	case slices.ContainsFunc(c.Slots, func(n int) bool { return n < 1 || n > 1024 }):
+		return errors.New("--slots must be 1 to 1024 each")
+	case slices.ContainsFunc(c.Latency, func(d time.Duration) bool { return d < 0 || d > time.Second }):
+		return errors.New("--latency must be 0s to 1s each")
+	case c.StateMiB < 16 || c.StateMiB > 4096:
+		return errors.New("--state-mib must be 16 to 4096")
+	case c.Priority < -20 || c.Priority > 19:
+		return errors.New("--priority must be -20 to 19")
+	case c.Messages < 100:
+		return errors.New("--messages must be at least 100")
+	}
+	return nil
+}
+
+// load returns the machine's load of the last minute, where it can be read.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	one, _, _ := strings.Cut(string(text), " ")
+	return one
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package main
+
+import "errors"
+
+// pinCommand exists on Linux.
+type pinCommand struct{}
+
+// Run fails.
+func (c *pinCommand) Run() error { return errors.New("processes are bound to cores on Linux only") }
+
+// cores returns none: processes are not bound to cores here.
+func cores() []int { return nil }
