@@ -60,6 +60,7 @@ var breaches = []struct {
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
 	{"drain knows the notice alone", "internal/drain/gate.go", importing(testModule + "/internal/queue"), 3},
 	{"events knows neither messages nor jobs", "internal/events/ready.go", importing(testModule + "/internal/queue"), 3},
+	{"intake stands alone", "internal/intake/pace.go", importing(testModule + "/internal/queue"), 3},
 	{"breaker stands alone", "internal/breaker/breaker.go", importing(testModule + "/job"), 3},
 	{"delivery imports only what it joins", "internal/delivery/finish.go", importing(testModule + "/internal/events"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},

@@ -215,6 +215,13 @@ var importRules = []importRule{
 		reason: "it tells the worker when to leave, through an interface; what the worker does until then is not its concern",
 	},
 	{
+		name:    "intake stands alone",
+		in:      []string{"./internal/intake/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/intake/...", "./internal/retry"},
+		reason:  "how much to claim and when is decided without a queue, a worker or a clock, so that a test can state each case",
+	},
+	{
 		name:    "breaker stands alone",
 		in:      []string{"./internal/breaker/..."},
 		forbids: []string{"./...", sdk},
@@ -237,8 +244,8 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
-			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/lifecycle",
-			"./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
+			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
+			"./internal/lifecycle", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

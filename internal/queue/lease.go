@@ -52,6 +52,7 @@ type Lease struct {
 	text     string
 	receipt  string
 	adopted  int       // how often a later claim was adopted
+	claim    int64     // the number of the claim that text and receipt are of: the service counts them
 	hidden   hiding    // by the last claim or renewal that was answered
 	doubtful time.Time // end of the longest visibility timeout that an unanswered renewal may have set
 	void     bool      // the service refused the receipt
@@ -82,7 +83,7 @@ func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time, visi
 	l := &Lease{
 		queue: q, ID: *m.MessageID, Deliveries: *m.DequeueCount,
 		AskedAt: asked, ClaimedAt: clock,
-		turn: make(chan struct{}, 1), receipt: *m.PopReceipt, hidden: hiding{asked, visibility},
+		turn: make(chan struct{}, 1), receipt: *m.PopReceipt, claim: *m.DequeueCount, hidden: hiding{asked, visibility},
 	}
 	if m.MessageText != nil {
 		l.text = *m.MessageText
@@ -200,15 +201,19 @@ func (l *Lease) Complete(ctx context.Context) error {
 
 // Adopt continues this lease with a later claim of the same message, which this
 // process made after the visibility timeout had expired, as in a storage outage.
-// It does not wait for a call in flight, whose outcome no longer counts. The
-// caller must not use later any more.
+// It does not wait for a call in flight, whose outcome no longer counts. Of two claims
+// whose replies came in the other order, the older one changes nothing: its receipt is
+// void. The caller must not use later any more.
 func (l *Lease) Adopt(later *Lease) {
 	later.mu.Lock()
-	text, receipt, hidden := later.text, later.receipt, later.hidden
+	text, receipt, claim, hidden := later.text, later.receipt, later.claim, later.hidden
 	later.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.text, l.receipt, l.gone, l.hidden = text, receipt, false, hidden
+	if claim < l.claim {
+		return
+	}
+	l.text, l.receipt, l.claim, l.gone, l.hidden = text, receipt, claim, false, hidden
 	l.doubtful, l.void = time.Time{}, false
 	l.adopted++
 }

@@ -382,6 +382,22 @@ func TestCallsAreSerialized(t *testing.T) {
 
 // A worker that claimed its own message again continues under the new receipt.
 // A call in flight under the old one does not count as a loss.
+// TestAdoptOutOfOrder: of two later claims whose replies come in the wrong order, the
+// newer one counts.
+func TestAdoptOutOfOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		l := b.claim(t, "x")
+		time.Sleep(time.Minute)
+		older := b.claimNext(t)
+		time.Sleep(time.Minute)
+		l.Adopt(b.claimNext(t))
+		l.Adopt(older)
+		if err := l.Complete(t.Context()); err != nil || len(b.Messages(jobsName)) != 0 {
+			t.Errorf("Complete after Adopt = %v, %d messages left, want none", err, len(b.Messages(jobsName)))
+		}
+	})
+}
+
 func TestAdopt(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		l := b.claim(t, "x")

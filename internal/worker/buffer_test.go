@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -93,6 +94,99 @@ func TestBufferWhenClaimingEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := b.hidden(); n > 0 {
 			t.Errorf("messages hidden a second after claiming ended = %d, want none", n)
+		}
+	})
+}
+
+// TestStopDuringManyClaims: a busy worker that is stopped while several claims are in
+// flight releases what they bring.
+func TestStopDuringManyClaims(t *testing.T) {
+	for _, after := range []time.Duration{53 * time.Millisecond, 94 * time.Millisecond, 101 * time.Millisecond} {
+		inBubble(t, func(t *testing.T, b *testbed) {
+			for i := range 1600 {
+				b.put(fmt.Sprintf("job-%d", i), "echo", "1")
+			}
+			var inFlight, most atomic.Int64
+			b.server.OnCall(func(c storage.Call) storage.Fault {
+				if c.Operation == storage.OpGetMessages {
+					most.Store(max(most.Load(), inFlight.Add(1)))
+					time.AfterFunc(10*time.Millisecond, func() { inFlight.Add(-1) })
+				}
+				return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
+			})
+			p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Metadata, c.Concurrency = nil, 128 })
+			b.waitFor("claims", time.Minute, func() bool { return inFlight.Load() > 0 })
+			time.Sleep(after)
+			stopped := time.Now()
+			p.stop()
+			if took := time.Since(stopped); took > time.Second {
+				t.Errorf("drain took %s, want at most 1s", took)
+			}
+			if n := b.hidden(); n > 0 || b.messagesLeft() == 0 || most.Load() < 2 {
+				t.Errorf("after the stop %d of %d messages are hidden, with up to %d claims in flight; want none hidden, some left, several claims",
+					n, b.messagesLeft(), most.Load())
+			}
+		})
+	}
+}
+
+// TestNoHoarding: few jobs are shared among many workers, whatever each of them could
+// do alone. All have done jobs of a second before, and know how long they take.
+func TestNoHoarding(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		const workers, slots = 8, 4
+		kinds := job.Kinds{"steps": &steps{n: 1, each: time.Second}}
+		for i := range workers {
+			b.start(fmt.Sprintf("vm_%d", i), kinds, discardLog, func(c *Config) { c.Concurrency = slots })
+		}
+		var begun time.Time
+		for round := range 3 {
+			time.Sleep(time.Minute)
+			begun = time.Now()
+			for i := range workers * slots {
+				b.put(fmt.Sprintf("job-%d-%d", round, i), "steps", "")
+			}
+			b.waitFor("the round is done", time.Minute, func() bool { return b.messagesLeft() == 0 })
+		}
+		// All workers look at the queue within a poll, and do one job a slot.
+		if took, most := time.Since(begun), longestPoll*5/4+2*time.Second; took > most {
+			t.Errorf("%d jobs on as many slots took %s, want at most %s", workers*slots, took, most)
+		}
+		done := map[string]int{}
+		for i := range workers * slots {
+			done[b.record(fmt.Sprintf("job-2-%d", i)).Owner]++
+		}
+		for worker, n := range done {
+			if n > 3*slots {
+				t.Errorf("jobs done by %s = %d, want at most %d", worker, n, 3*slots)
+			}
+		}
+	})
+}
+
+// TestLongJobsAfterShortOnes: a worker that has claimed ahead because jobs were short
+// holds few messages when long ones come, and leaves them to another one.
+func TestLongJobsAfterShortOnes(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		const slots, long = 64, 200
+		for i := range 640 {
+			b.put(fmt.Sprintf("short-%d", i), "echo", "1")
+		}
+		for i := range long {
+			b.put(fmt.Sprintf("long-%d", i), "long", "")
+		}
+		b.latency(10 * time.Millisecond)
+		kinds := job.Kinds{"echo": echo, "long": &steps{n: 60, each: time.Second}}
+		b.start("vm_0", kinds, discardLog, func(c *Config) { c.Concurrency = slots })
+		b.waitFor("the short jobs are done", time.Minute, func() bool { return b.messagesLeft() == long })
+		time.Sleep(time.Second)
+		// A round of the slots and two batches.
+		if n, most := b.hidden(), slots+slots+2*queue.MaxClaim; n > most {
+			t.Errorf("messages that the worker holds = %d, want at most %d", n, most)
+		}
+		time.Sleep(bufferedFor)
+		if n := b.hidden(); n != slots {
+			t.Errorf("messages that the worker holds %s later = %d, want one for each of its %d slots", bufferedFor, n, slots)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -22,7 +23,7 @@ import (
 const claimGrace = time.Second
 
 // claimer keeps the slots busy. All of it belongs to the goroutine of the claim
-// loop.
+// loop, but for the claims in flight, which report to it.
 type claimer struct {
 	runner     *delivery.Runner
 	departure  *drain.Departure
@@ -36,9 +37,14 @@ type claimer struct {
 	free     int // of the slots
 	ended    chan ended
 	cleanup  context.Context // outlives a stop up to the end of the drain
-	buffer   []*queue.Lease
+	buffer   []*queue.Lease  // in the order in which they were asked for
 	rotation *queueRotation
 	average  delivery.MovingAverage // of how long jobs take
+	lastEnd  time.Time              // of a job
+
+	claims    []*claim // in flight, the oldest first
+	claimed   chan claimed
+	claimTime delivery.MovingAverage // of how long claims take
 
 	// skipped counts the jobs in a row that this worker left to others because they
 	// fail on it. Nothing is claimed before restUntil because of them.
@@ -52,6 +58,21 @@ type ended struct {
 	took   time.Duration
 }
 
+// claim is one call that asks a queue for messages.
+type claim struct {
+	source     *queueState
+	wanted     int
+	visibility time.Duration
+	begun      time.Time
+}
+
+// claimed is the end of a claim.
+type claimed struct {
+	*claim
+	leases []*queue.Lease
+	err    error
+}
+
 // claimLoop claims messages and starts a delivery for each, in deliveries, until
 // ctx ends. It releases what it claimed and did not start.
 func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
@@ -59,12 +80,11 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
 	defer cancel()
 	c := &claimer{
 		runner: w.runner, departure: w.departure, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim, jitter: w.Jitter, log: w.Log,
-		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency),
+		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
-		c.loop.Turn(time.Now(), claimTurn)
 		state, closing := c.departure.CloseIfDue(time.Now(), c.average.Mean)
 		if closing {
 			c.endClaiming(ctx, state)
@@ -75,13 +95,9 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
 		}
 		c.start(ctx)
 		c.releaseOld(ctx)
-		if c.free > 0 && len(c.buffer) == 0 {
-			c.claim(ctx, state)
-			c.start(ctx)
-		}
-		c.await(ctx, state)
+		c.await(ctx, state, c.claim(ctx, state))
 	}
-	c.releaseAll(c.buffer)
+	c.releaseRest(ctx)
 }
 
 // start starts a delivery for each buffered message that there is a slot for.
@@ -99,38 +115,86 @@ func (c *claimer) start(ctx context.Context) {
 	}
 }
 
-// claim asks the queue whose turn it is for as many messages as can be started
-// soon, or at once while an eviction is likely.
-func (c *claimer) claim(ctx context.Context, state drain.DepartureState) {
-	most := c.claimable(time.Now())
-	if most == 0 {
-		return
+// claim sends the claims that are due, to the queues whose turn it is. It returns how
+// long to wait until the next may be due, as far as that does not depend on the end of
+// a job or of a claim.
+func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait time.Duration) {
+	for ctx.Err() == nil {
+		now := time.Now()
+		most := c.claimable(now)
+		if most == 0 {
+			return c.restTime(now)
+		}
+		next, ok := c.next(state, most, now)
+		if !ok {
+			return c.rotation.due(now).Sub(now)
+		}
+		c.send(ctx, next)
 	}
-	source := c.rotation.turn(time.Now())
+	return 0
+}
+
+// next returns the claim to send now, if one is due. Where the circuit breakers let
+// fewer messages through than a claim may bring, it is the only one.
+func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*claim, bool) {
+	d := intake.Demand{
+		Slots: c.slots, Free: c.free, Buffered: len(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean, Quiet: now.Sub(c.lastEnd),
+		Backlog: c.rotation.hasBacklog() && !state.Advised,
+	}
+	for _, claim := range c.claims {
+		d.Asked += claim.wanted
+	}
+	wanted := d.Wanted()
+	if most < queue.MaxClaim {
+		wanted = min(wanted, most-d.Asked-d.Buffered)
+	}
+	if wanted <= 0 || len(c.claims) >= d.Claims() {
+		return nil, false
+	}
+	source := c.rotation.turn(now)
 	if source == nil {
-		return
+		return nil, false
 	}
-	grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
-	defer cancel()
 	visibility, _ := c.runner.Visibility()
-	wanted := prefetch(c.slots, c.free, c.average.Mean)
-	if state.Advised {
-		wanted = min(c.free, queue.MaxClaim)
+	return &claim{source: source, wanted: source.atMost(wanted, now), visibility: visibility, begun: now}, true
+}
+
+// send sends a claim. A stop lets it continue for a while, so that its messages are
+// known and can be released.
+func (c *claimer) send(ctx context.Context, next *claim) {
+	c.claims = append(c.claims, next)
+	next.source.inFlight++
+	go func() {
+		grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
+		defer cancel()
+		leases, err := next.source.queue.Claim(grace, next.wanted, next.visibility)
+		c.claimed <- claimed{next, leases, err}
+	}()
+}
+
+// receive adds the messages of a claim to the buffer, and learns from its end.
+func (c *claimer) receive(ctx context.Context, r claimed) {
+	now := time.Now()
+	c.claims = slices.DeleteFunc(c.claims, func(other *claim) bool { return other == r.claim })
+	r.source.inFlight--
+	gave := c.resultOf(r.leases, r.wanted)
+	c.rotation.record(r.source, gave, now)
+	if r.err == nil {
+		c.claimTime.Add(now.Sub(r.begun))
+		r.source.backlog = gave == someWork && len(r.leases) >= r.wanted
 	}
-	wanted = source.atMost(min(wanted, most), time.Now())
-	leases, err := source.queue.Claim(grace, wanted, visibility)
-	c.rotation.record(source, c.resultOf(leases, wanted), time.Now())
-	source.observe(err, time.Now(), visibility)
-	if err != nil && ctx.Err() == nil {
-		c.runner.Throttled(err)
-		c.log.WarnContext(ctx, "no messages claimed; trying again", "error", err, "queue", source.queue.Name(), "tries", source.empty,
-			"asked_for", wanted, "next_claims_ask_for", source.atMost(queue.MaxClaim, time.Now()))
+	r.source.observe(r.err, now, r.visibility)
+	if r.err != nil && ctx.Err() == nil {
+		c.runner.Throttled(r.err)
+		c.log.WarnContext(ctx, "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.empty,
+			"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 	}
-	for _, lease := range leases {
+	for _, lease := range r.leases {
 		if !c.runner.Adopt(lease) {
 			c.buffer = append(c.buffer, lease)
 		}
 	}
+	slices.SortStableFunc(c.buffer, func(a, b *queue.Lease) int { return a.AskedAt.Compare(b.AskedAt) })
 }
 
 // resultOf returns what a claim of wanted messages brought. Messages of kinds that
@@ -146,52 +210,66 @@ func (c *claimer) resultOf(leases []*queue.Lease, wanted int) claimResult {
 	}
 }
 
-// await returns when there may be something to do: a slot is free, a buffered
-// message is old, a queue may be asked again, the departure changed, or ctx ended.
-func (c *claimer) await(ctx context.Context, state drain.DepartureState) {
-	wait := max(time.Until(c.rotation.due()), c.restTime(time.Now()))
-	switch {
-	case len(c.buffer) > 0:
-		wait = time.Until(c.buffer[0].AskedAt.Add(c.maxBuffered()))
-	case c.free == 0:
-		wait = longestPoll
-	case wait <= 0:
-		return
+// await returns when there may be something to do: a slot is free, a claim has ended, a
+// buffered message is old, a queue may be asked again after wait, the departure
+// changed, or ctx ended.
+func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait time.Duration) {
+	if len(c.buffer) > 0 {
+		wait = min(wait, time.Until(c.buffer[0].AskedAt.Add(c.maxBuffered())))
 	}
-	wait = state.UntilClose(time.Now(), c.average.Mean, wait)
-	if e, ok := c.waitEnded(ctx, state, wait); ok {
-		c.learn(e, time.Now())
-	}
+	c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, wait))
 }
 
-// waitEnded waits until a delivery ends, and returns how. ok is false if that did
-// not happen in the time, or the departure changed or ctx ended before.
-func (c *claimer) waitEnded(ctx context.Context, state drain.DepartureState, wait time.Duration) (e ended, ok bool) {
-	now := time.Now()
-	c.loop.Turn(now, max(wait, 0)+claimTurn)
+// waitAny waits until a delivery or a claim ends, and learns from all that have ended.
+// It returns earlier if the time is over, the departure changed or ctx ended.
+func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait time.Duration) {
+	c.turn(max(wait, 0))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		return
 	case <-state.Changed:
 	case <-timer.C:
 	case e := <-c.ended:
-		c.free++
-		return e, true
+		c.learn(e, time.Now())
+	case r := <-c.claimed:
+		c.receive(ctx, r)
 	}
-	return ended{}, false
+	for {
+		select {
+		case e := <-c.ended:
+			c.learn(e, time.Now())
+		case r := <-c.claimed:
+			c.receive(ctx, r)
+		default:
+			return
+		}
+	}
+}
+
+// turn reports that the loop turned, and will do so again after wait. A claim that does
+// not come back makes it hang.
+func (c *claimer) turn(wait time.Duration) {
+	if len(c.claims) > 0 {
+		c.loop.Turn(c.claims[0].begun, claimTurn)
+		return
+	}
+	c.loop.Turn(time.Now(), wait+claimTurn)
 }
 
 // learn learns from the end of a delivery how long jobs take, and how many in a row
 // were skipped. While nothing else comes, claims get as rare as those of an empty
 // queue: they only hide messages from others.
 func (c *claimer) learn(e ended, now time.Time) {
+	c.free++
 	switch e.result {
 	case delivery.Skipped:
 		c.skipped++
 		c.restUntil = now.Add(c.jitter.Vary(pollDelay(c.skipped)))
 	case delivery.Ran:
 		c.average.Add(e.took)
+		c.lastEnd = now
 		c.skipped, c.restUntil = 0, time.Time{}
 	case delivery.NotRun: // says nothing
 	}
@@ -250,21 +328,41 @@ func (c *claimer) releaseAll(leases []*queue.Lease) {
 	_ = group.Wait() // its functions return no error
 }
 
+// releaseRest releases what is in the buffer after a stop, and what the claims in flight
+// bring.
+func (c *claimer) releaseRest(ctx context.Context) {
+	var releases sync.WaitGroup
+	for {
+		if rest := c.buffer; len(rest) > 0 {
+			c.buffer = nil
+			releases.Go(func() { c.releaseAll(rest) })
+		}
+		if len(c.claims) == 0 {
+			break
+		}
+		c.receive(ctx, <-c.claimed)
+	}
+	releases.Wait()
+}
+
 // endClaiming ends claiming because the VM will go. Messages that wait for a slot
 // are released, and every running job checks whether it can finish.
 func (c *claimer) endClaiming(ctx context.Context, state drain.DepartureState) {
 	c.log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "type", state.Event.Event.Type,
 		"event_id", state.Event.Event.ID, "gone_in", time.Until(state.Gone), "usual_job", c.average.Mean)
-	c.releaseAll(c.buffer)
-	c.buffer = nil
 	c.runner.RecheckAll()
 }
 
-// awaitDeparture waits while the active jobs come to their ends. When there is none
-// left, or no time, it starts the drain for the departure, which ends ctx.
+// awaitDeparture waits while the active jobs come to their ends, and releases the
+// messages that have no slot. When no job is left, or no time, it starts the drain for
+// the departure, which ends ctx.
 func (c *claimer) awaitDeparture(ctx context.Context, state drain.DepartureState) {
-	if c.free == c.slots || !time.Now().Before(state.LeavesAt()) {
+	if len(c.buffer) > 0 {
+		c.releaseAll(c.buffer)
+		c.buffer = nil
+	}
+	if c.free == c.slots && len(c.claims) == 0 || !time.Now().Before(state.LeavesAt()) {
 		c.leave()
 	}
-	_, _ = c.waitEnded(ctx, state, time.Until(state.LeavesAt()))
+	c.waitAny(ctx, state, time.Until(state.LeavesAt()))
 }

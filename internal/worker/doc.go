@@ -15,7 +15,7 @@
 //   - heartbeat.go: the heartbeat that operators and other workers read, and how the
 //     last run of this worker ended.
 //   - claim.go: the loop that keeps the slots busy; rotation.go says which queue it
-//     asks, how often, and for how many messages.
+//     asks, and how often, package intake for how many messages.
 //   - loss_estimate.go: how VMs like this one end, for the checkpoint policy.
 //   - loops.go: whether the worker's loops still turn.
 //   - config.go and observer.go: what a worker is made of, and what it reports.
@@ -33,7 +33,7 @@
 //
 // # Decisions
 //
-// Decisions are functions of values, with the time as an argument: prefetch and
-// pollDelay here, [checkpoint.OnDelivery], [preempt.Decide], [lifecycle.Next] and the
+// Decisions are functions of values, with the time as an argument: pollDelay here,
+// [intake.Demand], [checkpoint.OnDelivery], [preempt.Decide], [lifecycle.Next] and the
 // rules of packages delivery and events. The loops around them only carry them out.
 package worker

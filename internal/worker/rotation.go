@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -34,6 +35,8 @@ type queueState struct {
 	empty       int       // claims in a row that gave no work
 	due         time.Time // not to be asked before
 	singleUntil time.Time // until then one message is asked for at a time
+	inFlight    int       // claims that were sent and have not ended
+	backlog     bool      // the last claim brought as many messages as it asked for
 }
 
 func newQueueRotation(queues []*queue.Queue, jitter retry.Jitter) *queueRotation {
@@ -49,7 +52,7 @@ func newQueueRotation(queues []*queue.Queue, jitter retry.Jitter) *queueRotation
 func (t *queueRotation) turn(now time.Time) *queueState {
 	for i := range t.queues {
 		at := (t.next + i) % len(t.queues)
-		if s := t.queues[at]; !now.Before(s.due) {
+		if s := t.queues[at]; s.mayAsk(now) {
 			t.next = at + 1
 			return s
 		}
@@ -93,11 +96,22 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 	return wanted
 }
 
-// due is when the next queue may be asked.
-func (t *queueRotation) due() time.Time {
-	first := t.queues[0].due
-	for _, s := range t.queues[1:] {
-		if s.due.Before(first) {
+// mayAsk reports whether the queue may be asked at now. One that may have no more
+// messages is asked by one claim at a time.
+func (s *queueState) mayAsk(now time.Time) bool {
+	return !now.Before(s.due) && (s.inFlight == 0 || s.backlog)
+}
+
+// hasBacklog reports whether a queue has more messages than were claimed.
+func (t *queueRotation) hasBacklog() bool {
+	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog })
+}
+
+// due is when the next queue is due that is not at now.
+func (t *queueRotation) due(now time.Time) time.Time {
+	first := now.Add(longestPoll)
+	for _, s := range t.queues {
+		if s.due.After(now) && s.due.Before(first) {
 			first = s.due
 		}
 	}
@@ -109,26 +123,11 @@ const (
 	// bufferedFor is how long a claimed message may wait for a slot.
 	bufferedFor = 10 * time.Second
 
-	// prefetchTime is how much work the buffer should hold, in time: enough to
-	// make full batches of short jobs, far less than bufferedFor.
-	prefetchTime = 2 * time.Second
-
 	longestPoll = 8 * time.Second
 )
 
 // pollDelays are the waits before an empty queue is asked again.
 var pollDelays = retry.Backoff{First: 250 * time.Millisecond, Max: longestPoll}
-
-// prefetch returns how many messages to claim: as many as there are free slots,
-// and of short jobs as many more as the slots will finish within prefetchTime.
-// mean is how long jobs take, 0 if that is unknown.
-func prefetch(slots, free int, mean time.Duration) int {
-	buffer := 0
-	if mean > 0 {
-		buffer = int(min(prefetchTime*time.Duration(slots)/mean, queue.MaxClaim))
-	}
-	return min(free+buffer, queue.MaxClaim)
-}
 
 // pollDelay returns how long to wait before a queue is asked again, after that many
 // claims in a row that gave no work. It has to be varied, so that a fleet does not

@@ -58,14 +58,11 @@ func TestQueueRotation(t *testing.T) {
 	}
 	demand("all have jobs", ask(a, b, c), a, b, c, a, b, c)
 	demand("b has none", ask(a, c), a, b, c, a, c, a)
-	if due := turns.due(); due.After(now) {
-		t.Errorf("due = %s from now, want at once: two queues have jobs", due.Sub(now))
-	}
 	demand("all are empty", ask(), c, a)
 	if turns.turn(now) != nil {
 		t.Error("turn with no queue due returned one")
 	}
-	wait := turns.due().Sub(now)
+	wait := turns.due(now).Sub(now)
 	if low, high := 3*pollDelays.First*3/4, 3*pollDelays.First*5/4; wait < low || wait > high {
 		t.Errorf("first back-off of three queues = %s, want %s to %s: three times that of one", wait, low, high)
 	}
@@ -240,27 +237,6 @@ func TestClaimOneAtATime(t *testing.T) {
 		s.observe(tt.err, now, 30*time.Second)
 		if got := s.atMost(32, now.Add(tt.after)); got != tt.want {
 			t.Errorf("%s: asks for %d, want %d", tt.name, got, tt.want)
-		}
-	}
-}
-
-// TestPrefetch: a worker claims as many messages as it can start soon, at most 32.
-func TestPrefetch(t *testing.T) {
-	tests := []struct {
-		slots, free int
-		mean        time.Duration
-		want        int
-	}{
-		{4, 4, 0, 4},                      // nothing known: only what can be started
-		{4, 1, time.Hour, 1},              // long jobs: no buffer
-		{4, 1, 8 * time.Second, 2},        // 4 slots finish one in 2 s
-		{2, 1, 10 * time.Millisecond, 32}, // short jobs: a full batch
-		{1024, 1024, 0, 32},               // the service's limit
-		{1, 1, 1, 32},
-	}
-	for _, tt := range tests {
-		if got := prefetch(tt.slots, tt.free, tt.mean); got != tt.want {
-			t.Errorf("prefetch(%d, %d, %s) = %d, want %d", tt.slots, tt.free, tt.mean, got, tt.want)
 		}
 	}
 }

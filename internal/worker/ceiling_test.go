@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// latency makes each storage call take that long.
+func (b *testbed) latency(each time.Duration) {
+	b.server.OnCall(func(storage.Call) storage.Fault {
+		return storage.Fault{Before: each / 2, After: each - each/2}
+	})
+}
+
+// discardLog leaves out the log of a worker that does thousands of jobs.
+func discardLog(c *Config) { c.Log = slog.New(slog.DiscardHandler) }
+
+// TestCeilingBySlots: the rate of short jobs grows with the slots. A job's two calls
+// follow one another, so that no worker can do more than slots/(2 × latency) jobs a
+// second. Claims must not make it much less, and must be full.
+func TestCeilingBySlots(t *testing.T) {
+	for _, tt := range []struct {
+		slots   int
+		latency time.Duration
+		batches int
+		least   float64 // jobs a second
+	}{
+		{64, 0, 20, 0}, // no time passes
+		{64, 10 * time.Millisecond, 50, 3061},
+		{256, 0, 40, 0},
+		{256, 10 * time.Millisecond, repeats(150, 600), 10_714},
+	} {
+		jobs := tt.batches * queue.MaxClaim
+		t.Run(fmt.Sprintf("%d slots, %s", tt.slots, tt.latency), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *testbed) {
+				for i := range jobs {
+					b.put(fmt.Sprintf("job-%d", i), "echo", "1")
+				}
+				b.latency(tt.latency)
+				var first, last time.Time
+				deleted, done := 0, make(chan struct{})
+				b.server.ResetCounts()
+				b.server.OnResult(func(r storage.Result) {
+					switch {
+					case r.Operation == storage.OpGetMessages && first.IsZero():
+						first = time.Now()
+					case r.Operation == storage.OpDeleteMessage:
+						if deleted++; deleted == jobs {
+							last = time.Now()
+							close(done)
+						}
+					}
+				})
+				b.start("vm_0", job.Kinds{"echo": echo}, discardLog, func(c *Config) { c.Concurrency = tt.slots })
+				<-done
+				rate, claims := float64(jobs)/last.Sub(first).Seconds(), b.server.Counts()[storage.OpGetMessages]
+				t.Logf("%d jobs in %s: %.0f/s, with %d claims", jobs, last.Sub(first), rate, claims)
+				if rate < tt.least {
+					t.Errorf("jobs a second = %.0f, want at least %.0f", rate, tt.least)
+				}
+				// Until the first job ends, slots are filled as they are.
+				if most := int64(tt.batches + tt.slots/queue.MaxClaim); claims > most {
+					t.Errorf("claims of %d jobs = %d, want at most %d", jobs, claims, most)
+				}
+			})
+		})
+	}
+}
