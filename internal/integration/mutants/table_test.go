@@ -132,7 +132,7 @@ var mutations = []mutation{
 		// Messages that wait for a slot would stay hidden when the VM goes.
 		name: "the buffer is forgotten when claiming ends",
 		file: "internal/worker/claim.go",
-		old:  "\tc.releaseAll(c.buffer)\n\tc.buffer = nil\n", replacement: "\tc.buffer = nil\n",
+		old:  "\t\tc.releaseAll(c.buffer)\n\t\tc.buffer = nil\n", replacement: "\t\tc.buffer = nil\n",
 		run: "^TestBufferWhenClaimingEnds$", sign: `messages hidden a second after claiming ended`,
 	},
 	{
