@@ -8,6 +8,24 @@ import "embed"
 //go:embed scripts/*.sh units/* etc/*
 var Files embed.FS
 
+// WindowsPackageFile is the name under which the package for Windows has to
+// arrive.
+const WindowsPackageFile = "spotworker.zip"
+
+// The commands of the VM application's version for Windows. The extension runs each
+// of them with cmd /C as SYSTEM, in the folder that package and configuration
+// arrived in. tar.exe, which unpacks zip archives too, is part of Windows since
+// Windows Server 2019. The worker installs itself: package winsetup.
+//
+// Remove does with the worker of the version that runs where that of this one could
+// not be unpacked, and has nothing to do where there is none.
+const (
+	WindowsInstall = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package install`
+	WindowsUpdate  = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package update`
+	WindowsRemove  = `(if not exist worker.exe for /d %d in ("%ProgramFiles%\spotworker\*") do copy /y "%d\worker.exe" worker.exe) ` +
+		`& if exist worker.exe .\worker.exe package remove`
+)
+
 // CloudInit is user data for an existing machine.
 //
 //go:embed cloud-init.yaml

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// buildWorker builds the worker for Linux and returns the binary. It is static,
+// buildWorker builds the worker and returns the binary. It is static,
 // since a VM's image may have any C library or none, and has the version, but no
 // path, time or state of the work tree in it.
-func buildWorker(ctx context.Context, c Config, architecture string) ([]byte, error) {
+func buildWorker(ctx context.Context, c Config, target target) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "spotworker-package-")
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func buildWorker(ctx context.Context, c Config, architecture string) ([]byte, er
 	stamp := fmt.Sprintf("-s -w -X main.version=%[1]s -X github.com/spotworker/spotworker/internal/workercmd.version=%[1]s", c.Version)
 	//nolint:gosec // a command of ours with the caller's folder
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", c.Worker, "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", binary, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+target.system, "GOARCH="+target.architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOWORK=off")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
@@ -33,7 +33,7 @@ func buildWorker(ctx context.Context, c Config, architecture string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(data, []byte("\x7fELF")) {
+	if !bytes.HasPrefix(data, []byte(target.magic())) {
 		return nil, fmt.Errorf("%s is no main package: name the folder of one", c.Worker)
 	}
 	return data, nil

@@ -22,7 +22,11 @@ func Configure(archive, configuration, out string) error {
 	if err != nil {
 		return err
 	}
-	files, at, err := readArchive(archive)
+	read, write := readArchive, writeArchive
+	if strings.HasSuffix(archive, ".zip") {
+		read, write = readZip, writeZip
+	}
+	files, at, err := read(archive)
 	if err != nil {
 		return fmt.Errorf("read package %s: %w", archive, err)
 	}
@@ -33,10 +37,10 @@ func Configure(archive, configuration, out string) error {
 	}
 	files = append(files, file{name: vmapp.ConfigurationFile, data: settings})
 	var data bytes.Buffer
-	if err := writeArchive(&data, files, at); err != nil {
+	if err := write(&data, files, at); err != nil {
 		return err
 	}
-	return write(out, data.Bytes())
+	return writeWhole(out, data.Bytes())
 }
 
 // readArchive returns the files of a package, and their time.

@@ -29,31 +29,34 @@ type file struct {
 }
 
 // contents returns all files of a package, and its release.
-func contents(c Config, architecture string, binary, bill []byte, handlers []file) (release string, files []file, err error) {
+func contents(c Config, target target, binary, bill []byte, handlers []file) (release string, files []file, err error) {
+	payload := target.payload()
 	files = []file{
-		{name: "payload/bin/worker", data: binary, executable: true},
-		{name: "payload/sbom.cdx.json", data: bill},
+		{name: path.Join(payload, target.binary()), data: binary, executable: true},
+		{name: path.Join(payload, "sbom.cdx.json"), data: bill},
 	}
 	for _, f := range handlers {
-		f.name = path.Join("payload/handlers", f.name)
+		f.name = path.Join(payload, "handlers", f.name)
 		files = append(files, f)
 	}
-	static, err := fixed()
-	if err != nil {
-		return "", nil, err
+	if target.system == linux {
+		static, err := fixed()
+		if err != nil {
+			return "", nil, err
+		}
+		files = append(files, static...)
 	}
-	files = append(files, static...)
 	sums := checksums(files)
 	digest := sha256.Sum256(sums)
 	release = c.Version + "-" + hex.EncodeToString(digest[:])[:digestLength]
 	return release, append(
 		files,
 		file{name: sumsName, data: sums},
-		file{name: releaseName, data: fmt.Appendf(nil, "RELEASE=%s\nARCHITECTURE=%s\n", release, architecture)},
+		file{name: releaseName, data: fmt.Appendf(nil, "RELEASE=%s\nARCHITECTURE=%s\n", release, target.architecture)},
 	), nil
 }
 
-// fixed returns what is the same in every package. Scripts stand at the top.
+// fixed returns what is the same in every package for Linux. Scripts stand at the top.
 func fixed() ([]file, error) {
 	var files []file
 	err := fs.WalkDir(vmapp.Files, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -1,9 +1,10 @@
 // Package vmpackage makes the packages that install the worker on VMs: an archive
-// for each processor architecture with the worker, optional programs for jobs in
+// for each system and processor architecture with the worker, optional programs for jobs in
 // other languages, and the files of package vmapp.
 //
 //	spotworker-linux-amd64.tar.gz       the package
 //	spotworker-linux-amd64.tar.gz.sig   its signature, if there is a key
+//	spotworker-windows-amd64.zip        the same for Windows
 //	spotworker-linux-amd64.cdx.json     its bill of materials (CycloneDX), also inside
 //	SHA256SUMS                          of all files beside it
 //

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// Architectures are the ones that there are packages for, as Go calls them.
-var Architectures = []string{"amd64", "arm64"}
+// Architectures are the ones that there are packages for: as Go calls them for
+// Linux, with the system before them for others.
+var Architectures = []string{"amd64", "arm64", "windows-amd64"}
 
 // Config says what goes into packages.
 type Config struct {
@@ -59,7 +60,7 @@ func (c Config) Validate() error {
 	}
 	for _, architecture := range c.Architectures {
 		if !slices.Contains(Architectures, architecture) {
-			return fmt.Errorf("architecture %q: give %s", architecture, strings.Join(Architectures, " or "))
+			return fmt.Errorf("architecture %q: give %s", architecture, strings.Join(Architectures, ", "))
 		}
 	}
 	return nil
@@ -99,13 +100,14 @@ func Make(ctx context.Context, c Config) ([]Package, error) {
 		}
 		packages, sums = append(packages, made), append(sums, files...)
 	}
-	return packages, write(filepath.Join(c.Out, sumsName), checksums(sums))
+	return packages, writeWhole(filepath.Join(c.Out, sumsName), checksums(sums))
 }
 
 // makeOne makes the package for one architecture, and returns the files that it
 // wrote.
 func makeOne(ctx context.Context, c Config, architecture string, handlers []file) (p Package, files []file, err error) {
-	binary, err := buildWorker(ctx, c, architecture)
+	target := targetFor(architecture)
+	binary, err := buildWorker(ctx, c, target)
 	if err != nil {
 		return p, nil, err
 	}
@@ -113,22 +115,22 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 	if err != nil {
 		return p, nil, fmt.Errorf("modules in the worker: %w", err)
 	}
-	bill, err := billOfMaterials(c, architecture, binary, info, handlers)
+	bill, err := billOfMaterials(c, target, binary, info, handlers)
 	if err != nil {
 		return p, nil, err
 	}
-	release, content, err := contents(c, architecture, binary, bill, handlers)
+	release, content, err := contents(c, target, binary, bill, handlers)
 	if err != nil {
 		return p, nil, err
 	}
 	var archive bytes.Buffer
-	if err := writeArchive(&archive, content, c.Time); err != nil {
+	if err := target.writeArchive(&archive, content, c.Time); err != nil {
 		return p, nil, err
 	}
-	name := "spotworker-linux-" + architecture
-	files = []file{{name: name + ".tar.gz", data: archive.Bytes()}, {name: name + ".cdx.json", data: bill}}
+	name := "spotworker-" + target.system + "-" + target.architecture
+	files = []file{{name: name + target.suffix(), data: archive.Bytes()}, {name: name + ".cdx.json", data: bill}}
 	for _, f := range files {
-		if err := write(filepath.Join(c.Out, f.name), f.data); err != nil {
+		if err := writeWhole(filepath.Join(c.Out, f.name), f.data); err != nil {
 			return p, nil, err
 		}
 	}
@@ -141,8 +143,8 @@ func makeOne(ctx context.Context, c Config, architecture string, handlers []file
 	}, files, nil
 }
 
-// write writes a file whole or not at all.
-func write(path string, data []byte) error {
+// writeWhole writes a file whole or not at all.
+func writeWhole(path string, data []byte) error {
 	unfinished := path + ".unfinished"
 	if err := os.WriteFile(unfinished, data, 0o644); err != nil { //nolint:gosec // packages are for everybody
 		return err

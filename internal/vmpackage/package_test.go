@@ -206,7 +206,7 @@ func TestBillOfMaterials(t *testing.T) {
 		},
 	}
 	handlers := []file{{name: "echo.sh", data: []byte("#!/bin/sh\n")}}
-	data, err := billOfMaterials(Config{Version: "1.2.3", Time: commitTime}, "amd64", []byte("a worker"), info, handlers)
+	data, err := billOfMaterials(Config{Version: "1.2.3", Time: commitTime}, target{linux, "amd64"}, []byte("a worker"), info, handlers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestRefuses(t *testing.T) {
 		"version as path":     {func(_ *testing.T, c *Config) { c.Version = "../1" }, "version"},
 		"no folder":           {func(_ *testing.T, c *Config) { c.Out = "" }, "folder"},
 		"no worker":           {func(_ *testing.T, c *Config) { c.Worker = "" }, "worker"},
-		"architecture":        {func(_ *testing.T, c *Config) { c.Architectures = []string{"386"} }, "amd64 or arm64"},
+		"architecture":        {func(_ *testing.T, c *Config) { c.Architectures = []string{"386"} }, "amd64, arm64, windows-amd64"},
 		"no kinds file":       {func(t *testing.T, c *Config) { c.Handlers = folder(t, map[string]string{"a.sh": ""}) }, "has no kinds.json"},
 		"wrong kinds file": {func(t *testing.T, c *Config) {
 			c.Handlers = folder(t, map[string]string{"kinds.json": `{"kinds": {"a": {"comand": ["a"]}}}`})

@@ -50,10 +50,10 @@ type property struct {
 
 // billOfMaterials lists what a package is made of: the modules that the binary
 // says are in it, the Go that built it, and the handlers' files.
-func billOfMaterials(c Config, architecture string, binary []byte, info *debug.BuildInfo, handlers []file) ([]byte, error) {
+func billOfMaterials(c Config, target target, binary []byte, info *debug.BuildInfo, handlers []file) ([]byte, error) {
 	components := []component{
 		module("std", strings.TrimPrefix(info.GoVersion, "go"), ""),
-		fileComponent("bin/worker", binary),
+		fileComponent(target.binary(), binary),
 	}
 	for _, dependency := range info.Deps {
 		components = append(components, dependencyComponent(dependency))
@@ -69,7 +69,7 @@ func billOfMaterials(c Config, architecture string, binary []byte, info *debug.B
 			Timestamp: c.Time.UTC().Truncate(time.Second).Format(time.RFC3339),
 			Component: component{
 				Type: "application", Ref: "spotworker", Name: "spotworker", Version: c.Version,
-				Properties: []property{{"go:main", info.Path}, {"go:os", "linux"}, {"go:architecture", architecture}},
+				Properties: []property{{"go:main", info.Path}, {"go:os", target.system}, {"go:architecture", target.architecture}},
 			},
 		},
 		Components: components,

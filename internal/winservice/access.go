@@ -9,7 +9,7 @@ import (
 )
 
 // Access says who gets to a folder or a file. SYSTEM and administrators have all
-// rights, and nobody else has any.
+// rights, and no other user has any.
 type Access struct {
 	Services []string // names of the services
 	Change   bool     // they may also write and delete

@@ -31,6 +31,9 @@ func (*Manager) Stop(context.Context, string) error { return ErrNotWindows }
 // Status returns [ErrNotWindows].
 func (*Manager) Status(string) (Status, error) { return Status{}, ErrNotWindows }
 
+// Lock returns [ErrNotWindows].
+func Lock(context.Context, string) (unlock func(), err error) { return nil, ErrNotWindows }
+
 // Run returns [ErrNotWindows].
 func Run(RunConfig) error { return ErrNotWindows }
 

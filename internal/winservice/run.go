@@ -21,6 +21,10 @@ type RunConfig struct {
 	ExitCode func(error) int
 	Explain  func(error) string
 
+	// Task says that Work ends without being asked to: it is a task of the next
+	// boot, and no worker.
+	Task bool
+
 	// StayStopped is the exit code after which a restart would not help.
 	StayStopped int
 }

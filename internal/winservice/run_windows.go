@@ -49,6 +49,9 @@ type program struct {
 // Execute implements [svc.Handler].
 func (p *program) Execute(_ []string, requests <-chan svc.ChangeRequest, states chan<- svc.Status) (specific bool, code uint32) {
 	state := svc.Status{State: svc.StartPending, WaitHint: milliseconds(startPatience)}
+	if p.Task {
+		state = svc.Status{State: svc.Running} // it can take minutes, and must not be interrupted
+	}
 	states <- state
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -110,6 +113,9 @@ func stopPending(worker *Notifier) svc.Status {
 func (p *program) end(err error, asked bool) (specific bool, code uint32) {
 	exit := p.ExitCode(err)
 	switch {
+	case err == nil && p.Task:
+		p.report(windows.EVENTLOG_INFORMATION_TYPE, eventStopped, p.Describe+" is done")
+		return false, 0
 	case err == nil && asked:
 		p.report(windows.EVENTLOG_INFORMATION_TYPE, eventStopped, p.Describe+" stopped: its jobs are handed over")
 		return false, 0
@@ -118,7 +124,7 @@ func (p *program) end(err error, asked bool) (specific bool, code uint32) {
 	case exit == p.StayStopped:
 		p.report(windows.EVENTLOG_ERROR_TYPE, eventFailed, fmt.Sprintf("%s stopped with exit code %d: %s. "+
 			"A restart would not help: correct the configuration, then start the service", p.Describe, exit, p.Explain(err)))
-	case asked:
+	case asked, p.Task:
 		p.report(windows.EVENTLOG_ERROR_TYPE, eventFailed, fmt.Sprintf("%s stopped with exit code %d: %s", p.Describe, exit, p.Explain(err)))
 	default:
 		p.crash(eventFailed, fmt.Sprintf("%s ended with exit code %d: %s. The service manager starts it again", p.Describe, exit, p.Explain(err)))

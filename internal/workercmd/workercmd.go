@@ -109,7 +109,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 
 // commands are what the program does besides running a worker, by the first argument.
 func commands() map[string]func(Options) error {
-	return map[string]func(Options) error{"service": serviceCommand}
+	return map[string]func(Options) error{"service": serviceCommand, "package": packageCommand}
 }
 
 // buildVersion returns the version of the program's module, as the go command
