@@ -22,8 +22,8 @@ const WindowsPackageFile = "spotworker.zip"
 const (
 	WindowsInstall = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package install`
 	WindowsUpdate  = `%SystemRoot%\System32\tar.exe -xf ` + WindowsPackageFile + ` && .\worker.exe package update`
-	WindowsRemove  = `(if not exist worker.exe for /d %d in ("%ProgramFiles%\spotworker\*") do copy /y "%d\worker.exe" worker.exe) ` +
-		`& if exist worker.exe .\worker.exe package remove`
+	WindowsRemove  = `if exist worker.exe (.\worker.exe package remove) else if exist "%ProgramData%\spotworker\remove.cmd" ` +
+		`(copy /y "%ProgramData%\spotworker\remove.cmd" remove.cmd >nul && .\remove.cmd)`
 )
 
 // CloudInit is user data for an existing machine.

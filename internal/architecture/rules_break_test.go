@@ -47,6 +47,7 @@ var breaches = []struct {
 	{"monitor knows health alone", "internal/monitor/server.go", importing(testModule + "/internal/metrics"), 3},
 	{"systemd stands alone", "internal/systemd/notifier.go", importing(testModule + "/internal/health"), 3},
 	{"winservice stands alone", "internal/winservice/run.go", importing(testModule + "/internal/worker"), 3},
+	{"winsetup knows the service alone", "internal/winsetup/check.go", importing(testModule + "/internal/cli"), 3},
 	{"preempt imports no sibling", "internal/preempt/watcher.go", importing(testModule + "/internal/lifecycle"), 3},
 	{"queue imports no sibling", "internal/queue/lease.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},

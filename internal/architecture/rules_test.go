@@ -128,6 +128,13 @@ var importRules = []importRule{
 		reason:  "it runs whatever it is handed as a service; what a worker is, it need not know",
 	},
 	{
+		name:    "winsetup knows the service alone",
+		in:      []string{"./internal/winsetup/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/winsetup/...", "./internal/winservice", "./internal/plaintext", "./internal/retry"},
+		reason:  "it installs a program and asks whether that starts; a worker judges its settings itself",
+	},
+	{
 		name:    "preempt imports no sibling",
 		in:      []string{"./internal/preempt/..."},
 		forbids: []string{"./..."},

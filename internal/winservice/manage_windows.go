@@ -65,7 +65,7 @@ func (m *Manager) Install(c Config) error {
 	s, err := m.service(c.Name, windows.SERVICE_ALL_ACCESS)
 	switch {
 	case err == nil:
-		err = s.UpdateConfig(settings)
+		err = change(s, settings)
 	case errors.Is(err, ErrNotInstalled):
 		s, err = (&mgr.Mgr{Handle: m.handle}).CreateService(c.Name, c.Executable, settings, c.Arguments...)
 	}
@@ -77,6 +77,19 @@ func (m *Manager) Install(c Config) error {
 		return explain("set up service "+c.Name, err)
 	}
 	return installEvents(c.Name)
+}
+
+// change changes an existing service. UpdateConfig of package mgr also changes what
+// the worker does not use and not every Windows knows.
+func change(s *mgr.Service, c mgr.Config) error {
+	var texts [3]*uint16
+	for i, text := range []string{c.BinaryPathName, c.ServiceStartName, c.DisplayName} {
+		var err error
+		if texts[i], err = syscall.UTF16PtrFromString(text); err != nil {
+			return err
+		}
+	}
+	return windows.ChangeServiceConfig(s.Handle, c.ServiceType, c.StartType, c.ErrorControl, texts[0], nil, nil, nil, texts[1], nil, texts[2])
 }
 
 // configure sets what a service's creation does not.

@@ -64,6 +64,9 @@ func (s *Setup) deploy(ctx context.Context, done string) (err error) {
 	if err := os.WriteFile(s.started(), []byte(d.pack.release), 0o644); err != nil { //nolint:gosec // no secret
 		return err
 	}
+	if err := d.leaveRemover(); err != nil {
+		return err
+	}
 	d.tidy(ctx)
 	replaced := ""
 	if d.before.release != "" && d.before.release != d.pack.release {
@@ -93,6 +96,14 @@ func (s *Setup) dropResume() error {
 }
 
 func (s *Setup) started() string { return s.release(startedName) }
+
+// leaveRemover writes the script that removes the worker where the package of a
+// later version could not be unpacked. It is copied elsewhere to be run, and copies
+// the worker there, since neither can remove the folder that it runs from.
+func (d *deployment) leaveRemover() error {
+	text := fmt.Sprintf("@copy /y \"%s\" worker.exe >nul && .\\worker.exe package remove\r\n", d.executable(d.pack.release))
+	return os.WriteFile(d.data("remove.cmd"), []byte(text), 0o600)
+}
 
 // isSame reports whether the workers were started with this release and this
 // configuration.
@@ -193,8 +204,10 @@ func (d *deployment) giveUp(ctx context.Context, err error) error {
 		return failed("The previous version was not restored: " + problem.Error())
 	case before == nil && wrong:
 		return failed("Correct worker.env, and publish it as a new version")
-	case before == nil:
+	case before == nil && ok:
 		return failed("Windows starts it again every few seconds")
+	case before == nil:
+		return errors.New(reason)
 	}
 	d.same = false
 	if err := d.insist(ctx, func() error { return os.Rename(d.data(backupName), d.data(ConfigurationFile)) }); err != nil {
