@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -73,7 +72,7 @@ type Client struct {
 // whether the account can be reached. A client needs no closing.
 func Open(o Options) (*Client, error) {
 	if o.Account == "" && o.ConnectionString == "" {
-		return nil, errors.New("open client: no storage account: set Options.Account or Options.ConnectionString")
+		return nil, errors.New("no storage account: set Options.Account or Options.ConnectionString")
 	}
 	if o.Prefix == "" {
 		o.Prefix = azure.DefaultPrefix
@@ -86,7 +85,7 @@ func Open(o Options) (*Client, error) {
 	}
 	names, err := azure.NamesFor(o.Prefix, o.Queue)
 	if err != nil {
-		return nil, fmt.Errorf("open client: %w", err)
+		return nil, err
 	}
 	account, err := azure.Connect(azure.Config{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
@@ -94,7 +93,7 @@ func Open(o Options) (*Client, error) {
 		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open client: %w", err)
+		return nil, err
 	}
 	return &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name}, nil
 }

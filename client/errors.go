@@ -72,10 +72,7 @@ func (e *EndedError) Is(target error) bool {
 
 // DeniedError is a refusal of the storage account.
 type DeniedError struct {
-	// Account is the account's host.
-	Account string
-
-	// Role is the role that the identity lacks, for the containers or queues of the
+	// Role is the role that the identity lacks, for a queue or container of the
 	// deployment. It is empty if the refusal has another reason, such as a wrong key or
 	// the account's network rules.
 	Role string
@@ -84,13 +81,8 @@ type DeniedError struct {
 	Err error
 }
 
-// Error says what is missing.
-func (e *DeniedError) Error() string {
-	if e.Role == "" {
-		return fmt.Sprintf("%s refuses access: %s", e.Account, azure.Explain(e.Err))
-	}
-	return fmt.Sprintf("%s refuses access: the identity lacks the role %s there; a new assignment takes up to 10 minutes", e.Account, e.Role)
-}
+// Error says what was refused, and why.
+func (e *DeniedError) Error() string { return azure.ExplainRole(e.Err, e.Role) }
 
 // Is reports whether target is [ErrDenied].
 func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
@@ -98,43 +90,59 @@ func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 // Unwrap returns the service's answer.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// need is the role that a call needs.
-type need string
+// serviceError is an error of the storage service or the network in one line.
+type serviceError struct {
+	kind error // one of this package's, or nil
+	text string
+	err  error
+}
 
-// The roles, the least one for each purpose.
-const (
-	toReadRecords need = "Storage Blob Data Reader"
-	toReadQueues  need = "Storage Queue Data Reader"
-	toPut         need = "Storage Queue Data Message Sender (and Storage Blob Data Contributor for payloads over 48 KiB)"
-	toWrite       need = "Storage Blob Data Contributor or Storage Queue Data Contributor"
+func (e *serviceError) Error() string { return e.text }
+
+func (e *serviceError) Is(target error) bool { return e.kind != nil && target == e.kind }
+
+func (e *serviceError) Unwrap() error { return e.err }
+
+// need are the roles that an operation needs, the least one for each service.
+type need struct{ blobs, queues string }
+
+// What the operations need.
+var (
+	toRead  = need{"Storage Blob Data Reader", "Storage Queue Data Reader"}
+	toPut   = need{"Storage Blob Data Contributor", "Storage Queue Data Message Sender"}
+	toWrite = need{"Storage Blob Data Contributor", "Storage Queue Data Contributor"}
 )
 
+// role returns the role for the service that a refused call was for.
+func (c *Client) role(refused *azcore.ResponseError, n need) string {
+	if r := refused.RawResponse; r != nil && r.Request != nil && r.Request.URL.Host == c.stores.Account.Host() {
+		return n.blobs
+	}
+	return n.queues
+}
+
 // readable translates an error of the storage service into one of this package.
-func (c *Client) readable(err error, role need) error {
+func (c *Client) readable(err error, n need) error {
 	var response *azcore.ResponseError
 	var dns *net.DNSError
+	kind, hint := error(nil), ""
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, checkpoint.ErrUnknownFormat):
 		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
 	case bloberror.HasCode(err, bloberror.ContainerNotFound), queueerror.HasCode(err, queueerror.QueueNotFound):
-		return fmt.Errorf("%w: %s has no queues and containers %s…: is it the right account and prefix? Client.Create creates them, and so does the producer: %w",
-			ErrNoDeployment, c.stores.Account.Host(), c.stores.Names.Records, err)
+		kind, hint = ErrNoDeployment, fmt.Sprintf("; or %s is not the right account, or the prefix of its names another", c.stores.Account.Host())
 	case errors.As(err, &response) && (response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized):
-		return c.denied(response, err, role)
+		denied := &DeniedError{Err: err}
+		if azure.LacksRole(err) {
+			denied.Role = c.role(response, n)
+		}
+		return denied
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("%w: %s: %w", ErrNoAccount, c.stores.Account.Host(), err)
+		kind = ErrNoAccount
+	case response == nil && dns == nil:
+		return err
 	}
-	return err
-}
-
-// denied names the missing role, if that is the reason of a refusal.
-func (c *Client) denied(response *azcore.ResponseError, err error, role need) error {
-	denied := &DeniedError{Account: c.stores.Account.Host(), Err: err}
-	switch bloberror.Code(response.ErrorCode) {
-	case bloberror.AuthorizationPermissionMismatch, bloberror.InsufficientAccountPermissions:
-		denied.Role = string(role)
-	}
-	return denied
+	return &serviceError{kind: kind, text: azure.Explain(err) + hint, err: err}
 }

@@ -23,7 +23,7 @@ func (b *rig) calls() map[string]func(context.Context) error {
 		"Result": func(ctx context.Context) error { _, err := b.Result(ctx, "a"); return err },
 		"Wait":   func(ctx context.Context) error { _, err := b.Wait(ctx, "a"); return err },
 		"List": func(ctx context.Context) (err error) {
-			for _, err = range b.List(ctx, Filter{}) { //nolint:revive // the last error
+			for _, err = range b.List(ctx, Filter{}) {
 			}
 			return err
 		},
@@ -37,6 +37,9 @@ func (b *rig) calls() map[string]func(context.Context) error {
 func TestNoDeployment(t *testing.T) {
 	b := setupBare(t, Options{Prefix: "elsewhere"})
 	for name, call := range b.calls() {
+		if name == "Queues" {
+			continue // it says which exist
+		}
 		if err := call(t.Context()); !errors.Is(err, ErrNoDeployment) || errors.Is(err, ErrNotFound) {
 			t.Errorf("%s = %v, want ErrNoDeployment", name, err)
 		}

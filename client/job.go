@@ -127,7 +127,7 @@ func (c *Client) read(ctx context.Context, id string) (checkpoint.Record, error)
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	case err != nil:
-		return checkpoint.Record{}, c.readable(err, toReadRecords)
+		return checkpoint.Record{}, c.readable(err, toRead)
 	case r.Version != checkpoint.Version:
 		return r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
 	}
@@ -172,7 +172,7 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
 		for r, err := range c.stores.Records.List(ctx, f.Prefix) {
 			if err != nil {
-				yield(Job{}, c.readable(err, toReadRecords))
+				yield(Job{}, c.readable(err, toRead))
 				return
 			}
 			if j := jobOf(r); f.has(j) && !yield(j, nil) {

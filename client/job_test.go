@@ -59,7 +59,7 @@ func TestResult(t *testing.T) {
 	for id, want := range all {
 		result, err := b.Result(t.Context(), id)
 		for _, other := range slices.Concat(slices.Collect(maps.Values(all)), []error{ErrDenied, ErrNoDeployment}) {
-			if other != nil && errors.Is(err, other) != (other == want) {
+			if other != nil && errors.Is(err, other) != errors.Is(want, other) {
 				t.Errorf("Result of %s = %v; errors.Is %v: %t", id, err, other, errors.Is(err, other))
 			}
 		}

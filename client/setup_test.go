@@ -57,7 +57,7 @@ func (b *rig) seed(t *testing.T, id string, status Status) *checkpoint.Claim {
 		err = claim.Poison(ctx, checkpoint.Snapshot{}, "no such frame")
 	case status == StatusCancelled:
 		if err = claim.Poison(ctx, checkpoint.Snapshot{}, "no such frame"); err == nil {
-			_, err = b.stores.Records.Cancel(ctx, d, "operator", "not wanted")
+			_, err = b.stores.Records.Purge(ctx, d, "operator", "not wanted")
 		}
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
 	switch {
 	case r.Status == checkpoint.Done:
 		result, err := c.stores.Records.ResultOf(ctx, r)
-		return result, c.readable(err, toReadRecords)
+		return result, c.readable(err, toRead)
 	case r.Status.Final():
 		return nil, &EndedError{Job: jobOf(r)}
 	}
@@ -83,9 +83,9 @@ func (c *Client) WaitMany(ctx context.Context, ids []string, o WaitOptions) iter
 			done <- c.waiter(ctx, ids, o, ended).Wait(ctx)
 			close(ended)
 		}()
-		defer func() { // the waiter ends before this does
+		defer func() {
 			cancel()
-			for range ended { //nolint:revive // what it still had to say
+			for range ended { // until the waiter has ended
 			}
 		}()
 		for outcome := range ended {
@@ -94,7 +94,7 @@ func (c *Client) WaitMany(ctx context.Context, ids []string, o WaitOptions) iter
 			}
 		}
 		if err := <-done; err != nil {
-			yield(Outcome{}, c.readable(err, toReadRecords))
+			yield(Outcome{}, c.readable(err, toRead))
 		}
 	}
 }

@@ -89,7 +89,10 @@ func TestWaitManyLeft(t *testing.T) {
 			b.seed(t, id, StatusDone)
 			ids = append(ids, id)
 		}
-		for range b.WaitMany(t.Context(), append(ids, "missing"), WaitOptions{}) {
+		for o, err := range b.WaitMany(t.Context(), append(ids, "missing"), WaitOptions{}) {
+			if err != nil || o.Job.Status != StatusDone {
+				t.Errorf("first outcome = %+v, %v, want one that is done", o, err)
+			}
 			break
 		}
 		for _, err := range b.WaitMany(t.Context(), []string{"a", "not/an id"}, WaitOptions{}) {

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/presence"
@@ -76,7 +78,7 @@ type Drain struct {
 func (c *Client) Workers(ctx context.Context) ([]Worker, error) {
 	listed, err := c.stores.Workers.List(ctx)
 	if err != nil {
-		return nil, c.readable(err, toReadRecords)
+		return nil, c.readable(err, toRead)
 	}
 	workers := make([]Worker, 0, len(listed))
 	for _, l := range listed {
@@ -91,7 +93,7 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 	p, ok, err := c.stores.Workers.Read(ctx, name)
 	switch {
 	case err != nil:
-		return Worker{}, c.readable(err, toReadRecords)
+		return Worker{}, c.readable(err, toRead)
 	case !ok:
 		return Worker{}, fmt.Errorf("worker %q: %w", name, ErrNoWorker)
 	}
@@ -115,27 +117,46 @@ func workerOf(p presence.Listed) Worker {
 	return w
 }
 
-// Queues are the numbers of messages on the queues of a deployment, as the service
-// counts them: approximately, and including those that are hidden because a worker has
-// the job or it was put with a delay.
+// Queues are the queues of a deployment.
 type Queues struct {
-	Jobs     int // jobs for any VM
-	OnDemand int // jobs for VMs of regular priority
-	Poison   int // jobs that were given up
+	Jobs     Queue // jobs for any VM
+	OnDemand Queue // jobs for VMs of regular priority
+	Poison   Queue // jobs that were given up
+}
+
+// Queue is one storage queue.
+type Queue struct {
+	Name string
+
+	// Exists says that there is such a queue.
+	Exists bool
+
+	// Messages is the number of its messages as the service counts them: approximately,
+	// and including those that are hidden, because a worker has the job or because it was
+	// put with a delay.
+	Messages int
 }
 
 // Queues counts the messages on the deployment's queues, in three calls at once.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
-	var counts Queues
-	group, ctx := errgroup.WithContext(ctx)
-	for to, q := range map[*int]*queue.Queue{&counts.Jobs: c.stores.Queue, &counts.OnDemand: c.stores.OnDemand, &counts.Poison: c.stores.Poison} {
-		group.Go(func() (err error) {
-			*to, err = q.Depth(ctx)
-			return err
+	var all Queues
+	places := []*Queue{&all.Jobs, &all.OnDemand, &all.Poison}
+	errs := make([]error, len(places))
+	var group errgroup.Group
+	for i, q := range []*queue.Queue{c.stores.Queue, c.stores.OnDemand, c.stores.Poison} {
+		group.Go(func() error {
+			n, err := q.Depth(ctx)
+			missing := queueerror.HasCode(err, queueerror.QueueNotFound)
+			*places[i] = Queue{Name: q.Name(), Exists: !missing, Messages: n}
+			if !missing {
+				errs[i] = err
+			}
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return Queues{}, c.readable(err, toReadQueues)
+	_ = group.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return Queues{}, c.readable(err, toRead)
 	}
-	return counts, nil
+	return all, nil
 }

@@ -60,10 +60,17 @@ func TestQueues(t *testing.T) {
 	}
 	b.server.ResetCounts()
 	got, err := b.Queues(t.Context())
-	if want := (Queues{Jobs: 3, OnDemand: 1}); got != want || err != nil {
+	want := Queues{
+		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1}, Poison: Queue{"spotworker-jobs-poison", true, 0},
+	}
+	if got != want || err != nil {
 		t.Errorf("Queues = %+v, %v, want %+v", got, err, want)
 	}
 	if n := b.server.Counts()[storage.OpGetQueueMetadata]; n != 3 {
 		t.Errorf("%d calls, want 3", n)
+	}
+	bare := setupBare(t, Options{Prefix: "none"})
+	if got, err := bare.Queues(t.Context()); err != nil || got.Jobs.Exists || got.Jobs.Name != "none-jobs" {
+		t.Errorf("Queues before they were created = %+v, %v, want that they do not exist", got, err)
 	}
 }

@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/producer"
 )
 
@@ -22,26 +23,47 @@ func (*digestsCommand) Help() string {
 A job that no worker has claimed yet has no record: its message is put a second time. That is harmless, since the worker that gets a duplicate finds the job done, or leaves it to the other worker. With --no-check all messages are put, and only the container is read.`
 }
 
-func (c *digestsCommand) run(ctx context.Context, s *session) error {
-	stores, err := s.open(ctx)
+func (d *digestsCommand) run(ctx context.Context, s *session) error {
+	stores, err := s.flags.Open(1, version) // for a container that is none of the deployment's
+	if err != nil {
+		return err
+	}
+	c, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 	s.report.reportSkipped = false // a blob that was hashed before needs no report
-	p := s.producer(stores)
-	if c.Check {
-		known, err := producer.KnownDigests(ctx, stores.Records)
+	options := s.options(false)
+	if d.Check {
+		known, err := knownDigests(ctx, c)
 		switch {
 		case ctx.Err() != nil:
 			return errNothingYet
 		case err != nil:
 			return fmt.Errorf("%w; nothing was enqueued (--no-check does not read the records)", err)
 		}
-		p.Skip = func(id string) (checkpoint.Status, bool) {
+		options.Skip = func(id string) (client.Status, bool) {
 			found := known[id]
-			return found, found.Final() || found != "" && !s.flags.TakeOver
+			return found, found.Ended() || found != "" && !s.flags.TakeOver
 		}
 	}
-	jobs := producer.Digests(ctx, stores.Account.Container(c.Container), c.Container, c.NamePrefix, s.flags.terms())
-	return s.put(ctx, stores, p, source{jobs: jobs, total: -1, resumeHint: "running it again continues with the rest"})
+	jobs := producer.Digests(ctx, stores.Account.Container(d.Container), d.Container, d.NamePrefix, s.flags.defaults())
+	return s.put(ctx, c, source{jobs: specs(jobs), total: -1, resumeHint: "running it again continues with the rest"}, options)
+}
+
+// knownDigests returns the status of all jobs of [producer.Digests] that have a record.
+// One that is open or running needs no second message; one that has ended would not
+// run.
+func knownDigests(ctx context.Context, c *client.Client) (map[string]client.Status, error) {
+	known := map[string]client.Status{}
+	for job, err := range c.List(ctx, client.Filter{Prefix: producer.DigestPrefix}) {
+		if errors.Is(err, client.ErrNoDeployment) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		known[job.ID] = job.Status
+	}
+	return known, nil
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/producer"
 )
 
 // line is a change of one job's status, in the JSON output.
@@ -17,12 +17,12 @@ type line struct {
 	ID     string `json:"id,omitempty"` // empty if the input line has none
 	Status string `json:"status"`
 
-	Where  string            `json:"where,omitempty"`  // in the input
-	Record checkpoint.Status `json:"record,omitempty"` // the status of the record that existed before
-	DryRun bool              `json:"dry_run,omitempty"`
-	Kind   string            `json:"kind,omitempty"`  // in a dry run
-	Bytes  *int64            `json:"bytes,omitempty"` // of the payload, in a dry run
-	Delay  string            `json:"delay,omitempty"`
+	Where  string        `json:"where,omitempty"`  // in the input
+	Record client.Status `json:"record,omitempty"` // the status of the record that existed before
+	DryRun bool          `json:"dry_run,omitempty"`
+	Kind   string        `json:"kind,omitempty"`  // in a dry run
+	Bytes  *int64        `json:"bytes,omitempty"` // of the payload, in a dry run
+	Delay  string        `json:"delay,omitempty"`
 
 	Error string `json:"error,omitempty"` // why the job failed, is poison or was cancelled
 
@@ -54,18 +54,19 @@ type found struct {
 }
 
 // count counts a record; a nil found counts nothing.
-func (n *found) count(status checkpoint.Status) {
+func (n *found) count(status client.Status) {
 	if n == nil {
 		return
 	}
 	switch status {
-	case checkpoint.Done:
+	case client.StatusDone:
 		n.Done++
-	case checkpoint.Poison:
+	case client.StatusPoison:
 		n.Poison++
-	case checkpoint.Cancelled:
+	case client.StatusCancelled:
 		n.Cancelled++
-	case checkpoint.Open, checkpoint.Running:
+	case client.StatusUnknown:
+	case client.StatusOpen, client.StatusRunning:
 		n.Running++
 	}
 }
@@ -95,46 +96,46 @@ type endings struct {
 	Pending   int `json:"pending"` // not ended when the waiting ended
 }
 
-func (n *endings) count(e producer.Ended) {
+func (n *endings) count(o client.Outcome) {
 	n.Pending--
 	switch {
-	case e.Err != nil:
-		n.Failed++
-	case e.Status == checkpoint.Done:
+	case o.Err == nil:
 		n.Done++
-	case e.Status == checkpoint.Poison:
+	case errors.Is(o.Err, client.ErrPoison):
 		n.Poison++
-	default:
+	case errors.Is(o.Err, client.ErrCancelled):
 		n.Cancelled++
+	default:
+		n.Failed++
 	}
 }
 
 // bad returns how many jobs ended without a result.
 func (n *endings) bad() int { return n.Poison + n.Cancelled + n.Failed }
 
-func enqueuedLine(j producer.Job, found checkpoint.Status, dryRun bool) line {
-	l := line{ID: j.ID(), Status: "enqueued", Where: j.Where, Record: found}
-	if j.Delay() > 0 {
-		l.Delay = j.Delay().String()
+func enqueuedLine(r client.PutResult, dryRun bool) line {
+	l := line{ID: r.ID, Status: "enqueued", Where: r.Where, Record: r.Found}
+	if r.Delay > 0 {
+		l.Delay = r.Delay.String()
 	}
 	if dryRun {
-		l.DryRun, l.Kind, l.Bytes = true, j.Kind(), new(j.Size())
-		if !j.OwnID {
+		l.DryRun, l.Kind, l.Bytes = true, r.Kind, &r.PayloadSize
+		if r.NewID {
 			l.ID = "" // the real run generates another one
 		}
 	}
 	return l
 }
 
-func endedLine(e producer.Ended) line {
-	l := line{ID: e.ID, Status: string(e.Status)}
-	switch {
-	case e.Err != nil:
-		l.Status, l.Error = "failed", azure.Explain(e.Err)
-	case e.Status != checkpoint.Done:
-		l.Error = reason(e)
+func endedLine(o client.Outcome) line {
+	l := line{ID: o.Job.ID, Status: string(o.Job.Status)}
+	switch ended, ok := errors.AsType[*client.EndedError](o.Err); {
+	case ok:
+		l.Error = reason(ended)
+	case o.Err != nil:
+		l.Status, l.Error = "failed", azure.Explain(o.Err)
 	default:
-		l.Result, l.ResultBase64 = resultJSON(e.Result)
+		l.Result, l.ResultBase64 = resultJSON(o.Result)
 	}
 	return l
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 )
@@ -41,16 +42,14 @@ func (c *linesCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	stores, err := s.open(ctx)
+	deployment, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	p := s.producer(stores)
-	s.checkIDs(p, c.Check)
-	return s.put(ctx, stores, p, source{
-		jobs: producer.Lines(in, s.flags.terms()), total: total,
+	return s.put(ctx, deployment, source{
+		jobs: specs(producer.Lines(in, s.flags.defaults())), total: total,
 		resumeHint: "lines that have an id can be put again, the others only after that place",
-	})
+	}, s.options(c.Check || s.flags.TakeOver))
 }
 
 // lookAhead reads the input a first time if that is possible and useful, to check or
@@ -118,7 +117,9 @@ func (c *linesCommand) open(ctx context.Context, stdin io.Reader) (in io.Reader,
 
 // checkLines reads all lines and reports the bad ones.
 func (s *session) checkLines(ctx context.Context, in io.Reader) (total int64, err error) {
-	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.terms()), s.report.failed)
+	checked, bad, err := producer.Check(ctx, producer.Lines(in, s.flags.defaults()), func(bad *producer.JobError) {
+		_ = s.report.failed(client.PutResult{ID: bad.ID, Where: bad.Where, Err: bad.Err}) // the next line that cannot be printed ends the run
+	})
 	switch {
 	case ctx.Err() != nil:
 		return 0, errNothingYet

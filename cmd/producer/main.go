@@ -137,9 +137,9 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 	return err
 }
 
-// terms returns the terms of every job.
-func (f *flags) terms() producer.Terms {
-	return producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence}
+// defaults returns what the flags say of every job.
+func (f *flags) defaults() producer.Spec {
+	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence}}
 }
 
 func (f *flags) check() error {

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -39,78 +40,83 @@ func (c *putCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return &cli.ConfigError{Err: err}
 	}
-	stores, err := s.open(ctx)
+	deployment, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	var failure error
-	p := s.producer(stores)
-	s.checkIDs(p, c.Check)
-	p.Failed = func(bad *producer.JobError) {
-		failure = bad.Err
-		if s.report.json {
-			s.report.failed(bad)
+	var failed *client.PutResult
+	options := s.options(c.Check || s.flags.TakeOver)
+	report := options.Report
+	options.Report = func(r client.PutResult) error {
+		if r.Err == nil {
+			return report(r)
 		}
+		failed = &r
+		if s.report.json {
+			return report(r)
+		}
+		return nil
 	}
-	one := func(yield func(producer.Job, error) bool) { yield(job, nil) }
-	err = s.put(ctx, stores, p, source{jobs: one, total: 1, resumeHint: "it can be put again"})
+	err = s.put(ctx, deployment, source{jobs: client.Specs(job), total: 1, resumeHint: "it can be put again"}, options)
 	switch {
-	case failure != nil && s.flags.DryRun:
-		return fmt.Errorf("job %s cannot be enqueued: %w", job.ID(), failure)
-	case errors.Is(failure, checkpoint.ErrOtherWork):
-		return fmt.Errorf("job %s was not enqueued; give it another id: %w", job.ID(), failure)
-	case failure != nil:
-		return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", job.ID(), failure)
+	case failed == nil:
+		return err
+	case s.flags.DryRun:
+		return fmt.Errorf("job %s cannot be enqueued: %w", failed.ID, failed.Err)
+	case errors.Is(failed.Err, client.ErrOtherWork):
+		return fmt.Errorf("job %s was not enqueued; give it another id: %w", failed.ID, failed.Err)
+	default:
+		return fmt.Errorf("job %s may not be enqueued; it can be put again with --id: %w", failed.ID, failed.Err)
 	}
-	return err
 }
 
 // job returns the job that the flags describe.
-func (c *putCommand) job(ctx context.Context, s *session) (producer.Job, error) {
-	spec := producer.Spec{ID: c.ID, Kind: c.Kind, Terms: s.flags.terms()}
+func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
+	job := specOf(s.flags.defaults())
+	job.ID, job.Kind = c.ID, c.Kind
 	var err error
-	if spec.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
-		return producer.Job{}, err
+	if job.Deadline, err = parseDeadline(c.Deadline, time.Now()); err != nil {
+		return client.Spec{}, err
 	}
-	if spec.Payload, err = c.payload(ctx, s.stdin); err != nil {
-		return producer.Job{}, err
+	if job.Payload, err = c.payload(ctx, s.stdin); err != nil {
+		return client.Spec{}, err
 	}
-	return producer.NewJob("", spec)
+	return job, job.Validate()
 }
 
-func (c *putCommand) payload(ctx context.Context, stdin io.Reader) (queue.Payload, error) {
+// payload returns JSON as [json.RawMessage], and anything else as bytes.
+func (c *putCommand) payload(ctx context.Context, stdin io.Reader) (any, error) {
 	switch {
 	case c.Payload != nil:
-		p, err := queue.JSONPayload([]byte(*c.Payload))
-		if err != nil {
-			return p, fmt.Errorf("--%w (--payload-text takes any text)", err)
+		if _, err := queue.JSONPayload([]byte(*c.Payload)); err != nil {
+			return nil, fmt.Errorf("--%w (--payload-text takes any text)", err)
 		}
-		return p, nil
+		return json.RawMessage(*c.Payload), nil
 	case c.PayloadText != nil:
-		return queue.BytesPayload([]byte(*c.PayloadText)), nil
+		return []byte(*c.PayloadText), nil
 	case c.PayloadFile == "-":
 		return readPayload("standard input", producer.Interruptible(ctx, stdin))
 	case c.PayloadFile != "":
 		file, err := os.Open(c.PayloadFile)
 		if err != nil {
-			return queue.Payload{}, fmt.Errorf("--payload-file: %w", err)
+			return nil, fmt.Errorf("--payload-file: %w", err)
 		}
 		defer func() { _ = file.Close() }()
 		return readPayload(c.PayloadFile, file)
 	}
-	return queue.Payload{}, nil
+	return nil, nil
 }
 
 // readPayload reads a payload, up to one byte more than the limit.
-func readPayload(name string, in io.Reader) (queue.Payload, error) {
+func readPayload(name string, in io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
 	switch {
 	case err != nil:
-		return queue.Payload{}, fmt.Errorf("--payload-file: read %s: %w", name, err)
+		return nil, fmt.Errorf("--payload-file: read %s: %w", name, err)
 	case len(data) > queue.MaxPayload:
-		return queue.Payload{}, fmt.Errorf("--payload-file: %s has more than %d bytes: put the data in a blob and name it in the payload", name, queue.MaxPayload)
+		return nil, fmt.Errorf("--payload-file: %s has more than %d bytes: put the data in a blob and name it in the payload", name, queue.MaxPayload)
 	}
-	return queue.BytesPayload(data), nil
+	return data, nil
 }
 
 // parseDeadline reads a time, or a time from now.

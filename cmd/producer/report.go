@@ -3,14 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/producer"
 )
 
 // report prints what happens to the jobs. With JSON, each change of a job's status is
@@ -43,35 +43,48 @@ func (r *report) note(format string, args ...any) {
 	}
 }
 
+// put reports what became of a job.
+func (r *report) put(result client.PutResult) error {
+	switch {
+	case result.Err != nil:
+		return r.failed(result)
+	case result.Skipped:
+		return r.skipped(result)
+	}
+	return r.enqueued(result)
+}
+
 // enqueued reports that a job is on the queue, or in a dry run would be.
-func (r *report) enqueued(j producer.Job, found checkpoint.Status) error {
+func (r *report) enqueued(j client.PutResult) error {
+	found := j.Found
 	r.screen.step()
 	r.sum.Found.count(found)
 	switch {
 	case r.json:
-		return r.printLine(enqueuedLine(j, found, r.dryRun))
+		return r.printLine(enqueuedLine(j, r.dryRun))
 	case r.dryRun:
-		return r.screen.printOut(r.plan(j, found))
-	case found == checkpoint.Running && r.takeOver:
-		r.note("job %s was running; the next worker may start it now", j.ID())
+		return r.screen.printOut(r.plan(j))
+	case found == client.StatusRunning && r.takeOver:
+		r.note("job %s was running; the next worker may start it now", j.ID)
 	case found != "" && !r.takeOver:
-		r.note("job %s is already %s; this message resumes it if the earlier one was lost, and has no effect otherwise", j.ID(), found)
+		r.note("job %s is already %s; this message resumes it if the earlier one was lost, and has no effect otherwise", j.ID, found)
 	}
-	return r.screen.printOut(j.ID() + "\n")
+	return r.screen.printOut(j.ID + "\n")
 }
 
 // plan returns the line of a dry run: what would be enqueued, in columns.
-func (r *report) plan(j producer.Job, found checkpoint.Status) string {
+func (r *report) plan(j client.PutResult) string {
+	found := j.Found
 	id := "(a new id)"
-	if j.OwnID {
-		id = j.ID()
+	if !j.NewID {
+		id = j.ID
 	}
-	text := fmt.Sprintf("%s\t%s\t%d B", id, j.Kind(), j.Size())
-	if j.Delay() > 0 {
-		text += fmt.Sprintf("\tin %s", j.Delay())
+	text := fmt.Sprintf("%s\t%s\t%d B", id, j.Kind, j.PayloadSize)
+	if j.Delay > 0 {
+		text += fmt.Sprintf("\tin %s", j.Delay)
 	}
 	switch {
-	case found == checkpoint.Running && r.takeOver:
+	case found == client.StatusRunning && r.takeOver:
 		text += "\ttaken over"
 	case found != "" && !r.takeOver:
 		text += "\talready " + string(found)
@@ -80,17 +93,18 @@ func (r *report) plan(j producer.Job, found checkpoint.Status) string {
 }
 
 // skipped reports that a job was not put because of its record.
-func (r *report) skipped(j producer.Job, found checkpoint.Status) error {
+func (r *report) skipped(j client.PutResult) error {
+	found := j.Found
 	r.screen.step()
 	r.sum.Found.count(found)
 	if r.json {
-		return r.printLine(line{ID: j.ID(), Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
+		return r.printLine(line{ID: j.ID, Status: "skipped", Where: j.Where, Record: found, DryRun: r.dryRun})
 	}
 	switch {
-	case r.sum.Found != nil && found != checkpoint.Done:
-		r.screen.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID(), found))
+	case r.sum.Found != nil && found != client.StatusDone:
+		r.screen.printErr(fmt.Sprintf("job %s is %s; it is not put again\n", j.ID, found))
 	case r.reportSkipped:
-		r.note("job %s is %s; it is skipped", j.ID(), found)
+		r.note("job %s is %s; it is skipped", j.ID, found)
 	}
 	return nil
 }
@@ -101,29 +115,29 @@ func (r *report) unchecked(err error) {
 }
 
 // failed reports why a job was not enqueued.
-func (r *report) failed(bad *producer.JobError) {
+func (r *report) failed(bad client.PutResult) error {
 	r.screen.step()
 	if r.json {
-		// If this line cannot be written, the next line of a job ends the run.
-		_ = r.printLine(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
-		return
+		return r.printLine(line{ID: bad.ID, Status: "failed", Where: bad.Where, Error: azure.Explain(bad.Err), DryRun: r.dryRun})
 	}
-	r.screen.printErr(plaintext.Line(azure.Explain(bad)) + "\n")
+	r.screen.printErr(plaintext.Line(azure.Explain(&client.JobError{Where: bad.Where, Err: bad.Err})) + "\n")
+	return nil
 }
 
 // ended reports the outcome of a job that was waited for.
-func (r *report) ended(e producer.Ended) error {
+func (r *report) ended(o client.Outcome) error {
 	r.screen.step()
-	r.sum.Waited.count(e)
-	switch {
+	r.sum.Waited.count(o)
+	id := o.Job.ID
+	switch ended, ok := errors.AsType[*client.EndedError](o.Err); {
 	case r.json:
-		return r.printLine(endedLine(e))
-	case e.Err != nil:
-		r.screen.printErr(fmt.Sprintf("job %s: %s\n", e.ID, plaintext.Line(azure.Explain(e.Err))))
-	case e.Status != checkpoint.Done:
-		r.screen.printErr(fmt.Sprintf("job %s is %s: %s\n", e.ID, e.Status, plaintext.Line(reason(e))))
+		return r.printLine(endedLine(o))
+	case ok:
+		r.screen.printErr(fmt.Sprintf("job %s is %s: %s\n", id, o.Job.Status, plaintext.Line(reason(ended))))
+	case o.Err != nil:
+		r.screen.printErr(fmt.Sprintf("job %s: %s\n", id, plaintext.Line(azure.Explain(o.Err))))
 	default:
-		return r.screen.printOut(fmt.Sprintf("%s\t%s\n", e.ID, r.result(e.Result)))
+		return r.screen.printOut(fmt.Sprintf("%s\t%s\n", id, r.result(o.Result)))
 	}
 	return nil
 }
@@ -144,9 +158,9 @@ func (r *report) result(result []byte) string {
 }
 
 // reason returns why a job ended without a result. It is never empty.
-func reason(e producer.Ended) string {
-	if e.Reason == "" {
+func reason(e *client.EndedError) string {
+	if e.Job.Reason == "" {
 		return "no reason given"
 	}
-	return e.Reason
+	return e.Job.Reason
 }

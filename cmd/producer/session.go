@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +10,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-
-	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/producer"
-	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // session is the context of a command: its flags, input and output.
@@ -29,7 +26,7 @@ var errNothingYet = errors.New("interrupted; nothing was enqueued")
 
 // source is the sequence of a command's jobs.
 type source struct {
-	jobs iter.Seq2[producer.Job, error]
+	jobs iter.Seq2[client.Spec, error]
 
 	// total is the number of jobs, -1 if unknown.
 	total int64
@@ -38,62 +35,79 @@ type source struct {
 	resumeHint string
 }
 
+// specs yields the jobs of an input as package client takes them.
+func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
+	return func(yield func(client.Spec, error) bool) {
+		for job, err := range jobs {
+			if bad, ok := errors.AsType[*producer.JobError](err); ok {
+				err = &client.JobError{Where: bad.Where, ID: bad.ID, Err: bad.Err}
+			}
+			if !yield(specOf(job), err) {
+				return
+			}
+		}
+	}
+}
+
+func specOf(s producer.Spec) client.Spec {
+	out := client.Spec{
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Delay: s.Delay, Deadline: s.Deadline,
+		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, OnDemand: s.OnDemand,
+	}
+	switch data, _ := s.Payload.Inline(); {
+	case s.Payload.IsJSON():
+		out.Payload = json.RawMessage(data)
+	default:
+		out.Payload = data
+	}
+	return out
+}
+
 // open connects to the storage account and creates missing queues and containers.
-func (s *session) open(ctx context.Context) (*deployment.Stores, error) {
-	stores, err := s.flags.Open(s.flags.Parallel, version)
+func (s *session) open(ctx context.Context) (*client.Client, error) {
+	c, err := s.flags.Client(s.flags.Parallel, version, name())
 	if err != nil {
 		return nil, err
 	}
 	if s.flags.DryRun {
-		err = s.checkAccess(ctx, stores)
+		err = s.checkAccess(ctx, c)
 	} else {
-		err = create(ctx, stores)
+		err = c.Create(ctx)
 	}
 	if ctx.Err() != nil {
 		return nil, errNothingYet
 	}
-	return stores, err
+	return c, err
 }
 
-func create(ctx context.Context, stores *deployment.Stores) error {
-	containers := map[string]*container.Client{}
-	for _, name := range []string{stores.Names.Records, stores.Names.Payloads, stores.Names.Workers, stores.Names.Control} {
-		containers[name] = stores.Account.Container(name)
+// checkAccess checks whether the account can be used, without writing. An identity may
+// be allowed to put messages and not to count them.
+func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
+	queues, err := c.Queues(ctx)
+	if denied, ok := errors.AsType[*client.DeniedError](err); ok && denied.Role != "" {
+		return nil
 	}
-	return producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers)
-}
-
-// checkAccess checks whether the account can be used, without writing.
-func (s *session) checkAccess(ctx context.Context, stores *deployment.Stores) error {
-	q := s.queue(stores)
-	exists, err := producer.QueueExists(ctx, q)
-	if err == nil && !exists {
-		s.report.note("queue %s does not exist yet; it would be created", q.Name())
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// queue returns the queue for the jobs.
-func (s *session) queue(stores *deployment.Stores) *queue.Queue {
+	q := queues.Jobs
 	if s.flags.OnDemand {
-		return stores.OnDemand
+		q = queues.OnDemand
 	}
-	return stores.Queue
+	if !q.Exists {
+		s.report.note("queue %s does not exist yet; it would be created", q.Name)
+	}
+	return nil
 }
 
-// producer returns a producer that reports to the session.
-func (s *session) producer(stores *deployment.Stores) *producer.Producer {
-	return &producer.Producer{
-		Queue: s.queue(stores), Payloads: stores.Payloads, Records: stores.Records,
-		Parallel: s.flags.Parallel, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Name: name(),
-		Confirmed: s.report.enqueued, Skipped: s.report.skipped, Failed: s.report.failed, Unchecked: s.report.unchecked,
+// options returns the settings of a run that reports to the session. With check it reads
+// the records of jobs that have an id of their own.
+func (s *session) options(check bool) client.PutOptions {
+	if check {
+		s.report.sum.Found = &found{}
 	}
-}
-
-// checkIDs makes p read the records of jobs that have an id, if check is set.
-func (s *session) checkIDs(p *producer.Producer, check bool) {
-	if check || s.flags.TakeOver {
-		p.CheckIDs, s.report.sum.Found = true, &found{}
+	return client.PutOptions{
+		NoCheck: !check, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Report: s.report.put, Unchecked: s.report.unchecked,
 	}
 }
 
@@ -108,37 +122,46 @@ func name() string {
 
 // put puts the jobs and reports the result. With --wait it waits for the jobs that
 // were put or existed before.
-func (s *session) put(ctx context.Context, stores *deployment.Stores, p *producer.Producer, jobs source) error {
-	var w *producer.Waiter
+func (s *session) put(ctx context.Context, c *client.Client, jobs source, o client.PutOptions) error {
+	w := &waiting{session: s, client: c}
 	if s.flags.Wait {
-		w = s.waiter(stores, p)
+		o.Report = w.add(o.Report)
 	}
 	began := time.Now()
 	s.report.screen.begin("enqueueing", jobs.total)
-	sum, err := p.Run(ctx, jobs.jobs)
+	sum, err := c.PutMany(ctx, jobs.jobs, o)
 	s.report.screen.end()
-	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Enqueued, sum.Skipped, sum.Failed, sum.Last
-	s.report.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Enqueued), p.Queue.Name(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
+	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Put, sum.Skipped, sum.Failed, sum.Last
+	s.report.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {
 		place = "after " + sum.Last
 	}
 	switch {
-	case errors.Is(err, producer.ErrInterrupted):
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return fmt.Errorf("interrupted %s; %s", place, jobs.resumeHint)
 	case err != nil:
 		return fmt.Errorf("stopped %s: %w; %s", place, err, jobs.resumeHint)
 	case sum.Failed > 0:
-		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Enqueued+sum.Skipped+sum.Failed, s.failureText())
+		err = fmt.Errorf("%d of %d jobs %s; the lines above say why", sum.Failed, sum.Put+sum.Skipped+sum.Failed, s.failureText())
 	}
-	if n := s.report.sum.Found.withoutResult(); n > 0 && w == nil {
+	if n := s.report.sum.Found.withoutResult(); n > 0 && !s.flags.Wait {
 		err = both(err, fmt.Errorf("%d jobs ended without a result before and were not put: replay those in the poison queue (spotctl poison replay), or put them under another id", n))
 	}
-	if w != nil {
-		err = both(err, s.wait(ctx, w))
+	if s.flags.Wait {
+		err = both(err, w.run(ctx))
 	}
 	return err
+}
+
+// queueName returns the name of the queue for the jobs.
+func (s *session) queueName() string {
+	names := s.flags.Names()
+	if s.flags.OnDemand {
+		return names.OnDemand
+	}
+	return names.Queue
 }
 
 // countText returns how many jobs are, or would be, enqueued.
@@ -155,54 +178,6 @@ func (s *session) failureText() string {
 		return "cannot be enqueued"
 	}
 	return "are not confirmed to be on the queue"
-}
-
-// errWaitTimeout ends the waiting after --wait-timeout.
-var errWaitTimeout = errors.New("the waiting timed out")
-
-// waiter returns a waiter for what p enqueues or skips.
-func (s *session) waiter(stores *deployment.Stores, p *producer.Producer) *producer.Waiter {
-	w := &producer.Waiter{Records: stores.Records, Parallel: s.flags.Parallel, Ended: s.report.ended}
-	enqueued, skipped := p.Confirmed, p.Skipped
-	p.Confirmed = func(j producer.Job, found checkpoint.Status) error {
-		w.Add(j)
-		return enqueued(j, found)
-	}
-	p.Skipped = func(j producer.Job, found checkpoint.Status) error {
-		w.Add(j)
-		return skipped(j, found)
-	}
-	return w
-}
-
-// wait waits until all jobs have ended, and reports their outcomes.
-func (s *session) wait(ctx context.Context, w *producer.Waiter) error {
-	began, all := time.Now(), w.Pending()
-	s.report.sum.Waited = &endings{Pending: all}
-	waiting := ctx
-	if s.flags.WaitTimeout > 0 {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeoutCause(ctx, s.flags.WaitTimeout, errWaitTimeout)
-		defer cancel()
-	}
-	s.report.screen.begin("waiting", int64(all))
-	err := w.Wait(waiting)
-	s.report.screen.end()
-	n := s.report.sum.Waited
-	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
-		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
-	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d", n.Pending, all)
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return fmt.Errorf("interrupted; %s", pending)
-	case errors.Is(err, errWaitTimeout):
-		return fmt.Errorf("waited for %s; %s", s.flags.WaitTimeout, pending)
-	case err != nil:
-		return fmt.Errorf("stopped waiting: %w; %s", err, pending)
-	case n.bad() > 0:
-		return fmt.Errorf("%d of %d jobs ended without a result; the lines above say why", n.bad(), all)
-	}
-	return nil
 }
 
 // both joins two errors to one sentence.

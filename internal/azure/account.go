@@ -71,7 +71,7 @@ func Connect(c Config) (*Account, error) {
 		return connectByString(c)
 	}
 	if c.Account == "" {
-		return nil, errors.New("no storage account: set AZURE_STORAGE_CONNECTION_STRING, or --account and AZURE_CLIENT_ID")
+		return nil, errors.New("no storage account is given")
 	}
 	blobURL, err := endpoint(c.BlobEndpoint, c.Account, "blob")
 	if err != nil {

@@ -16,7 +16,7 @@ func TestConnectRefuses(t *testing.T) {
 		config Config
 		want   string
 	}{
-		"nothing":                        {Config{}, "AZURE_STORAGE_CONNECTION_STRING"},
+		"nothing":                        {Config{}, "no storage account"},
 		"account with an address":        {Config{Account: "acct.blob.core.windows.net"}, "3 to 24"},
 		"account that is another host":   {Config{Account: "example.com/"}, "3 to 24"},
 		"account in capitals":            {Config{Account: "Acct"}, "3 to 24"},

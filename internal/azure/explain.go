@@ -32,7 +32,22 @@ var meanings = map[string]string{
 
 // Explain returns err in one line, with an explanation of error codes of the storage
 // service and the network.
-func Explain(err error) string {
+func Explain(err error) string { return explain(err, "") }
+
+// ExplainRole is Explain for a call that needs a role. If the service refused it for
+// lack of one, the text names that role.
+func ExplainRole(err error, role string) string { return explain(err, role) }
+
+// LacksRole reports whether the service refused a call for lack of a role.
+func LacksRole(err error) bool {
+	response, ok := errors.AsType[*azcore.ResponseError](err)
+	return ok && slices.Contains(roleCodes, response.ErrorCode)
+}
+
+// roleCodes are the codes of a refusal for lack of a role.
+var roleCodes = []string{"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}
+
+func explain(err error, role string) string {
 	text := withoutQuery(err)
 	var response *azcore.ResponseError
 	var dns *net.DNSError
@@ -40,7 +55,9 @@ func Explain(err error) string {
 	switch {
 	case errors.As(err, &response):
 		brief := fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
-		if meaning := meanings[response.ErrorCode]; meaning != "" {
+		if role != "" && LacksRole(err) {
+			brief += ": the identity lacks the role " + role + "; a new assignment takes up to 10 minutes"
+		} else if meaning := meanings[response.ErrorCode]; meaning != "" {
 			brief += ": " + meaning
 		} else if said := sentence(response); said != "" {
 			brief += ": " + said

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"os"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/deployment"
 )
@@ -24,12 +26,48 @@ type Storage struct {
 // every user of a machine can read command lines.
 const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
+// Client returns a client of the deployment with that many concurrent calls, which
+// records name as the last writer of what it changes. It sends nothing. Its error is a
+// [ConfigError].
+func (s *Storage) Client(parallel int, version, name string) (*client.Client, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	c, err := client.Open(client.Options{
+		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
+		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
+		Parallel: parallel, Version: version, Name: name,
+	})
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	return c, nil
+}
+
+// Names returns the names of the deployment's queues and containers, once [Storage.Open]
+// or [Storage.Client] has accepted them.
+func (s *Storage) Names() azure.Names {
+	names, _ := azure.NamesFor(s.Prefix, s.Queue)
+	return names
+}
+
+// check returns an error if no account is given.
+func (s *Storage) check() error {
+	if s.Account == "" && os.Getenv(connectionStringVariable) == "" {
+		return &ConfigError{errors.New("no storage account: set " + connectionStringVariable + ", or --account and AZURE_CLIENT_ID")}
+	}
+	return nil
+}
+
 // Open returns clients of the deployment's queues and containers, for that many
 // concurrent calls. It sends nothing. Its error is a [ConfigError].
 func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, error) {
 	names, err := azure.NamesFor(s.Prefix, s.Queue)
 	if err != nil {
 		return nil, &ConfigError{err}
+	}
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	account, err := azure.Connect(azure.Config{
 		ConnectionString: os.Getenv(connectionStringVariable),

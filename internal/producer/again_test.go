@@ -52,12 +52,12 @@ func TestStoppedAndRunAgain(t *testing.T) {
 		b.slowly()
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
-		first, err := b.Run(ctx, Lines(numbered(n), Terms{}))
+		first, err := b.Run(ctx, Lines(numbered(n), Spec{}))
 		if !errors.Is(err, ErrInterrupted) || first.Enqueued == 0 || first.Enqueued == n {
 			t.Fatalf("first run = %+v, %v; want it stopped half-way", first, err)
 		}
 		committed := b.deliver(t, 50)
-		again, err := b.Run(t.Context(), Lines(numbered(n), Terms{}))
+		again, err := b.Run(t.Context(), Lines(numbered(n), Spec{}))
 		if want := (Summary{Enqueued: n, Last: fmt.Sprintf("line %d", n)}); again != want || err != nil {
 			t.Fatalf("second run = %+v, %v; want %+v", again, err, want)
 		}
@@ -79,12 +79,8 @@ func TestDigestsStoppedAndRunAgain(t *testing.T) {
 		}
 		b.slowly()
 		all := func(ctx context.Context) (Summary, error) {
-			known, err := KnownDigests(ctx, b.stores.Records)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
-			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", Terms{}))
+			b.skipKnown(t)
+			return b.Run(ctx, Digests(ctx, b.stores.Account.Container("data"), "data", "", Spec{}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
@@ -130,7 +126,7 @@ func TestCheckIDs(t *testing.T) {
 				b.CheckIDs = true
 				b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Millisecond} })
 				began := time.Now()
-				sum, err := b.Run(t.Context(), Lines(row.in(n), Terms{}))
+				sum, err := b.Run(t.Context(), Lines(row.in(n), Spec{}))
 				if want := (Summary{Enqueued: n, Last: "line 2000"}); sum != want || err != nil {
 					t.Errorf("run = %+v, %v, want %+v", sum, err, want)
 				}

@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -22,8 +21,8 @@ import (
 const (
 	digestKind = "digest"
 
-	// digestPrefix is the prefix of the ids of the jobs that Digests yields.
-	digestPrefix = "digest-"
+	// DigestPrefix is the prefix of the ids of the jobs that Digests yields.
+	DigestPrefix = "digest-"
 
 	// listTimeout is the timeout of one page of a listing, including the SDK's
 	// retries.
@@ -37,14 +36,14 @@ const (
 func DigestID(containerName, blob, etag string) string {
 	etag = strings.Trim(etag, `"`) // a listing has no quotes, a header has
 	sum := sha256.Sum256([]byte(containerName + "\x00" + blob + "\x00" + etag))
-	return digestPrefix + hex.EncodeToString(sum[:16])
+	return DigestPrefix + hex.EncodeToString(sum[:16])
 }
 
-// Digests yields a job of the kind "digest" with those terms for each blob of a
+// Digests yields a job of the kind "digest" like defaults for each blob of a
 // container whose name starts with prefix (all for ""), in the order of their
 // names. Any error but a [*JobError] ends the sequence.
-func Digests(ctx context.Context, client *container.Client, name, prefix string, terms Terms) iter.Seq2[Job, error] {
-	return func(yield func(Job, error) bool) {
+func Digests(ctx context.Context, client *container.Client, name, prefix string, defaults Spec) iter.Seq2[Spec, error] {
+	return func(yield func(Spec, error) bool) {
 		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
 		for pager.More() {
 			page, err := nextPage(ctx, pager.NextPage)
@@ -54,14 +53,14 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 				err = fmt.Errorf("list the blobs of container %s: %w", name, err)
 			}
 			if err != nil {
-				yield(Job{}, err)
+				yield(Spec{}, err)
 				return
 			}
 			for _, item := range page {
 				if isDirectory(item) {
 					continue
 				}
-				if !yield(digestJob(name, item, terms)) {
+				if !yield(digestJob(name, item, defaults)) {
 					return
 				}
 			}
@@ -86,37 +85,18 @@ func isDirectory(item *container.BlobItem) bool {
 	return p != nil && p.ResourceType != nil && *p.ResourceType == "directory"
 }
 
-func digestJob(name string, item *container.BlobItem, terms Terms) (Job, error) {
-	where := fmt.Sprintf("blob %q", *item.Name)
+func digestJob(name string, item *container.BlobItem, spec Spec) (Spec, error) {
+	spec.Where, spec.Kind = fmt.Sprintf("blob %q", *item.Name), digestKind
 	if item.Properties == nil || item.Properties.ETag == nil {
-		return Job{}, &JobError{Where: where, Err: errors.New("the listing has no ETag for it")}
+		return Spec{}, &JobError{Where: spec.Where, Err: errors.New("the listing has no ETag for it")}
 	}
 	raw, err := json.Marshal(handlers.DigestPayload{Container: name, Blob: *item.Name})
+	if err == nil {
+		spec.Payload, err = queue.JSONPayload(raw)
+	}
 	if err != nil {
-		return Job{}, &JobError{Where: where, Err: err}
+		return Spec{}, &JobError{Where: spec.Where, Err: err}
 	}
-	payload, err := queue.JSONPayload(raw)
-	if err != nil {
-		return Job{}, &JobError{Where: where, Err: err}
-	}
-	id := DigestID(name, *item.Name, string(*item.Properties.ETag))
-	return NewJob(where, Spec{ID: id, Kind: digestKind, Payload: payload, Terms: terms})
-}
-
-// KnownDigests returns the status of all jobs of [Digests] that have a record. A job
-// that is open or running needs no second message; one that is done, poison or
-// cancelled would not run. It costs one call per 5,000 records of the deployment.
-// If the container of records does not exist, the result is empty.
-func KnownDigests(ctx context.Context, records *checkpoint.Store) (map[string]checkpoint.Status, error) {
-	known := map[string]checkpoint.Status{}
-	for record, err := range records.List(ctx, digestPrefix) {
-		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-			return known, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		known[record.ID] = record.Status
-	}
-	return known, nil
+	spec.ID = DigestID(name, *item.Name, string(*item.Properties.ETag))
+	return spec, nil
 }

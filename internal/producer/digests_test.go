@@ -8,7 +8,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/job"
@@ -41,7 +40,7 @@ func TestDigests(t *testing.T) {
 	for _, name := range []string{"in/b.txt", "in/a&ü.txt", "out/c.txt"} {
 		b.putBlob(t, "data", name, []byte(name), nil)
 	}
-	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", Terms{})
+	source := Digests(t.Context(), b.stores.Account.Container("data"), "data", "in/", Spec{})
 	sum, err := b.Run(t.Context(), source)
 	if want := (Summary{Enqueued: 2, Last: `blob "in/b.txt"`}); sum != want || err != nil {
 		t.Fatalf("run = %+v, %v; want %+v", sum, err, want)
@@ -69,7 +68,7 @@ func TestDigestsOverSeveralPages(t *testing.T) {
 		b.putBlob(t, "data", fmt.Sprintf("b%05d", i), nil, nil)
 	}
 	ids := map[string]bool{}
-	for j, err := range Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}) {
+	for j, err := range jobs(Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Spec{})) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,12 +85,8 @@ func TestDigestsAgain(t *testing.T) {
 	b.putBlob(t, "data", "b", []byte("1"), nil)
 	again := func() Summary {
 		t.Helper()
-		known, err := KnownDigests(t.Context(), b.stores.Records)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
-		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}))
+		b.skipKnown(t)
+		sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Spec{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +111,7 @@ func TestDigestsAgain(t *testing.T) {
 
 func TestDigestsOfNoContainer(t *testing.T) {
 	b := setup(t)
-	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", Terms{}))
+	sum, err := b.Run(t.Context(), Digests(t.Context(), b.stores.Account.Container("gone"), "gone", "", Spec{}))
 	if err == nil || err.Error() != "container gone does not exist" || sum != (Summary{}) {
 		t.Errorf("run = %+v, %v; want that the container does not exist", sum, err)
 	}

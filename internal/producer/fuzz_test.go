@@ -23,7 +23,7 @@ func FuzzLines(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for job, err := range Lines(bytes.NewReader(data), Terms{}) {
+		for job, err := range jobs(Lines(bytes.NewReader(data), Spec{})) {
 			if err != nil {
 				if wrong, ok := errors.AsType[*JobError](err); !ok || wrong.Where == "" || wrong.Err.Error() == "" {
 					t.Fatalf("error %#v does not say where", err)

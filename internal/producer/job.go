@@ -13,6 +13,10 @@ import (
 
 // Spec describes a job to put.
 type Spec struct {
+	// Where is the job's place in the input, such as "line 3". Empty if it is the
+	// only job.
+	Where string
+
 	// ID is the job's id and idempotency key. Default: a new UUIDv7.
 	ID string
 
@@ -24,6 +28,9 @@ type Spec struct {
 
 	// Deadline is passed to the handler. Default: none.
 	Deadline time.Time
+
+	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
+	OnDemand bool
 
 	Terms
 }
@@ -56,8 +63,7 @@ func (t Terms) Check() error {
 
 // Job is a job that can be put on a queue.
 type Job struct {
-	// Where is the job's place in the input, such as "line 3". Empty if it is the
-	// only job.
+	// Where is that of its [Spec].
 	Where string
 
 	// OwnID says that the caller chose the id; otherwise it was generated.
@@ -65,6 +71,7 @@ type Job struct {
 
 	envelope queue.Envelope
 	delay    time.Duration
+	onDemand bool
 }
 
 // ID returns the job's id.
@@ -82,13 +89,16 @@ func (j Job) Size() int64 {
 	return int64(len(data))
 }
 
+// PayloadHash returns the SHA-256 of the payload, in hex.
+func (j Job) PayloadHash() string { return j.envelope.Payload.Hash() }
+
 // delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.envelope.Payload.Hash()}
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.PayloadHash()}
 }
 
 // NewJob validates a job and generates an id if it has none.
-func NewJob(where string, s Spec) (Job, error) {
+func NewJob(s Spec) (Job, error) {
 	if err := jobid.ValidateKind(s.Kind); err != nil {
 		return Job{}, err
 	}
@@ -113,10 +123,19 @@ func NewJob(where string, s Spec) (Job, error) {
 		return Job{}, err
 	}
 	return Job{
-		Where: where, OwnID: own,
+		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
 		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
 		delay:    s.Delay,
 	}, nil
+}
+
+// newJob is NewJob with a [*JobError].
+func newJob(s Spec) (Job, error) {
+	j, err := NewJob(s)
+	if err != nil {
+		return Job{}, &JobError{Where: s.Where, ID: s.ID, Err: err}
+	}
+	return j, nil
 }
 
 // JobError says which job was not put, and why. It does not affect other jobs.

@@ -33,10 +33,10 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
 // Only kind is required; max_run and max_silence are durations like delay. A line
-// that does not set a term gets the default. Empty lines are skipped. An invalid line
-// yields a [*JobError]; an error of r itself ends the sequence.
-func Lines(r io.Reader, defaults Terms) iter.Seq2[Job, error] {
-	return func(yield func(Job, error) bool) {
+// that does not set a term gets those of defaults. Empty lines are skipped. A line that
+// cannot be read yields a [*JobError]; an error of r itself ends the sequence.
+func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
+	return func(yield func(Spec, error) bool) {
 		lines := lineReader{in: bufio.NewReaderSize(r, 64<<10), limit: maxLine}
 		for n := 1; ; n++ {
 			where := fmt.Sprintf("line %d", n)
@@ -50,16 +50,16 @@ func Lines(r io.Reader, defaults Terms) iter.Seq2[Job, error] {
 			case errors.Is(err, errLineTooLong):
 				err = &JobError{Where: where, Err: err}
 			case err != nil:
-				yield(Job{}, fmt.Errorf("read %s: %w", where, err))
+				yield(Spec{}, fmt.Errorf("read %s: %w", where, err))
 				return
 			case len(line) == 0:
 				continue
 			}
-			var j Job
+			spec := defaults
 			if err == nil {
-				j, err = parseLine(where, line, defaults)
+				spec, err = parseLine(where, line, defaults)
 			}
-			if !yield(j, err) {
+			if !yield(spec, err) {
 				return
 			}
 		}
@@ -67,15 +67,13 @@ func Lines(r io.Reader, defaults Terms) iter.Seq2[Job, error] {
 }
 
 // parseLine returns the job of a line; any error is a *JobError.
-func parseLine(where string, line []byte, defaults Terms) (Job, error) {
+func parseLine(where string, line []byte, defaults Spec) (Spec, error) {
 	spec, err := parseSpec(line, defaults)
-	if err == nil {
-		var j Job
-		if j, err = NewJob(where, spec); err == nil {
-			return j, nil
-		}
+	if err != nil {
+		return Spec{}, &JobError{Where: where, ID: spec.ID, Err: err}
 	}
-	return Job{}, &JobError{Where: where, ID: spec.ID, Err: err}
+	spec.Where = where
+	return spec, nil
 }
 
 // lineReader reads lines of up to limit bytes into one buffer.
@@ -128,7 +126,7 @@ type lineJSON struct {
 // parseSpec reads a line. An unknown field is an error: it is probably a typing
 // error, and the job would run without the intended setting. With an error it
 // returns what could be read.
-func parseSpec(line []byte, defaults Terms) (Spec, error) {
+func parseSpec(line []byte, defaults Spec) (Spec, error) {
 	var l lineJSON
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
@@ -138,7 +136,8 @@ func parseSpec(line []byte, defaults Terms) (Spec, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("it has more than one JSON value")
 	}
-	spec := Spec{Kind: l.Kind, Terms: defaults}
+	spec := defaults
+	spec.Kind = l.Kind
 	if l.ID != nil {
 		if *l.ID == "" {
 			return spec, errors.New("field id is empty; leave it out for a new id")

@@ -18,7 +18,7 @@ import (
 
 // collect returns the ids of a source's jobs and its errors, in order.
 func collect(r io.Reader) (got []string) {
-	for j, err := range Lines(r, Terms{}) {
+	for j, err := range jobs(Lines(r, Spec{})) {
 		if err != nil {
 			got = append(got, err.Error())
 			continue
@@ -131,7 +131,7 @@ func TestParseSpec(t *testing.T) {
 		`{"kind":"k","max_run":"6h","max_silence":"10m"}`:     {Kind: "k", MaxRun: 5 * time.Hour, MaxSilence: 10 * time.Minute},
 		`{"kind":"k","max_run":"0s"}`:                         {Kind: "k", MaxRun: -time.Hour},
 	} {
-		s, err := parseSpec([]byte(line), Terms{Delay: general, MaxRun: time.Hour})
+		s, err := parseSpec([]byte(line), Spec{Terms: Terms{Delay: general, MaxRun: time.Hour}})
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 			continue
@@ -166,7 +166,7 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":"k","payload_base64":"A"}`: "field payload_base64: illegal base64 data at input byte 0",
 		`{"kind":"k","payload":1,"payload_base64":"AAAA"}`: "both payload and payload_base64 are given",
 	} {
-		if _, err := parseSpec([]byte(line), Terms{}); err == nil || err.Error() != want {
+		if _, err := parseSpec([]byte(line), Spec{}); err == nil || err.Error() != want {
 			t.Errorf("%s\n got %v\nwant %s", line, err, want)
 		}
 	}
@@ -175,7 +175,7 @@ func TestParseSpecRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	var bad []string
 	failed := func(e *JobError) { bad = append(bad, e.Error()) }
-	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}"), Terms{}), failed)
+	checked, n, err := Check(t.Context(), Lines(strings.NewReader("{\"kind\":\"k\"}\n{}\n{\"kind\":\"k\",\"id\":\"/\"}"), Spec{}), failed)
 	if checked != 3 || n != 2 || err != nil {
 		t.Errorf("Check = %d, %d, %v; want 3 lines, 2 bad", checked, n, err)
 	}
@@ -187,7 +187,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("bad (-want +got):\n%s", diff)
 	}
 	broken := errors.New("input broken")
-	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}, Terms{}), failed); !errors.Is(err, broken) {
+	if _, _, err := Check(t.Context(), Lines(&cutReader{err: broken}, Spec{}), failed); !errors.Is(err, broken) {
 		t.Errorf("Check of a broken input = %v, want its error", err)
 	}
 }

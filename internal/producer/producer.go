@@ -11,7 +11,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -30,9 +29,10 @@ var ErrInterrupted = errors.New("interrupted")
 
 // Producer puts jobs on a queue.
 type Producer struct {
-	// Queue receives the messages, and Payloads the payloads that do not fit into one.
-	Queue    *queue.Queue
-	Payloads *queue.Payloads
+	// Queue receives the messages, and OnDemand those of jobs for VMs of regular
+	// priority. Payloads receives the payloads that do not fit into one.
+	Queue, OnDemand *queue.Queue
+	Payloads        *queue.Payloads
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int
@@ -73,8 +73,9 @@ type Producer struct {
 	Confirmed func(j Job, found checkpoint.Status) error
 	Skipped   func(j Job, found checkpoint.Status) error
 
-	// Failed, if set, is called for each job that could not be put.
-	Failed func(*JobError)
+	// Failed, if set, is called for each job that could not be put. An error ends the
+	// run.
+	Failed func(*JobError) error
 }
 
 // Summary is the result of a run.
@@ -86,23 +87,24 @@ type Summary struct {
 	Last string
 }
 
-// Run puts the jobs of a source. A [*JobError] of the source counts as failed and is
-// passed to Failed; any other error ends the run, and so does a refusal that would
+// Run puts the jobs of a source. A [*JobError] of the source, or an invalid job, counts
+// as failed and is passed to Failed; any other error ends the run, and so does a refusal that would
 // affect every job. When ctx ends, Run takes no more jobs, waits for those in
 // flight, and returns [ErrInterrupted].
 //
 // Confirmed, Skipped and Failed are called one at a time.
-func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Job, error]) (Summary, error) {
+func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summary, error) {
 	r := &run{
 		producer: p,
 		slots:    semaphore.NewWeighted(int64(parallel(p.Parallel))),
 		room:     semaphore.NewWeighted(maxInFlight),
 	}
-	for j, err := range jobs {
+	for spec, err := range jobs {
 		if !r.acquireSlot(ctx) {
 			break
 		}
-		if !r.accept(j, err) {
+		j, ok := r.accept(spec, err)
+		if !ok {
 			r.slots.Release(1)
 			continue
 		}
@@ -124,12 +126,15 @@ func parallel(n int) int {
 // job to failed, and returns how many jobs the source has and how many of them are
 // bad. The error is [ErrInterrupted] if ctx ended first, or one of the source that
 // is not a [*JobError].
-func Check(ctx context.Context, jobs iter.Seq2[Job, error], failed func(*JobError)) (checked, bad int, err error) {
-	for _, err := range jobs {
+func Check(ctx context.Context, jobs iter.Seq2[Spec, error], failed func(*JobError)) (checked, bad int, err error) {
+	for spec, err := range jobs {
 		if ctx.Err() != nil {
 			return checked, bad, ErrInterrupted
 		}
 		checked++
+		if err == nil {
+			_, err = newJob(spec)
+		}
 		jobError, ok := errors.AsType[*JobError](err)
 		switch {
 		case ok:
@@ -157,16 +162,6 @@ func Create(ctx context.Context, queues []*queue.Queue, containers map[string]*c
 		group.Go(func() error { return unlessForbidden(createContainer(ctx, client, name)) })
 	}
 	return group.Wait()
-}
-
-// QueueExists reports whether a queue exists, without writing. If the identity may
-// put messages but not read the queue's properties, the queue is assumed to exist.
-func QueueExists(ctx context.Context, q *queue.Queue) (exists bool, err error) {
-	_, err = q.Depth(ctx)
-	if queueerror.HasCode(err, queueerror.QueueNotFound) {
-		return false, nil
-	}
-	return true, unlessForbidden(err)
 }
 
 func createContainer(ctx context.Context, client *container.Client, name string) error {

@@ -31,7 +31,7 @@ func TestRunPutsEveryLineOnce(t *testing.T) {
 		b.server.OnResult(func(storage.Result) { calls.add(-1) })
 		began := time.Now()
 
-		sum, err := b.Run(t.Context(), Lines(numbered(n), Terms{}))
+		sum, err := b.Run(t.Context(), Lines(numbered(n), Spec{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestRunWithoutTheBlobPutsNoMessage(t *testing.T) {
 func TestRunContinuesAfterBadLines(t *testing.T) {
 	b := setup(t)
 	in := strings.NewReader("{\"id\":\"a\",\"kind\":\"k\"}\nrubbish\n\n{\"id\":\"b\"}\n{\"id\":\"c\",\"kind\":\"k\"}\n")
-	sum, err := b.Run(t.Context(), Lines(in, Terms{}))
+	sum, err := b.Run(t.Context(), Lines(in, Spec{}))
 	if want := (Summary{Enqueued: 2, Failed: 2, Last: "line 5"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -140,7 +140,7 @@ func TestRunContinuesAfterBadLines(t *testing.T) {
 func TestRunSkips(t *testing.T) {
 	b := setup(t)
 	b.Skip = func(id string) (checkpoint.Status, bool) { return checkpoint.Open, id != "job-2" }
-	sum, err := b.Run(t.Context(), Lines(numbered(3), Terms{}))
+	sum, err := b.Run(t.Context(), Lines(numbered(3), Spec{}))
 	if want := (Summary{Enqueued: 1, Skipped: 2, Last: "line 3"}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -175,7 +175,7 @@ func TestRunReportsOnlyConfirmedJobs(t *testing.T) {
 			b.confirmed = append(b.confirmed, id)
 			return nil
 		}
-		sum, err := b.Run(t.Context(), Lines(numbered(60), Terms{}))
+		sum, err := b.Run(t.Context(), Lines(numbered(60), Spec{}))
 		if err != nil || sum.Enqueued+sum.Failed != 60 || sum.Enqueued != len(b.confirmed) || sum.Enqueued == 0 {
 			t.Errorf("run = %+v, %v, with %d ids told", sum, err, len(b.confirmed))
 		}
@@ -197,7 +197,7 @@ func TestRunEndsOnErrorsOfEveryJob(t *testing.T) {
 			b := setup(t)
 			b.Parallel = 4
 			b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &c.refusal} })
-			sum, err := b.Run(t.Context(), Lines(numbered(1000), Terms{}))
+			sum, err := b.Run(t.Context(), Lines(numbered(1000), Spec{}))
 			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrInterrupted) {
 				t.Errorf("run = %v, want an end with %s", err, c.want)
 			}
@@ -220,7 +220,7 @@ func TestRunContinuesAfterABriefOutage(t *testing.T) {
 			}
 			return storage.Fault{}
 		})
-		sum, err := b.Run(t.Context(), Lines(numbered(500), Terms{}))
+		sum, err := b.Run(t.Context(), Lines(numbered(500), Spec{}))
 		if err != nil || sum.Failed != b.Parallel || sum.Enqueued+sum.Failed != 500 {
 			t.Errorf("run = %+v, %v; want the first 16 to fail and then none", sum, err)
 		}
@@ -237,7 +237,7 @@ func TestRunInterrupted(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 1025*time.Millisecond)
 		defer cancel()
-		sum, err := b.Run(ctx, Lines(numbered(1000), Terms{}))
+		sum, err := b.Run(ctx, Lines(numbered(1000), Spec{}))
 		if !errors.Is(err, ErrInterrupted) {
 			t.Errorf("run = %v, want ErrInterrupted", err)
 		}
@@ -261,7 +261,7 @@ func TestRunInterruptedBeforeItBegan(t *testing.T) {
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sum, err := b.Run(ctx, Lines(numbered(3), Terms{}))
+	sum, err := b.Run(ctx, Lines(numbered(3), Spec{}))
 	if !errors.Is(err, ErrInterrupted) || sum != (Summary{}) || len(b.server.Counts()) != 0 {
 		t.Errorf("run = %+v, %v after %v; want nothing done", sum, err, b.server.Counts())
 	}
@@ -287,7 +287,7 @@ func TestRunEndsWhenIDsCannotBePrinted(t *testing.T) {
 		}
 		return nil
 	}
-	sum, err := b.Run(t.Context(), Lines(numbered(100), Terms{}))
+	sum, err := b.Run(t.Context(), Lines(numbered(100), Spec{}))
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "job job-2 is enqueued") {
 		t.Errorf("run = %v, want that of job-2", err)
 	}
@@ -299,7 +299,7 @@ func TestRunEndsWhenIDsCannotBePrinted(t *testing.T) {
 func TestRunEndsWithItsInput(t *testing.T) {
 	b := setup(t)
 	broken := errors.New("input broken")
-	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}, Terms{}))
+	sum, err := b.Run(t.Context(), Lines(&cutReader{text: "{\"kind\":\"k\"}\n{\"kind\":\"k\"}", err: broken}, Spec{}))
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read line 2") {
 		t.Errorf("run = %v, want the input's error in line 2", err)
 	}
@@ -309,8 +309,8 @@ func TestRunEndsWithItsInput(t *testing.T) {
 }
 
 func TestNewJob(t *testing.T) {
-	j, err := NewJob("x", Spec{Kind: "k"})
-	other, _ := NewJob("x", Spec{Kind: "k"})
+	j, err := NewJob(Spec{Where: "x", Kind: "k"})
+	other, _ := NewJob(Spec{Where: "x", Kind: "k"})
 	if err != nil || len(j.ID()) != 36 || j.ID()[14] != '7' || j.ID() == other.ID() {
 		t.Errorf("ids made = %q and %q, %v; want two UUIDs of version 7", j.ID(), other.ID(), err)
 	}
@@ -325,7 +325,7 @@ func TestNewJob(t *testing.T) {
 		`payload has 67108865 bytes; at most 67108864 are allowed: put the data in a blob and name it in the payload`: {
 			Kind: "k", Payload: queue.BytesPayload(make([]byte, queue.MaxPayload+1))},
 	} {
-		if _, err := NewJob("x", spec); err == nil || err.Error() != want {
+		if _, err := NewJob(spec); err == nil || err.Error() != want {
 			t.Errorf("NewJob = %v\nwant     %s", err, want)
 		}
 	}

@@ -43,8 +43,11 @@ func (r *run) acquireSlot(ctx context.Context) bool {
 	return r.stop == nil
 }
 
-// accept records what the source yielded, and reports whether to put it.
-func (r *run) accept(j Job, err error) bool {
+// accept records what the source yielded, and returns the job if it is to be put.
+func (r *run) accept(spec Spec, err error) (j Job, ok bool) {
+	if err == nil {
+		j, err = newJob(spec)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	bad, isJob := errors.AsType[*JobError](err)
@@ -52,20 +55,20 @@ func (r *run) accept(j Job, err error) bool {
 	case isJob:
 		r.summary.Last = bad.Where
 		r.fail(bad)
-		return false
+		return Job{}, false
 	case err != nil:
 		r.stop = err
-		return false
+		return Job{}, false
 	}
 	r.summary.Last = j.Where
 	if r.producer.Skip == nil {
-		return true
+		return j, true
 	}
 	found, skip := r.producer.Skip(j.ID())
 	if skip {
 		r.skip(j, found)
 	}
-	return !skip
+	return j, !skip
 }
 
 // start puts a job when there is room for it in memory. A job that was taken is put
@@ -134,8 +137,11 @@ func (r *run) skip(j Job, found checkpoint.Status) {
 // fail counts a job that was not put. The caller holds mu.
 func (r *run) fail(bad *JobError) {
 	r.summary.Failed++
-	if r.producer.Failed != nil {
-		r.producer.Failed(bad)
+	if r.producer.Failed == nil {
+		return
+	}
+	if err := r.producer.Failed(bad); err != nil && r.stop == nil {
+		r.stop = fmt.Errorf("a job failed, but that cannot be printed: %w", err)
 	}
 }
 
@@ -153,7 +159,7 @@ func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err erro
 	if r.producer.DryRun {
 		return found, checkSize(e)
 	}
-	return found, r.producer.send(ctx, e, j.delay)
+	return found, r.producer.send(ctx, e, j)
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
@@ -188,9 +194,13 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 	return record.Status, nil
 }
 
-// send puts a message. If it does not fit, its payload is first stored in a blob.
-func (p *Producer) send(ctx context.Context, e queue.Envelope, delay time.Duration) error {
-	err := p.Queue.Put(ctx, e, delay)
+// send puts a job's message. If it does not fit, its payload is first stored in a blob.
+func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
+	to := p.Queue
+	if j.onDemand {
+		to = p.OnDemand
+	}
+	err := to.Put(ctx, e, j.delay)
 	if !tooLarge(err) {
 		return err
 	}
@@ -198,7 +208,7 @@ func (p *Producer) send(ctx context.Context, e queue.Envelope, delay time.Durati
 	if err != nil {
 		return err
 	}
-	return p.Queue.Put(ctx, e, delay)
+	return to.Put(ctx, e, j.delay)
 }
 
 // checkSize returns why a message could not be sent, as far as that is known without

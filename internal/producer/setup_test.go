@@ -66,7 +66,7 @@ func setupBare(t *testing.T) *rig {
 			b.skipped = append(b.skipped, j.ID()+" "+string(found))
 			return nil
 		},
-		Failed: func(bad *JobError) { b.failed = append(b.failed, bad.Error()) },
+		Failed: func(bad *JobError) error { b.failed = append(b.failed, bad.Error()); return nil },
 	}
 	return b
 }
@@ -121,13 +121,10 @@ func numbered(n int) io.Reader {
 }
 
 // one is a source of one job.
-func one(t *testing.T, s Spec) iter.Seq2[Job, error] {
+func one(t *testing.T, s Spec) iter.Seq2[Spec, error] {
 	t.Helper()
-	j, err := NewJob("the job", s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(yield func(Job, error) bool) { yield(j, nil) }
+	s.Where = "the job"
+	return func(yield func(Spec, error) bool) { yield(s, nil) }
 }
 
 // gauge counts how many calls run at once.
@@ -141,4 +138,32 @@ func (g *gauge) add(n int) {
 	defer g.mu.Unlock()
 	g.now += n
 	g.most = max(g.most, g.now)
+}
+
+// jobs yields the jobs of a source, as a run makes them.
+func jobs(specs iter.Seq2[Spec, error]) iter.Seq2[Job, error] {
+	return func(yield func(Job, error) bool) {
+		for spec, err := range specs {
+			var j Job
+			if err == nil {
+				j, err = newJob(spec)
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+// skipKnown makes the producer skip jobs that have a record.
+func (b *rig) skipKnown(t *testing.T) {
+	t.Helper()
+	known := map[string]checkpoint.Status{}
+	for record, err := range b.stores.Records.List(t.Context(), DigestPrefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[record.ID] = record.Status
+	}
+	b.Skip = func(id string) (checkpoint.Status, bool) { status, ok := known[id]; return status, ok }
 }

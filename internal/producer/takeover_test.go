@@ -124,7 +124,7 @@ func TestTakeOverOfOtherWorkIsNoReasonToStop(t *testing.T) {
 	for i := range n {
 		b.seed(t, fmt.Sprintf("job-%d", i+1), checkpoint.Running)
 	}
-	sum, err := b.Run(t.Context(), Lines(numbered(n+1), Terms{})) // with payloads of their own
+	sum, err := b.Run(t.Context(), Lines(numbered(n+1), Spec{})) // with payloads of their own
 	if want := (Summary{Enqueued: 1, Failed: n, Last: fmt.Sprintf("line %d", n+1)}); sum != want || err != nil {
 		t.Errorf("run = %+v, %v; want %+v", sum, err, want)
 	}
@@ -157,12 +157,12 @@ func TestDryRun(t *testing.T) {
 	big := Spec{ID: "big", Kind: "k", Payload: queue.BytesPayload(make([]byte, 100<<10))}
 	in := `{"kind":"k"}` + "\n{}\n" + `{"kind":"k","deadline":"9999-12-31T23:59:59-23:00"}` // a year that RFC 3339 cannot write
 	for _, row := range []struct {
-		jobs iter.Seq2[Job, error]
+		jobs iter.Seq2[Spec, error]
 		want Summary
 	}{
 		{one(t, big), Summary{Enqueued: 1, Last: "the job"}},
-		{Lines(strings.NewReader(in), Terms{}), Summary{Enqueued: 1, Failed: 2, Last: "line 3"}},
-		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Terms{}), Summary{Enqueued: 2, Last: `blob "b"`}},
+		{Lines(strings.NewReader(in), Spec{}), Summary{Enqueued: 1, Failed: 2, Last: "line 3"}},
+		{Digests(t.Context(), b.stores.Account.Container("data"), "data", "", Spec{}), Summary{Enqueued: 2, Last: `blob "b"`}},
 	} {
 		if sum, err := b.Run(t.Context(), row.jobs); sum != row.want || err != nil {
 			t.Errorf("run = %+v, %v; want %+v", sum, err, row.want)
@@ -170,33 +170,5 @@ func TestDryRun(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{storage.OpListBlobs: 1}, b.server.Counts()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
-	}
-}
-
-func TestQueueExists(t *testing.T) {
-	b := setup(t)
-	for _, row := range []struct {
-		code   string
-		status int
-		exists bool
-		fails  bool
-	}{
-		{"", 0, true, false},
-		{"QueueNotFound", http.StatusNotFound, false, false},
-		{"AuthorizationPermissionMismatch", http.StatusForbidden, true, false},
-		{"AuthenticationFailed", http.StatusForbidden, true, true},
-	} {
-		b.server.OnCall(func(storage.Call) storage.Fault {
-			if row.code == "" {
-				return storage.Fault{}
-			}
-			return storage.Fault{Refuse: &storage.Error{Status: row.status, Code: row.code}}
-		})
-		if exists, err := QueueExists(t.Context(), b.Queue); exists != row.exists || (err != nil) != row.fails {
-			t.Errorf("QueueExists with %q = %t, %v; want %t and an error: %t", row.code, exists, err, row.exists, row.fails)
-		}
-	}
-	if n := b.writes(); n != 0 {
-		t.Errorf("%d writes, want none", n)
 	}
 }

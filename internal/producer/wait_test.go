@@ -40,7 +40,7 @@ func (b *rig) waiter() *waitRig {
 func (w *waitRig) add(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
-		j, err := NewJob("the job", Spec{ID: fmt.Sprintf("job-%d", i+1), Kind: "k"})
+		j, err := NewJob(Spec{ID: fmt.Sprintf("job-%d", i+1), Kind: "k"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -83,6 +83,9 @@ func JSONPayload(raw []byte) (Payload, error) {
 // BytesPayload returns a payload of any bytes.
 func BytesPayload(data []byte) Payload { return Payload{data: data} }
 
+// IsJSON reports whether the payload was made by [JSONPayload].
+func (p Payload) IsJSON() bool { return p.isJSON }
+
 // Inline returns the payload's bytes; ok is false if they are in a blob.
 func (p Payload) Inline() (data []byte, ok bool) { return p.data, p.ref == nil }
 

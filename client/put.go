@@ -1,0 +1,274 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/producer"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// Spec describes a job to put. Only Kind is required.
+type Spec struct {
+	// ID is the job's id: one id has one outcome, however often it is put. Default: a
+	// new UUID. An id of 1 to 128 of A-Z a-z 0-9 . _ ~ - is valid, if it neither starts
+	// nor ends with a dot.
+	ID string
+
+	// Kind names the handler: 1 to 64 of A-Z a-z 0-9 . _ -
+	Kind string
+
+	// Payload is the handler's input: bytes ([]byte) as they are, and any other value as
+	// JSON. Nil is an empty payload. A payload that does not fit into a message is put
+	// into a blob, up to 64 MiB; larger input belongs in a blob that the payload names.
+	Payload any
+
+	// Delay is how long the job waits at least before it can start, up to 7 days.
+	Delay time.Duration
+
+	// Deadline is passed to the handler, and not enforced.
+	Deadline time.Time
+
+	// MaxRun limits the job's run time over all deliveries, and MaxSilence the time
+	// between two reports of its handler, in addition to the limits of its kind. Whole
+	// seconds; 0 is no limit.
+	MaxRun, MaxSilence time.Duration
+
+	// OnDemand puts the job on the queue for VMs of regular priority, which are not
+	// evicted.
+	OnDemand bool
+
+	// Where is the job's place in your input, such as "line 3", for errors and results.
+	// Optional.
+	Where string
+}
+
+// Validate returns why the job cannot be put, as far as that is known without a call.
+func (s Spec) Validate() error {
+	spec, err := s.producerSpec()
+	if err == nil {
+		_, err = producer.NewJob(spec)
+	}
+	return err
+}
+
+// producerSpec encodes the payload.
+func (s Spec) producerSpec() (producer.Spec, error) {
+	payload, err := payloadOf(s.Payload)
+	return producer.Spec{
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Deadline: s.Deadline, OnDemand: s.OnDemand,
+		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
+	}, err
+}
+
+func payloadOf(v any) (queue.Payload, error) {
+	switch data := v.(type) {
+	case nil:
+		return queue.Payload{}, nil
+	case []byte:
+		return queue.BytesPayload(data), nil
+	case json.RawMessage:
+		return queue.JSONPayload(data)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return queue.Payload{}, fmt.Errorf("encode the payload: %w", err)
+	}
+	return queue.JSONPayload(raw)
+}
+
+// Specs yields jobs for [Client.PutMany].
+func Specs(specs ...Spec) iter.Seq2[Spec, error] {
+	return func(yield func(Spec, error) bool) {
+		for _, spec := range specs {
+			if !yield(spec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// JobError is why one job was not put. It says nothing about other jobs.
+type JobError struct {
+	// Where is that of the [Spec], and ID the job's id; each may be empty.
+	Where, ID string
+	Err       error
+}
+
+// Error names the place.
+func (e *JobError) Error() string {
+	if e.Where == "" {
+		return e.Err.Error()
+	}
+	return e.Where + ": " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *JobError) Unwrap() error { return e.Err }
+
+// PutResult is what became of one job.
+type PutResult struct {
+	ID, Kind, Where string
+
+	// Found is the status of the record that the job had before; empty if it had none, or
+	// if the record was not read.
+	Found Status
+
+	// Skipped says that nothing was put, because the job has ended.
+	Skipped bool
+
+	// Err is why the job was not put, or may not have been; nil if the service has
+	// confirmed it. Then the job cannot be lost any more.
+	Err error
+
+	// NewID says that the id was generated.
+	NewID bool
+
+	// PayloadSize is the length of the payload in bytes, PayloadSHA256 its hash in hex,
+	// and Delay that of the [Spec].
+	PayloadSize   int64
+	PayloadSHA256 string
+	Delay         time.Duration
+}
+
+// PutOptions are settings of [Client.PutMany].
+type PutOptions struct {
+	// Report, if set, is called with the result of each job: from other goroutines, but
+	// one at a time. An error ends the run.
+	Report func(PutResult) error
+
+	// NoCheck leaves out the read of the record of each job with an id of its own: one
+	// call less for each. A job that has ended then gets a message that has no effect.
+	NoCheck bool
+
+	// Unchecked, if set, is called once if records cannot be read. The jobs are put all
+	// the same.
+	Unchecked func(error)
+
+	// Skip, if set, returns whether to skip a job, and the status that it has. It is
+	// called for each job in order, before its record is read: with the ids of one
+	// [Client.List], it spares those reads.
+	Skip func(id string) (found Status, skip bool)
+
+	// TakeOver lets jobs that are recorded as running start again at once: their worker
+	// is known to be dead. A worker that is alive loses what it has not saved.
+	TakeOver bool
+
+	// DryRun does everything but write.
+	DryRun bool
+}
+
+// PutSummary counts what became of the jobs of a run.
+type PutSummary struct {
+	Put, Skipped, Failed int
+
+	// Last is the place ([Spec].Where) of the last job that was taken. All jobs up to it
+	// are put, skipped or failed, and none after it.
+	Last string
+}
+
+// Put puts one job and returns its id. When it returns without an error the job cannot
+// be lost. It costs one call, and one more for an id of your own, whose record is read
+// first: a job that has ended is not put again, and that is no error ([Client.Get] has
+// its status). The error is [ErrOtherWork] if the id was used for another kind or
+// payload.
+//
+// After any other error the job may be on the queue. Putting it again with the same id
+// is safe.
+func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
+	var result PutResult
+	_, err = c.PutMany(ctx, Specs(spec), PutOptions{Report: func(r PutResult) error { result = r; return nil }})
+	if result.Err != nil {
+		err = result.Err
+	}
+	return result.ID, err
+}
+
+// PutMany puts the jobs of a sequence, [Options].Parallel at once, each like
+// [Client.Put]. It takes them from the sequence as it puts them, so that a sequence may
+// be of any length.
+//
+// A [*JobError] of the sequence, or a job that cannot be put, counts as failed and is
+// reported. Any other error ends the run: one of the sequence or of Report, a refusal
+// that concerns every job, or an outage. When ctx ends, PutMany takes no more jobs,
+// waits for those that it has begun, and returns the cause.
+func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
+	p := &producer.Producer{
+		Queue: c.stores.Queue, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
+		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, DryRun: o.DryRun, Name: c.name,
+	}
+	if o.Unchecked != nil {
+		p.Unchecked = func(err error) { o.Unchecked(c.readable(err, toRead)) }
+	}
+	if o.Skip != nil {
+		p.Skip = func(id string) (checkpoint.Status, bool) {
+			found, skip := o.Skip(id)
+			return checkpoint.Status(found), skip
+		}
+	}
+	var own error // of the caller's, to be returned as it is
+	if o.Report != nil {
+		report := func(r PutResult) error {
+			err := o.Report(r)
+			if err != nil && own == nil {
+				own = err
+			}
+			return err
+		}
+		p.Confirmed = func(j producer.Job, found checkpoint.Status) error { return report(resultOf(j, found, false)) }
+		p.Skipped = func(j producer.Job, found checkpoint.Status) error { return report(resultOf(j, found, true)) }
+		p.Failed = func(bad *producer.JobError) error {
+			return report(PutResult{ID: bad.ID, Where: bad.Where, Err: c.readable(bad.Err, toPut)})
+		}
+	}
+	sum, err := p.Run(ctx, producerSpecs(jobs))
+	var source *sourceError
+	switch {
+	case errors.Is(err, producer.ErrInterrupted):
+		err = context.Cause(ctx)
+	case errors.As(err, &source):
+		err = source.err
+	case own == nil || !errors.Is(err, own):
+		err = c.readable(err, toPut)
+	}
+	return PutSummary{Put: sum.Enqueued, Skipped: sum.Skipped, Failed: sum.Failed, Last: sum.Last}, err
+}
+
+// sourceError marks an error of the caller's sequence.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+
+// producerSpecs encodes the payloads of jobs.
+func producerSpecs(jobs iter.Seq2[Spec, error]) iter.Seq2[producer.Spec, error] {
+	return func(yield func(producer.Spec, error) bool) {
+		for spec, err := range jobs {
+			var next producer.Spec
+			if err == nil {
+				if next, err = spec.producerSpec(); err != nil {
+					err = &JobError{Where: spec.Where, ID: spec.ID, Err: err}
+				}
+			}
+			if bad, ok := errors.AsType[*JobError](err); ok {
+				err = &producer.JobError{Where: bad.Where, ID: bad.ID, Err: bad.Err}
+			} else if err != nil {
+				err = &sourceError{err}
+			}
+			if !yield(next, err) {
+				return
+			}
+		}
+	}
+}
+
+func resultOf(j producer.Job, found checkpoint.Status, skipped bool) PutResult {
+	return PutResult{
+		ID: j.ID(), Kind: j.Kind(), Where: j.Where, Found: Status(found), Skipped: skipped, NewID: !j.OwnID,
+		PayloadSize: j.Size(), PayloadSHA256: j.PayloadHash(), Delay: j.Delay(),
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+// errWaitTimeout ends the waiting after --wait-timeout.
+var errWaitTimeout = errors.New("the waiting timed out")
+
+// waiting waits for the jobs of a run.
+type waiting struct {
+	session *session
+	client  *client.Client
+	jobs    map[string]work // by id
+}
+
+// work is what a job's id stands for.
+type work struct{ kind, payload string }
+
+// add returns a report that also adds each job that has, or had, a message.
+func (w *waiting) add(report func(client.PutResult) error) func(client.PutResult) error {
+	w.jobs = map[string]work{}
+	return func(r client.PutResult) error {
+		if r.Err == nil {
+			w.jobs[r.ID] = work{r.Kind, r.PayloadSHA256}
+		}
+		return report(r)
+	}
+}
+
+// run waits until all jobs have ended, and reports their outcomes.
+func (w *waiting) run(ctx context.Context) error {
+	s := w.session
+	began, all := time.Now(), len(w.jobs)
+	s.report.sum.Waited = &endings{Pending: all}
+	within := ctx
+	if s.flags.WaitTimeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeoutCause(ctx, s.flags.WaitTimeout, errWaitTimeout)
+		defer cancel()
+	}
+	s.report.screen.begin("waiting", int64(all))
+	err := w.reportAll(within)
+	s.report.screen.end()
+	n := s.report.sum.Waited
+	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
+		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
+	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d", n.Pending, all)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return fmt.Errorf("interrupted; %s", pending)
+	case errors.Is(err, errWaitTimeout):
+		return fmt.Errorf("waited for %s; %s", s.flags.WaitTimeout, pending)
+	case err != nil:
+		return fmt.Errorf("stopped waiting: %w; %s", err, pending)
+	case n.bad() > 0:
+		return fmt.Errorf("%d of %d jobs ended without a result; the lines above say why", n.bad(), all)
+	}
+	return nil
+}
+
+// reportAll reports each outcome as soon as it is known.
+func (w *waiting) reportAll(ctx context.Context) error {
+	for outcome, err := range w.client.WaitMany(ctx, slices.Sorted(maps.Keys(w.jobs)), client.WaitOptions{}) {
+		if err != nil {
+			return err
+		}
+		if err := w.session.report.ended(w.checked(outcome)); err != nil {
+			return fmt.Errorf("cannot report the job's outcome (job %s): %w", outcome.Job.ID, err)
+		}
+	}
+	return nil
+}
+
+// checked returns the outcome of the job that was put: an id that was used before, for
+// other work, has another job's.
+func (w *waiting) checked(o client.Outcome) client.Outcome {
+	put, j := w.jobs[o.Job.ID], o.Job
+	if errors.Is(o.Err, client.ErrNewerVersion) || matches(j.Kind, put.kind) && matches(j.PayloadSHA256, put.payload) {
+		return o
+	}
+	return client.Outcome{Job: j, Err: fmt.Errorf("%w (kind %q, %s); this message goes to the poison queue", client.ErrOtherWork, j.Kind, j.Status)}
+}
+
+// matches reports whether a recorded property is that of the job. One that was not
+// recorded, as after a cancellation before any claim, matches everything.
+func matches(recorded, put string) bool { return recorded == "" || recorded == put }
