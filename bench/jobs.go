@@ -56,9 +56,9 @@ func (s *series) add(m measurement) {
 }
 
 // ours is the worker with a kind that does nothing.
-func (b *bench) ours(name, binary, kind string) side {
+func (b *bench) ours(name, binary string, idempotent bool) side {
 	return side{name, func(ctx context.Context, s *storageProcess, slots int) (*process, error) {
-		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_KIND=" + kind}
+		env := []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString, "BENCH_IDEMPOTENT=" + strconv.FormatBool(idempotent)}
 		return b.startProcess(ctx, sideCore, env, binary, "--concurrency", strconv.Itoa(slots), "--metadata-endpoint", "none", "--listen", "none")
 	}}
 }
@@ -72,9 +72,12 @@ func (b *bench) loop(name, over string) side {
 
 // sides are our worker, the same of the baseline if there is one, and two loops.
 func (b *bench) sides() []side {
-	list := []side{b.ours("worker", b.worker, "noop"), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http")}
+	list := []side{
+		b.ours("worker", b.worker, false), b.loop("SDK loop", "sdk"), b.loop("net/http loop", "http"),
+		b.ours("worker, idempotent kind", b.worker, true),
+	}
 	if b.baseline != "" {
-		list = append(list, b.ours("worker of "+b.Baseline, b.baseline, "noop"))
+		list = append(list, b.ours("worker of "+b.Baseline, b.baseline, false))
 	}
 	return list
 }

@@ -71,6 +71,9 @@ type limited struct {
 
 func (h limited) Limits() Limits { return h.limits }
 
+// Idempotent returns that of the handler within.
+func (h limited) Idempotent() bool { return IsIdempotent(h.Handler) }
+
 // LimitsOf returns the limits of a handler: those given to [WithLimits], or the result
 // of its own method Limits. The worker reads them once for each job.
 func LimitsOf(h Handler) Limits {

@@ -13,7 +13,15 @@ import (
 
 func main() {
 	go probe.Serve(os.Stdin, os.Stdout)
-	spotworker.Main(job.Kinds{"noop": job.HandlerFunc(noop)})
+	spotworker.Main(job.Kinds{"noop": noop{idempotent: os.Getenv("BENCH_IDEMPOTENT") == "true"}})
 }
 
-func noop(context.Context, *job.Job) ([]byte, error) { return nil, nil }
+// noop is the handler. Its methods, not functions of package job, say what it is, so
+// that it compiles with older versions of that package too.
+type noop struct{ idempotent bool }
+
+// Run implements [job.Handler].
+func (noop) Run(context.Context, *job.Job) ([]byte, error) { return nil, nil }
+
+// Idempotent says whether its jobs may end without a record.
+func (n noop) Idempotent() bool { return n.idempotent }

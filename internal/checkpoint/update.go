@@ -50,7 +50,7 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 // last snapshot. If the job has no record and the snapshot no state, it writes
 // nothing.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
-	if !s.HasState() && !c.mayHaveRecord(ctx) {
+	if !s.HasState() && !c.MayExist(ctx) {
 		return nil
 	}
 	return c.update(ctx, s, func(r *Record) {
@@ -157,8 +157,9 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 	})
 }
 
-// mayHaveRecord reports whether a record exists or may exist.
-func (c *Claim) mayHaveRecord(ctx context.Context) bool {
+// MayExist reports whether a record exists, or may exist because the outcome of a write
+// is unknown.
+func (c *Claim) MayExist(ctx context.Context) bool {
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return true

@@ -47,6 +47,7 @@ type Delivery struct {
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
 	cost          checkpoint.Cost // of saving this job's state
 	jobLimits     job.Limits      // of the job: of its kind and of its message
+	idempotent    bool            // the job's kind may leave no record
 	writeFailed   bool            // the last write failed
 	startFraction float64         // the fraction done when the handler was called
 	quarantined   bool            // this delivery holds the worker's place for a quarantined job
@@ -133,7 +134,7 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	if !ok {
 		return out
 	}
-	d.jobLimits = d.limitsFor(handler)
+	d.jobLimits, d.idempotent = d.limitsFor(handler), job.IsIdempotent(handler)
 	if !d.idLock.lock(ctx, duplicatePatience) {
 		return d.duplicate(ctx)
 	}

@@ -90,6 +90,9 @@ func (d *Delivery) apply(ctx context.Context, out outcome) error {
 
 // commit ends the job with its result: record, payload, message, in this order.
 func (d *Delivery) commit(out outcome) error {
+	if d.leavesNoRecord(out) {
+		return d.commitWithoutRecord()
+	}
 	if err := d.claim.Commit(d.cleanup, out.result); err != nil {
 		return err
 	}
@@ -98,6 +101,24 @@ func (d *Delivery) commit(out outcome) error {
 	}
 	r := d.claim.Record()
 	d.log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
+	return nil
+}
+
+// leavesNoRecord reports whether the job may end without a record ([job.Idempotent]):
+// it has no result, no one waits for it, and no write of a record was tried. A payload
+// in a blob is deleted before the message, so only a record can tell a stale owner that
+// another worker may still need it.
+func (d *Delivery) leavesNoRecord(out outcome) bool {
+	return d.idempotent && len(out.result) == 0 && !d.envelope.Awaited && d.envelope.Payload.Ref() == nil && !d.claim.MayExist(d.cleanup)
+}
+
+// commitWithoutRecord deletes the message of a job that leaves no record. If another
+// worker has the message by now, the job runs again there.
+func (d *Delivery) commitWithoutRecord() error {
+	if err := d.deleteMessage(); err != nil {
+		return err
+	}
+	d.log.Info("job committed", "generation", 1, "interruptions", 0, "result_bytes", 0, "record", false)
 	return nil
 }
 

@@ -41,7 +41,11 @@ type Granter interface {
 // folders in scratch, and the output of their programs goes to log. Only a kind
 // with [Kind.Tokens] needs tokens.
 func NewHandler(k Kind, scratch *Scratch, tokens Granter, log *slog.Logger) job.Handler {
-	return job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+	h := job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+	if k.Idempotent {
+		return job.Idempotent(h)
+	}
+	return h
 }
 
 // Run implements [job.Handler]. The job's folder exists until its last checkpoint

@@ -164,6 +164,10 @@ type Kind struct {
 	// Limits are enforced by the worker.
 	Limits job.Limits
 
+	// Idempotent says that running a job twice does no harm and that its result is not
+	// read ([job.Idempotent]).
+	Idempotent bool
+
 	// Memory is the private writable memory of each process of the job, in bytes. The
 	// operating system enforces it (RLIMIT_DATA).
 	Memory int64

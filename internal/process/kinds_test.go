@@ -48,7 +48,7 @@ func TestReadKinds(t *testing.T) {
       "directory": "here",
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
-      "concurrency": 2,
+      "concurrency": 2, "idempotent": true,
       "memory": "512MiB", "disk": "10GiB", "max_checkpoint": "4GiB",
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
@@ -68,7 +68,7 @@ func TestReadKinds(t *testing.T) {
 	want := []Kind{{
 		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
-		Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
+		Idempotent: true, Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
 			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
 	}, {Name: "a.b", Command: got[1].Command}}
@@ -127,6 +127,7 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"no duration", with(`"cpu_time": "0s"`), `"0s" is no duration`},
 		{"a negative duration", with(`"max_silence": "-1s"`), "is no duration"},
 		{"no retries", with(`"max_failures": 0`), "kinds.k.max_failures: give a whole number above 0"},
+		{"idempotent in quotes", with(`"idempotent": "true"`), "give true or false, without quotes"},
 		{"breaks in quotes", with(`"max_breaks": "9"`), "without quotes"},
 		{"half a total", with(`"max_total_failures": 1.5`), "give a whole number above 0"},
 		{"a back-off that is longer than the longest", with(`"backoff": "2h", "max_backoff": "1h"`), "backoff 2h0m0s is longer than max backoff 1h0m0s"},

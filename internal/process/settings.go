@@ -27,6 +27,7 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"directory":        (*parsedKind).setDirectory,
 	"environment":      (*parsedKind).setEnvironment,
 	"pass_environment": (*parsedKind).setPass,
+	"idempotent":       func(k *parsedKind, v jsonpos.Value) (err error) { k.Idempotent, err = asBool(v); return err },
 	"concurrency":      func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.Concurrency, err = asCount(v); return err },
 	"max_run":          func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxRun, err = asDuration(v); return err },
 	"max_failures":     func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxFailures, err = asCount(v); return err },
@@ -263,6 +264,14 @@ func asCount(v jsonpos.Value) (int, error) {
 		}
 	}
 	return 0, v.Errorf("give a whole number above 0, without quotes")
+}
+
+func asBool(v jsonpos.Value) (bool, error) {
+	yes, ok := v.Data.(bool)
+	if !ok {
+		return false, v.Errorf("give true or false, without quotes")
+	}
+	return yes, nil
 }
 
 func asTexts(v jsonpos.Value) ([]string, error) {

@@ -53,6 +53,10 @@ type Producer struct {
 	// stands for other work fails. Jobs with a generated id cost nothing.
 	CheckIDs bool
 
+	// Awaited marks the jobs as ones that somebody waits for, so that those of an
+	// idempotent kind ([job.Idempotent]) leave a record too.
+	Awaited bool
+
 	// Unchecked, if set, is called once with the reason if records cannot be read. The
 	// jobs are put all the same: the worker reads the record at their first delivery.
 	Unchecked func(error)

@@ -149,7 +149,7 @@ func (r *run) fail(bad *JobError) {
 // final, nothing was put.
 func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
-	e.EnqueuedAt, e.ChosenID = time.Now().UTC(), j.OwnID
+	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited
 	if r.producer.readsRecord(j) {
 		if found, err = r.find(ctx, j); err != nil || found.Final() {
 			return found, err

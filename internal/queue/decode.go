@@ -96,7 +96,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
 		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
 		"max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
-		"chosen_id": &w.ChosenID, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
+		"chosen_id": &w.ChosenID, "awaited": &w.Awaited, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
 	}
 	unknown := map[string]json.RawMessage{}
 	for name, raw := range fields {
@@ -115,7 +115,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		return Envelope{}, err
 	}
 	return Envelope{
-		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, ChosenID: w.ChosenID, Resume: w.Resume,
+		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, ChosenID: w.ChosenID, Awaited: w.Awaited, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), unknown: unknown,

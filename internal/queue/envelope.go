@@ -62,6 +62,10 @@ type Envelope struct {
 	// handler starts, which fails if there is one.
 	ChosenID bool
 
+	// Awaited says that somebody waits for the job's result, so that it leaves a record
+	// whatever its kind.
+	Awaited bool
+
 	// Resume says that the job may have a record already (it was moved or replayed),
 	// so that even the first delivery reads it.
 	Resume bool
@@ -88,6 +92,7 @@ type envelopeJSON struct {
 	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
 	ChosenID      bool            `json:"chosen_id,omitempty"`
+	Awaited       bool            `json:"awaited,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
 }
@@ -156,7 +161,7 @@ func (e Envelope) validate() error {
 
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Resume: e.Resume,
+		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Resume: e.Resume,
 		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
 		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence),

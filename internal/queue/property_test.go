@@ -21,8 +21,8 @@ var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 		Trace:  rapid.String().Draw(t, "trace"),
 		Resume: rapid.Bool().Draw(t, "resume"),
 
-		ChosenID: rapid.Bool().Draw(t, "chosen id"),
-		unknown:  map[string]json.RawMessage{},
+		ChosenID: rapid.Bool().Draw(t, "chosen id"), Awaited: rapid.Bool().Draw(t, "awaited"),
+		unknown: map[string]json.RawMessage{},
 	}
 	for _, at := range []*time.Time{&e.EnqueuedAt, &e.Deadline, &e.PutBackSince} {
 		if rapid.Bool().Draw(t, "time given") {

@@ -45,6 +45,28 @@ func (p *plan) mixKinds() {
 	}
 }
 
+// mixIdempotent makes some jobs those of an idempotent kind, with a random source of its
+// own.
+func (p *plan) mixIdempotent() {
+	r := &random{rand.New(rand.NewPCG(p.seed, 0x1de3))}
+	for _, j := range p.jobs {
+		if j.kind == "chain" && r.oneIn(3) {
+			j.kind = "again"
+		}
+	}
+}
+
+// again is chain as a job of an idempotent kind: it returns no result.
+func (h *history) again(chain job.Handler) job.Handler {
+	return job.Idempotent(job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+		if _, err := chain.Run(ctx, j); err != nil {
+			return nil, err
+		}
+		h.recorder.handlerFinished(j.ID)
+		return nil, nil
+	}))
+}
+
 // mark sets the fields of an envelope that the plan asks for.
 func (m kindMix) mark(e *queue.Envelope) {
 	e.ChosenID = m.chosenIDs[e.ID]
@@ -87,13 +109,17 @@ type oneAtATime struct {
 }
 
 func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
-	return job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+	one := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 		if !o.enter(j.ID) {
 			o.recorder.startedBesideItself(j.ID, o.vm)
 		}
 		defer o.leave(j.ID)
 		return handler.Run(ctx, j)
 	})
+	if job.IsIdempotent(handler) {
+		return job.Idempotent(one)
+	}
+	return one
 }
 
 func (o *oneAtATime) enter(id string) (alone bool) {

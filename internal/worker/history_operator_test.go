@@ -150,6 +150,9 @@ func (h *history) requeueAll() (more bool) {
 	}
 	for _, j := range h.plan.jobs {
 		status := h.b.record(j.id).Status
+		if status == "" && h.recorder.hasFinished(j.id) {
+			continue // of an idempotent kind, and done
+		}
 		if status == "" || status == checkpoint.Poison && !h.recorder.isDeadLettered(j.id) {
 			h.put(j)
 			more = true

@@ -107,6 +107,7 @@ func planFor(seed uint64) *plan {
 	p.faults = r.storageFaults(seed, p)
 	p.planOperators()
 	p.mixKinds()
+	p.mixIdempotent()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}

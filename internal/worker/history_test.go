@@ -69,6 +69,7 @@ func entryAt(entries []string, i int) string {
 // historyStats counts what happened in one history, or in several.
 type historyStats struct {
 	jobs, done, poison, cancelled               int
+	unrecorded                                  int // of those done
 	replays, purges, requeues                   int
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures                     int
@@ -78,6 +79,7 @@ type historyStats struct {
 }
 
 func (c *historyStats) add(d historyStats) {
+	c.unrecorded += d.unrecorded
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
@@ -87,8 +89,8 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
@@ -101,6 +103,7 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 		h.recorder.checkIdle(h.faultFreeFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
+		h.kinds["again"] = h.again(h.kinds["chain"])
 		h.run()
 		h.check()
 		if t.Failed() {

@@ -101,6 +101,7 @@ func (rec *recorder) checkDelete(r storage.Result) {
 	rec.add(j, rec.sender, "deletes message "+short(r.MessageID))
 	status := checkpoint.Status(j.meta["status"])
 	switch {
+	case j.finished > 0: // of an idempotent kind: it was done, and nothing has to record it
 	case id == "" || j.meta == nil: // not an envelope, or its job has no record
 		if !rec.isReplaced(r.MessageID, id) && !rec.isPoisoned(func(p queue.Poison) bool { return p.MessageID == r.MessageID }) {
 			rec.addViolation(j, "a message was deleted that has no record, no successor and no poison message")

@@ -29,7 +29,7 @@ import (
 //     faults none waits for longer than a pause between claims while a worker has a
 //     free slot (if the test called checkIdle);
 //   - a message is deleted only if its job has an outcome or another message
-//     continues the job;
+//     continues the job, or if the handler of its idempotent kind has finished;
 //   - a message that a worker puts does not expire.
 type recorder struct {
 	b            *testbed
@@ -56,6 +56,7 @@ type jobHistory struct {
 	meta     map[string]string // of the current record; nil if there is none
 	record   oracle.Record     // checks its writes
 	reopened bool              // by an operator
+	finished int               // how often the handler of an idempotent kind finished
 	entries  []historyEntry
 }
 
@@ -93,6 +94,22 @@ func (rec *recorder) outcomesOf(id string) int {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return rec.job(id).record.Outcomes
+}
+
+// handlerFinished records that a handler of an idempotent kind did its job, so that the
+// job may end without a record.
+func (rec *recorder) handlerFinished(id string) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.job(id).finished++
+	rec.add(rec.job(id), "handler", "finishes")
+}
+
+// hasFinished reports whether such a handler has finished.
+func (rec *recorder) hasFinished(id string) bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.job(id).finished > 0
 }
 
 // handlerFailed records that a handler failed of its own accord.

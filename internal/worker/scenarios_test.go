@@ -39,6 +39,10 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
 	{
+		name: "idempotent kind", minCalls: 9, wantLog: "job committed",
+		prepare: enqueueJobs("a", "again"), act: runsFor(5 * time.Second), want: wantDone("a"),
+	},
+	{
 		name: "long job", minCalls: 20, wantLog: "job committed",
 		prepare: enqueueJobs("long", "steps"), act: runsFor(20 * time.Second), want: wantDone("long"),
 	},
@@ -93,6 +97,10 @@ func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 	large := &streamSteps{r.work}
 	var once sync.Once
 	return job.Kinds{
+		"again": job.Idempotent(job.HandlerFunc(func(_ context.Context, j *job.Job) ([]byte, error) {
+			l.handlerFinished(j.ID)
+			return nil, nil
+		})),
 		"echo": echo, "steps": r.work, "large": large,
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
