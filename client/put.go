@@ -179,8 +179,8 @@ type PutSummary struct {
 // Put puts one job and returns its id. When it returns without an error the job cannot
 // be lost. It costs one call, and one more for an id of your own, whose record is read
 // first: a job that has ended is not put again, and that is no error ([Client.Get] has
-// its status). The job can be waited for, whatever its kind. The error is [ErrOtherWork] if the id was used for another kind or
-// payload.
+// its status). The job can be waited for, whatever its kind. The error is
+// [ErrOtherWork] if the id was used for another kind or payload.
 //
 // After any other error the job may be on the queue. Putting it again with the same id
 // is safe.
