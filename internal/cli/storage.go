@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/deployment"
@@ -20,6 +22,9 @@ type Storage struct {
 
 	// OnCall is called after each call to the account. Optional.
 	OnCall func(azure.Call) `kong:"-"`
+
+	// Transport replaces the HTTP transport. For tests.
+	Transport policy.Transporter `kong:"-"`
 }
 
 // connectionStringVariable holds endpoints and key, for emulators. It has no flag:
@@ -73,7 +78,7 @@ func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, err
 		ConnectionString: os.Getenv(connectionStringVariable),
 		Account:          s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
-		Concurrency: concurrency, Version: version, OnCall: s.OnCall,
+		Concurrency: concurrency, Version: version, OnCall: s.OnCall, Transport: s.Transport,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

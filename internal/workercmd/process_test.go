@@ -53,6 +53,7 @@ var testKinds = job.Kinds{
 		time.Sleep(200 * time.Millisecond) // with the payload in memory
 		return nil, nil
 	}),
+	"short": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil }),
 	"stubborn": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 		for { // whatever the context says
 			time.Sleep(time.Hour)

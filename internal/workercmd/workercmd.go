@@ -60,6 +60,7 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
+	collectLess()
 	ctx, _ := notifyStop()
 	cli.Exit("worker", Run(ctx, o))
 }
