@@ -58,6 +58,7 @@ var breaches = []struct {
 	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
 	{"haste imports no sibling", "internal/haste/policy.go", importing(testModule + "/internal/azure"), 3},
+	{"messagelist imports no sibling", "internal/messagelist/policy.go", importing(testModule + "/internal/queue"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},
 	{"drain knows the notice alone", "internal/drain/gate.go", importing(testModule + "/internal/queue"), 3},
 	{"events knows neither messages nor jobs", "internal/events/ready.go", importing(testModule + "/internal/queue"), 3},

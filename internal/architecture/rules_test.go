@@ -145,7 +145,7 @@ var importRules = []importRule{
 		name:    "queue imports no sibling",
 		in:      []string{"./internal/queue/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/queue/...", "./internal/jobid"},
+		allows:  []string{"./internal/queue/...", "./internal/jobid", "./internal/messagelist"},
 		reason:  "messages and records are joined in one place, the worker; queue takes the SDK's clients",
 	},
 	{
@@ -198,10 +198,17 @@ var importRules = []importRule{
 		reason:  "the worker and its clients share it, and it knows neither",
 	},
 	{
+		name:    "messagelist imports no sibling",
+		in:      []string{"./internal/messagelist/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/messagelist/..."},
+		reason:  "the queue and its client's pipeline share it, and it knows neither",
+	},
+	{
 		name:    "azure imports no sibling",
 		in:      []string{"./internal/azure/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/azure/...", "./internal/haste"},
+		allows:  []string{"./internal/azure/...", "./internal/haste", "./internal/messagelist"},
 		reason:  "it knows how to connect, and nothing of what the connection is for",
 	},
 	{

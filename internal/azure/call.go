@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/messagelist"
 )
 
 // Call describes one call to the storage account, for [Config].OnCall. Its fields
@@ -38,8 +40,12 @@ const (
 )
 
 // watched returns the options of a service's client that reports its calls to OnCall
-// and limits the time of each try.
+// and limits the time of each try. That of the queue service decodes lists of messages.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
+	if service == queueService {
+		options.Retry.TryTimeout = 0 // package queue limits whole calls to less
+		options.PerCallPolicies = append(slices.Clip(options.PerCallPolicies), messagelist.Policy{})
+	}
 	if c.OnCall != nil {
 		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
 	}

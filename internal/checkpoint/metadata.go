@@ -77,11 +77,13 @@ func (r *Record) metadata() map[string]*string {
 	for key, value := range r.unknown {
 		out[key] = &value
 	}
-	version := strconv.Itoa(Version)
-	out["v"] = &version
-	for _, f := range fields {
-		if value := f.write(r); value != "" {
-			out[f.key] = &value
+	values := make([]string, 1+len(fields)) // in one piece, since every save makes them
+	values[0] = strconv.Itoa(Version)
+	out["v"] = &values[0]
+	for i, f := range fields {
+		value := &values[1+i]
+		if *value = f.write(r); *value != "" {
+			out[f.key] = value
 		}
 	}
 	return out

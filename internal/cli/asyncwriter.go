@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// writePatience is how long a line may take before its caller stops waiting for it. A
+	// writePatience is how long writing may take before callers stop waiting for it. A
 	// reader of the log takes microseconds.
 	writePatience = 50 * time.Millisecond
 
@@ -15,73 +15,94 @@ const (
 	// What does not fit is dropped.
 	bufferSize = 1 << 20
 
+	// writeSize is the most that is written at once, in bytes.
+	writeSize = 64 << 10
+
 	// closePatience is how long a program waits at its end for its log to be read.
 	closePatience = time.Second
 )
 
 // asyncWriter writes log lines without blocking for long: the program behind a pipe
 // or a socket may hang, and a worker with running jobs must not hang with it. While
-// the reader keeps up, each line is written before its Write returns, so that a
-// crash loses none. Lines that are not read in time go to a buffer.
+// the reader keeps up, a line is written when sync returns, so that a crash loses none
+// that was logged. Lines of several goroutines are written in one piece. Lines that are
+// not read in time go to a buffer.
 type asyncWriter struct {
 	out     io.Writer
 	dropped func(lines int) // logs how many lines were lost
+	wakeup  chan struct{}   // holds one: there are lines, or the end
 
-	mu     sync.Mutex
-	lines  [][]byte
-	size   int
-	lost   int
-	behind bool          // a line took too long and is not written yet
-	wakeup chan struct{} // holds one: there are lines, or the end
-	idle   chan struct{} // closed when all is written; nil without a waiter
-	ended  bool
+	mu       sync.Mutex
+	pending  []byte        // lines that are not being written yet
+	size     int           // bytes that are not written, those being written included
+	lost     int           // lines
+	behind   bool          // writing takes too long: nobody waits
+	waiting  chan struct{} // closed when the pending lines are written; nil without a waiter
+	current  chan struct{} // closed when the lines that are being written now are; nil without a waiter
+	writing  time.Time     // when that began; zero if nothing is being written
+	patience *time.Timer   // calls giveUp
+	idle     chan struct{} // closed at the end, when all is written; nil before
 }
 
 func newAsyncWriter(out io.Writer, dropped func(lines int)) *asyncWriter {
 	w := &asyncWriter{out: out, dropped: dropped, wakeup: make(chan struct{}, 1)}
+	w.patience = time.AfterFunc(writePatience, w.giveUp)
 	go w.run()
 	return w
 }
 
-// Write implements [io.Writer]. It never fails: there is no place to report it.
+// Write implements [io.Writer]. It only takes the line: see sync. It never fails: there
+// is no place to report it.
 func (w *asyncWriter) Write(line []byte) (int, error) {
 	w.mu.Lock()
-	if w.ended || w.size+len(line) > bufferSize {
+	defer w.mu.Unlock()
+	if w.idle != nil || w.size+len(line) > bufferSize {
 		w.lost++
-		w.mu.Unlock()
 		return len(line), nil
 	}
-	w.lines, w.size = append(w.lines, append([]byte(nil), line...)), w.size+len(line)
-	var written <-chan struct{}
-	if !w.behind {
-		written = w.waitLocked()
-	}
-	w.mu.Unlock()
-	w.wake()
-	if written != nil && !within(written, writePatience) {
-		w.mu.Lock()
-		w.behind = len(w.lines) > 0
-		w.mu.Unlock()
-	}
+	w.pending, w.size = append(w.pending, line...), w.size+len(line)
 	return len(line), nil
 }
 
-// close waits until all is written, for at most outletEnd.
-func (w *asyncWriter) close() {
+// sync waits until the lines that were taken are written, unless that takes too long.
+func (w *asyncWriter) sync() {
 	w.mu.Lock()
-	written := w.waitLocked()
-	w.ended = true
+	var written <-chan struct{}
+	switch {
+	case w.behind:
+	case len(w.pending) > 0:
+		if w.waiting == nil {
+			w.waiting = make(chan struct{})
+		}
+		written = w.waiting
+	case !w.writing.IsZero():
+		if w.current == nil {
+			w.current = make(chan struct{})
+		}
+		written = w.current
+	}
 	w.mu.Unlock()
 	w.wake()
-	within(written, closePatience)
+	if written != nil {
+		<-written
+	}
 }
 
-// waitLocked returns a channel that is closed when all is written.
-func (w *asyncWriter) waitLocked() <-chan struct{} {
+// close waits until all is written, for at most closePatience.
+func (w *asyncWriter) close() {
+	w.mu.Lock()
 	if w.idle == nil {
 		w.idle = make(chan struct{})
 	}
-	return w.idle
+	idle := w.idle
+	w.mu.Unlock()
+	w.wake()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
 }
 
 func (w *asyncWriter) wake() {
@@ -91,19 +112,24 @@ func (w *asyncWriter) wake() {
 	}
 }
 
-// run writes line after line until the end.
+// run writes what is pending until the end.
 func (w *asyncWriter) run() {
+	var lines []byte
 	for range w.wakeup {
 		for {
-			line, missing, more := w.next()
-			if missing > 0 {
-				w.dropped(missing)
-			}
-			if !more {
+			if lines = w.begin(lines[:0]); len(lines) == 0 {
 				break
 			}
-			_, _ = w.out.Write(line) // there is no place to report it
-			w.wrote(line)
+			for rest := lines; len(rest) > 0; {
+				n := min(len(rest), writeSize)
+				_, _ = w.out.Write(rest[:n]) // there is no place to report it
+				rest = rest[n:]
+				w.wrote(n)
+			}
+			w.end()
+		}
+		if missing := w.takeLost(); missing > 0 {
+			w.dropped(missing)
 		}
 		if w.finished() {
 			return
@@ -111,51 +137,75 @@ func (w *asyncWriter) run() {
 	}
 }
 
-// next returns the next line, or how many were dropped once all is written.
-func (w *asyncWriter) next() (line []byte, missing int, more bool) {
+// begin returns the pending lines, and keeps spare for those that come next.
+func (w *asyncWriter) begin(spare []byte) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.lines) > 0 {
-		return w.lines[0], 0, true
+	if len(w.pending) == 0 {
+		return spare
 	}
-	missing, w.lost = w.lost, 0
-	return nil, missing, false
+	lines := w.pending
+	w.pending, w.current, w.waiting = spare, w.waiting, nil
+	if cap(spare) > 2*writeSize {
+		w.pending = nil // a reader had fallen behind
+	}
+	w.writing = time.Now()
+	w.patience.Reset(writePatience)
+	return lines
 }
 
-func (w *asyncWriter) wrote(line []byte) {
+func (w *asyncWriter) wrote(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.lines, w.size = w.lines[1:], w.size-len(line)
-	w.signalIdle()
+	w.size -= n
 }
 
-// signalIdle releases the waiters when all is written.
-func (w *asyncWriter) signalIdle() {
-	if len(w.lines) > 0 {
-		return
+// end releases those that wait for the lines just written.
+func (w *asyncWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patience.Stop()
+	w.writing = time.Time{}
+	release(&w.current)
+	if len(w.pending) == 0 {
+		w.behind = false
 	}
-	w.behind = false
-	if w.idle != nil {
-		close(w.idle)
-		w.idle = nil
+}
+
+// giveUp releases all that wait: writing takes too long.
+func (w *asyncWriter) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.writing.IsZero() || time.Since(w.writing) < writePatience {
+		return // it has ended in the meantime
 	}
+	w.behind = true
+	release(&w.current)
+	release(&w.waiting)
+}
+
+func release(waiters *chan struct{}) {
+	if *waiters != nil {
+		close(*waiters)
+		*waiters = nil
+	}
+}
+
+// takeLost returns how many lines were dropped since the last call.
+func (w *asyncWriter) takeLost() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	missing := w.lost
+	w.lost = 0
+	return missing
 }
 
 func (w *asyncWriter) finished() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.signalIdle()
-	return w.ended && len(w.lines) == 0
-}
-
-// within waits for done, at most for limit, and reports whether it was closed.
-func within(done <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
+	if w.idle == nil || len(w.pending) > 0 {
 		return false
 	}
+	close(w.idle)
+	return true
 }

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// A line that is read is written when Write returns, as without an asyncWriter.
+// A line that is read is written when sync returns, as without an asyncWriter.
 func TestAsyncWriterWritesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -18,6 +19,7 @@ func TestAsyncWriterWritesAtOnce(t *testing.T) {
 		began := time.Now()
 		for i := range 3 {
 			fmt.Fprintf(o, "line %d\n", i)
+			o.sync()
 			if !strings.HasSuffix(out.String(), fmt.Sprintf("line %d\n", i)) {
 				t.Fatalf("after line %d the log is %q", i, out.String())
 			}
@@ -43,6 +45,7 @@ func TestAsyncWriterBuffersForASlowReader(t *testing.T) {
 		began := time.Now()
 		for range 2000 {
 			fmt.Fprint(o, line)
+			o.sync()
 		}
 		if took := time.Since(began); took != writePatience {
 			t.Errorf("2000 lines that are not read took %s, want %s", took, writePatience)
@@ -73,18 +76,73 @@ func TestAsyncWriterCatchesUp(t *testing.T) {
 		reader, writer := io.Pipe()
 		o := newAsyncWriter(writer, func(int) { t.Error("lines were dropped") })
 		fmt.Fprint(o, "a")
+		o.sync()
 		fmt.Fprint(o, "b")
+		o.sync()
 		go func() { _, _ = io.Copy(io.Discard, reader) }()
 		time.Sleep(time.Second)
 		began := time.Now()
 		fmt.Fprint(o, "c")
-		if o.mu.Lock(); o.behind || len(o.lines) > 0 || time.Since(began) > 0 {
-			t.Errorf("behind %t with %d lines, %s later, want all written at once", o.behind, len(o.lines), time.Since(began))
+		o.sync()
+		if o.mu.Lock(); o.behind || o.size > 0 || time.Since(began) > 0 {
+			t.Errorf("behind %t with %d bytes, %s later, want all written at once", o.behind, o.size, time.Since(began))
 		}
 		o.mu.Unlock()
 		o.close()
 		if err := writer.Close(); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// countingWriter counts writes, each of which takes a moment.
+type countingWriter struct {
+	took time.Duration
+
+	mu     sync.Mutex
+	writes int
+	text   bytes.Buffer
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	time.Sleep(w.took)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes++
+	return w.text.Write(p)
+}
+
+func (w *countingWriter) written() (text string, writes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String(), w.writes
+}
+
+// TestLogWritesTogether checks that lines of several goroutines are written in one
+// piece, each before the call that logs it returns.
+func TestLogWritesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &countingWriter{took: time.Millisecond}
+		log, closeLog := (&Log{LogLevel: "info", LogFormat: "json"}).OpenLog(out)
+		defer closeLog()
+		const lines = 100
+		began := time.Now()
+		var group sync.WaitGroup
+		for i := range lines {
+			group.Go(func() {
+				log.With("n", i).InfoContext(t.Context(), "line")
+				if text, _ := out.written(); !strings.Contains(text, fmt.Sprintf(`"n":%d}`, i)) {
+					t.Errorf("after its call line %d is not written", i)
+				}
+			})
+		}
+		group.Wait()
+		text, writes := out.written()
+		if got := strings.Count(text, "\n"); got != lines {
+			t.Errorf("%d lines were written, want %d", got, lines)
+		}
+		if writes > 3 || time.Since(began) > 3*time.Millisecond {
+			t.Errorf("%d lines took %d writes and %s, want at most 3 of each", lines, writes, time.Since(began))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -26,7 +27,32 @@ func (l *Log) OpenLog(out io.Writer) (log *slog.Logger, closeLog func()) {
 	w := newAsyncWriter(out, func(lines int) {
 		direct.Warn("log lines were dropped: they were not read in time", "lines", lines)
 	})
-	return slog.New(l.handler(w, IsTerminal(out))), w.close
+	return slog.New(writtenHandler{l.handler(w, IsTerminal(out)), w}), w.close
+}
+
+// writtenHandler is a handler whose lines are written when Handle returns. It waits for
+// that outside of the lock of the handler behind it, so that the lines of several
+// goroutines are written together.
+type writtenHandler struct {
+	slog.Handler
+	out *asyncWriter
+}
+
+// Handle implements [slog.Handler].
+func (h writtenHandler) Handle(ctx context.Context, r slog.Record) error {
+	err := h.Handler.Handle(ctx, r)
+	h.out.sync()
+	return err
+}
+
+// WithAttrs implements [slog.Handler].
+func (h writtenHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return writtenHandler{h.Handler.WithAttrs(attrs), h.out}
+}
+
+// WithGroup implements [slog.Handler].
+func (h writtenHandler) WithGroup(name string) slog.Handler {
+	return writtenHandler{h.Handler.WithGroup(name), h.out}
 }
 
 // Logger returns a logger that writes to out.
@@ -46,13 +72,16 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 // with its explanation, a duration text with its unit, and text of untrusted origin
 // cannot control a terminal.
 func formatValue(_ []string, a slog.Attr) slog.Attr {
-	switch v := a.Value.Any().(type) {
-	case error:
-		a.Value = slog.StringValue(plaintext.Block(azure.Explain(v)))
-	case string:
-		a.Value = slog.StringValue(plaintext.Block(v))
-	case time.Duration:
-		a.Value = slog.StringValue(v.Round(time.Microsecond).String())
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(plaintext.Block(a.Value.String()))
+	case slog.KindDuration:
+		a.Value = slog.StringValue(a.Value.Duration().Round(time.Microsecond).String())
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(plaintext.Block(azure.Explain(err)))
+		}
+	default: // numbers and times
 	}
 	return a
 }

@@ -62,11 +62,14 @@ type Delivery struct {
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
 		runner: r, lease: lease,
-		log: r.log.With("message_id", lease.ID), untrack: func() {}, finished: make(chan struct{}),
+		log: r.log, untrack: func() {}, finished: make(chan struct{}),
 	}
 	r.observer.Delivered()
 	d.unusable = d.decode()
-	if d.unusable == nil {
+	if d.unusable != nil {
+		d.log = d.log.With("message_id", lease.ID)
+	} else {
+		d.log = d.log.With("message_id", lease.ID, "job_id", d.envelope.ID, "kind", d.envelope.Kind)
 		d.idLock = r.active.lockFor(d.envelope.ID)
 		d.deferFor = r.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
@@ -181,7 +184,6 @@ func (d *Delivery) decode() (unusable *outcome) {
 	}
 	d.envelope = envelope
 	d.untrack = d.runner.active.addJob(envelope.ID)
-	d.log = d.log.With("job_id", envelope.ID, "kind", envelope.Kind)
 	return nil
 }
 

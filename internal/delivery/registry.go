@@ -104,8 +104,8 @@ func (l *idLock) first() bool { return l.position == 0 }
 // lock waits for the lock and reports whether it was granted in time. Only one
 // delivery of an id waits, so that many duplicates do not fill the worker's slots.
 func (l *idLock) lock(ctx context.Context, atMost time.Duration) bool {
-	if l.position > 1 {
-		return isClosed(l.granted)
+	if granted := isClosed(l.granted); granted || l.position > 1 {
+		return granted
 	}
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -33,12 +34,12 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 		return resp, err
 	}
 	ctx, cut := context.WithCancelCause(ctx)
-	answered := make(chan struct{})
-	defer close(answered)
-	defer context.AfterFunc(t.short, func() { t.watch(answered, cut) })()
+	pending := try{tries: t, cut: cut}
+	defer pending.end()
+	defer context.AfterFunc(t.short, pending.limit)()
 
 	begun := time.Now()
-	resp, err := req.Clone(ctx).Next()
+	resp, err := req.WithContext(ctx).Next()
 	if err == nil {
 		t.answered(time.Since(begun))
 		return resp, nil // the body is read under ctx, so it stays open
@@ -52,16 +53,41 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// watch cuts off a try that is not answered within its limit, which starts with the
+// try is one try that waits for its answer.
+type try struct {
+	tries *Tries
+	cut   context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer // nil until time is short
+	ended bool
+}
+
+// limit cuts the try off if it is not answered within its limit, which starts with the
 // try, or later when time becomes short.
-func (t *Tries) watch(answered <-chan struct{}, cut context.CancelCauseFunc) {
-	limit := t.limit()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-answered:
-	case <-timer.C:
-		cut(&unansweredError{limit})
+func (t *try) limit() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	limit := t.tries.limit()
+	t.timer = time.AfterFunc(limit, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.ended {
+			t.cut(&unansweredError{limit})
+		}
+	})
+}
+
+// end ends the limit: the try was answered, or has failed.
+func (t *try) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.timer != nil {
+		t.timer.Stop()
 	}
 }
 

@@ -32,7 +32,16 @@ func (e *InvalidError) Error() string { return e.Reason }
 // plain text, is an envelope; for anything else the error is [ErrForeign]. For an
 // envelope that cannot be used it is an [*InvalidError]: Decode never guesses.
 func Decode(text string) (Envelope, error) {
-	fields, ok := envelopeFields(text)
+	raw := rawEnvelope(text)
+	if e, ok := decodePlain(raw); ok {
+		return e, nil
+	}
+	return decodeAny(raw)
+}
+
+// decodeAny is Decode for every form of an envelope.
+func decodeAny(raw []byte) (Envelope, error) {
+	fields, ok := envelopeFields(raw)
 	if !ok {
 		return Envelope{}, ErrForeign
 	}
@@ -62,13 +71,18 @@ func Foreign(text, messageID, kind string, inserted time.Time) Envelope {
 	return Envelope{ID: messageID, Kind: kind, Payload: BytesPayload([]byte(text)), EnqueuedAt: inserted}
 }
 
+// rawEnvelope returns what a message's text stands for: the text itself unless it is
+// base64.
+func rawEnvelope(text string) []byte {
+	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
+		return decoded
+	}
+	return []byte(text)
+}
+
 // envelopeFields returns the fields of a JSON object that has v. They are read by
 // their exact names, since encoding/json ignores case.
-func envelopeFields(text string) (map[string]json.RawMessage, bool) {
-	raw := []byte(text)
-	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil {
-		raw = decoded
-	}
+func envelopeFields(raw []byte) (map[string]json.RawMessage, bool) {
 	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
 		return nil, false
 	}
@@ -98,7 +112,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		"max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
 		"chosen_id": &w.ChosenID, "awaited": &w.Awaited, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
 	}
-	unknown := map[string]json.RawMessage{}
+	var unknown map[string]json.RawMessage
 	for name, raw := range fields {
 		target, ok := known[name]
 		switch {
@@ -107,6 +121,9 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 				return Envelope{}, fmt.Errorf("field %s: %w", name, err)
 			}
 		case name != "v" && name != "payload":
+			if unknown == nil {
+				unknown = map[string]json.RawMessage{}
+			}
 			unknown[name] = raw
 		}
 	}

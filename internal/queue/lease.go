@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+
+	"github.com/spotworker/spotworker/internal/messagelist"
 )
 
 // ErrLost means that the lease does not hold the message any more. Another worker
@@ -79,20 +81,14 @@ func (h hiding) over(now time.Time) bool {
 	return now.Sub(h.asked) >= h.visibility || now.Round(0).Sub(h.asked.Round(0)) >= h.visibility
 }
 
-func newLease(q *Queue, m *azqueue.DequeuedMessage, asked, clock time.Time, visibility time.Duration) *Lease {
+func newLease(q *Queue, m messagelist.Message, asked, clock time.Time, visibility time.Duration) *Lease {
 	l := &Lease{
-		queue: q, ID: *m.MessageID, Deliveries: *m.DequeueCount,
+		queue: q, ID: m.ID, Deliveries: m.Deliveries, InsertedAt: m.InsertedAt,
 		AskedAt: asked, ClaimedAt: clock,
-		turn: make(chan struct{}, 1), receipt: *m.PopReceipt, claim: *m.DequeueCount, hidden: hiding{asked, visibility},
+		turn: make(chan struct{}, 1), text: m.Text, receipt: m.Receipt, claim: m.Deliveries, hidden: hiding{asked, visibility},
 	}
-	if m.MessageText != nil {
-		l.text = *m.MessageText
-	}
-	if m.InsertionTime != nil {
-		l.InsertedAt = *m.InsertionTime
-	}
-	if m.ExpirationTime != nil && m.ExpirationTime.Year() < neverYear {
-		l.ExpiresAt = *m.ExpirationTime
+	if m.ExpiresAt.Year() < neverYear {
+		l.ExpiresAt = m.ExpiresAt
 	}
 	return l
 }

@@ -22,7 +22,6 @@ var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 		Resume: rapid.Bool().Draw(t, "resume"),
 
 		ChosenID: rapid.Bool().Draw(t, "chosen id"), Awaited: rapid.Bool().Draw(t, "awaited"),
-		unknown: map[string]json.RawMessage{},
 	}
 	for _, at := range []*time.Time{&e.EnqueuedAt, &e.Deadline, &e.PutBackSince} {
 		if rapid.Bool().Draw(t, "time given") {
@@ -30,6 +29,9 @@ var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 		}
 	}
 	for name := range rapid.MapOfN(rapid.StringMatching(`x_[a-zA-Z<>&]{0,8}`), rapid.Just(true), 0, 3).Draw(t, "unknown") {
+		if e.unknown == nil {
+			e.unknown = map[string]json.RawMessage{}
+		}
 		e.unknown[name] = anyJSON.Draw(t, "value")
 	}
 	e.Payload = anyPayload.Draw(t, "payload")

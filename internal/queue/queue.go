@@ -8,6 +8,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+
+	"github.com/spotworker/spotworker/internal/messagelist"
 )
 
 // Limits of the service.
@@ -98,7 +100,8 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 		NumberOfMessages:  new(int32(min(n, MaxClaim))),
 		VisibilityTimeout: new(seconds(visibility)),
 	}
-	reply, err := q.client.DequeueMessages(ctx, &options)
+	var list messagelist.List
+	reply, err := q.client.DequeueMessages(list.In(ctx), &options)
 	if err != nil {
 		return nil, fmt.Errorf("claim from queue %s: %w", q.name, err)
 	}
@@ -106,11 +109,36 @@ func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*
 	if reply.Date != nil {
 		clock = *reply.Date
 	}
-	leases := make([]*Lease, 0, len(reply.Messages))
-	for _, m := range reply.Messages {
+	messages := list.Messages
+	if !list.Decoded {
+		messages = messagesOf(reply)
+	}
+	leases := make([]*Lease, 0, len(messages))
+	for _, m := range messages {
 		leases = append(leases, newLease(q, m, asked, clock, visibility))
 	}
 	return leases, nil
+}
+
+// messagesOf returns the messages that the SDK decoded.
+func messagesOf(reply azqueue.DequeueMessagesResponse) []messagelist.Message {
+	messages := make([]messagelist.Message, 0, len(reply.Messages))
+	for _, m := range reply.Messages {
+		messages = append(messages, messagelist.Message{
+			ID: *m.MessageID, Receipt: *m.PopReceipt, Deliveries: *m.DequeueCount,
+			Text: value(m.MessageText), InsertedAt: value(m.InsertionTime), ExpiresAt: value(m.ExpirationTime),
+		})
+	}
+	return messages
+}
+
+// value returns what p points to, or the zero value.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
 }
 
 // seconds rounds up, so that a delay is never shorter than requested.

@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestDecodePlain checks which messages are read without encoding/json.
+func TestDecodePlain(t *testing.T) {
+	for raw, want := range map[string]bool{
+		`{"v":1,"id":"a","kind":"k","payload":{"a":[1,"} ,\""]},"enqueued_at":"2026-03-10T12:00:00.5Z","chosen_id":true}`: true,
+		`{"v":1,"id":"a","kind":"k","resume":true}`:                             true,
+		`{"v":1,"id":"a","kind":"k"}`:                                           true,
+		`{"v":1,"id":"a"}`:                                                      false, // no kind
+		`{"v":2,"id":"a","kind":"k"}`:                                           false, // another version
+		`{"v":1,"id":"a","kind":"k","new":1}`:                                   false, // unknown field
+		`{"v":1,"id":"a","kind":"k","max_run":1}`:                               false, // rare field
+		`{"v":1,"id":"a","kind":"k","kind":"l"}`:                                false, // twice
+		`{"v":1,"id":"a","kind":"k","payload":[1, 2]}`:                          false, // not compact
+		`{"v":1,"id":"a\u0062","kind":"k"}`:                                     false, // escape
+		`{"v":1,"i\u0064":"a","kind":"k"}`:                                      false, // escape in a name
+		`{"v":1,"id":".a","kind":"k"}`:                                          false, // no valid id
+		`{"v":1,"id":"a","kind":"k","resume":false}`:                            false,
+		`{"v":1,"id":"a","kind":"k","enqueued_at":"2026-03-10T12:00:00+01:00"}`: false,
+		`{"v":1,"id":"a","kind":"k","payload":"` + "\x00" + `"}`:                false, // no JSON
+		`[1]`: false,
+		``:    false,
+	} {
+		if _, got := decodePlain([]byte(raw)); got != want {
+			t.Errorf("decodePlain(%s) = %t, want %t", raw, got, want)
+		}
+	}
+}
+
+// FuzzDecodePlain: an envelope that is read without encoding/json is the same that
+// encoding/json would have read.
+func FuzzDecodePlain(f *testing.F) {
+	for _, row := range decodeRows() {
+		f.Add(rawEnvelope(row.text))
+	}
+	f.Add([]byte(`{"v":1,"id":"a","kind":"k","payload":{"a":[1,"} ,\""]},"enqueued_at":"2026-03-10T12:00:00.5Z","chosen_id":true}`))
+	f.Add([]byte(`{"v":1,"id":"a","kind":"k","payload":null,"resume":true}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got, ok := decodePlain(raw)
+		if !ok {
+			return
+		}
+		want, err := decodeAny(raw)
+		if diff := cmp.Diff(want, got, exactly); err != nil || diff != "" {
+			t.Fatalf("decodePlain(%q): %v (-want +got)\n%s", raw, err, diff)
+		}
+	})
+}
