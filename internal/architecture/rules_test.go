@@ -131,7 +131,7 @@ var importRules = []importRule{
 		name:    "winsetup knows the service alone",
 		in:      []string{"./internal/winsetup/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/winsetup/...", "./internal/winservice", "./internal/plaintext", "./internal/retry"},
+		allows:  []string{"./internal/winsetup/...", "./internal/winservice", "./internal/plaintext", "./internal/retry", "./internal/sandbox"},
 		reason:  "it installs a program and asks whether that starts; a worker judges its settings itself",
 	},
 	{

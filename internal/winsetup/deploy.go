@@ -217,7 +217,7 @@ func (d *deployment) giveUp(ctx context.Context, err error) error {
 		return failed(fmt.Sprintf("%s was restored, and does not start either: %s", d.before.release, d.why(err)))
 	}
 	if d.before.release != d.pack.release {
-		_ = d.insist(ctx, func() error { return os.RemoveAll(d.release(d.pack.release)) }) // the next version removes it
+		_ = d.insist(ctx, func() error { return removeTree(d.release(d.pack.release)) }) // the next version removes it
 	}
 	if err := os.WriteFile(d.started(), []byte(d.before.release), 0o644); err != nil { //nolint:gosec // no secret
 		return failed(fmt.Sprintf("%s was restored, and runs; %v", d.before.release, err))

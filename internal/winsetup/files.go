@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/winservice"
 )
 
@@ -55,7 +56,7 @@ func (d *deployment) place(ctx context.Context) error {
 		return err
 	}
 	for _, folder := range old {
-		if err := d.insist(ctx, func() error { return os.RemoveAll(folder) }); err != nil {
+		if err := d.insist(ctx, func() error { return removeTree(folder) }); err != nil {
 			return err
 		}
 	}
@@ -64,7 +65,7 @@ func (d *deployment) place(ctx context.Context) error {
 	}
 	unfinished := d.release(fmt.Sprintf("%s%d", unfinishedPrefix, os.Getpid()))
 	if err := d.fill(unfinished); err != nil {
-		return errors.Join(err, os.RemoveAll(unfinished))
+		return errors.Join(err, removeTree(unfinished))
 	}
 	return d.insist(ctx, func() error { return os.Rename(unfinished, d.release(d.pack.release)) })
 }
@@ -149,7 +150,9 @@ func (d *deployment) tidy(ctx context.Context) {
 	entries, _ := os.ReadDir(d.Programs)
 	for _, entry := range entries {
 		if entry.IsDir() && entry.Name() != d.pack.release {
-			_ = d.insist(ctx, func() error { return os.RemoveAll(d.release(entry.Name())) })
+			if err := d.insist(ctx, func() error { return removeTree(d.release(entry.Name())) }); err != nil {
+				d.say("release %s is left for the next version to remove: %v", entry.Name(), err)
+			}
 		}
 	}
 	if !strings.Contains(d.Package, "Microsoft.CPlat.Core.VMApplicationManagerWindows") {
@@ -174,9 +177,24 @@ func removeAllBut(folder string, keep ...string) {
 			kept = kept || entry.Name() == name
 		}
 		if !kept {
-			_ = os.RemoveAll(filepath.Join(folder, entry.Name()))
+			_ = removeTree(filepath.Join(folder, entry.Name())) // the platform removes the folder some day
 		}
 	}
+}
+
+// removeTree removes a file or a folder that may be missing, with all that is in it.
+func removeTree(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return removeFile(path)
+	}
+	return sandbox.RemoveTree(path)
 }
 
 // removeFile removes a file that may be missing.

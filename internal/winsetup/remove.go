@@ -25,7 +25,7 @@ func (s *Setup) Remove(ctx context.Context) error {
 		failures = append(failures, err)
 	}
 	for _, folder := range []string{s.Programs, s.Data} {
-		if err := s.insist(ctx, func() error { return os.RemoveAll(folder) }); err != nil {
+		if err := s.insist(ctx, func() error { return removeTree(folder) }); err != nil {
 			failures = append(failures, err)
 		}
 	}

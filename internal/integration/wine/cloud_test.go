@@ -16,7 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -32,7 +32,7 @@ type cloud struct {
 	connection string
 	endpoint   string // of the VM's metadata
 	metadata   *imds.Server
-	stores     *cli.Stores
+	stores     *deployment.Stores
 }
 
 const testVM = "vm_0"
@@ -64,7 +64,7 @@ func (c *cloud) makeStores() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.stores = cli.StoresOf(account, names)
+	c.stores = deployment.StoresOf(account, names)
 	for _, q := range []*queue.Queue{c.stores.Queue, c.stores.Poison} {
 		if err := q.Create(c.t.Context()); err != nil {
 			c.t.Fatal(err)

@@ -49,13 +49,19 @@ func count() error {
 	return os.WriteFile(os.Getenv("SPOTWORKER_RESULT"), fmt.Appendf(nil, "%d to %d", begin, to), 0o600)
 }
 
-// checkpoint replaces the checkpoint.
+// checkpoint replaces the checkpoint. Windows refuses that while the worker reads it.
 func checkpoint(state string) error {
 	name := os.Getenv("SPOTWORKER_CHECKPOINT")
 	if err := os.WriteFile(name+".new", []byte(state), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name)
+	for tries := 1; ; tries++ {
+		err := os.Rename(name+".new", name)
+		if err == nil || tries == 100 {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // number reads a number from the file that a variable names.
