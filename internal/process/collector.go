@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/sandbox"
@@ -33,7 +34,14 @@ type collector struct {
 
 	number int
 	last   *collected
+
+	ended     bool      // the program has, so that this is the last look
+	heldSince time.Time // when the checkpoint was found to be open elsewhere; zero if it is not
 }
+
+// heldLimit is how long a checkpoint may be open in another process, such as a virus
+// scanner.
+const heldLimit = 30 * time.Second
 
 // collect returns the state of a new checkpoint, or nil if there is none. The error
 // says why the checkpoint cannot be used.
@@ -41,11 +49,14 @@ func (c *collector) collect() (*job.Progress, error) {
 	if _, err := os.Lstat(c.from); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c.number++
-	name := filepath.Join(c.dir, strconv.Itoa(c.number))
-	if err := os.Rename(c.from, name); err != nil {
+	name := filepath.Join(c.dir, strconv.Itoa(c.number+1))
+	if err := c.move(name); err != nil {
+		if sandbox.IsHeld(err) && !c.ended && time.Since(c.heldSince) < heldLimit {
+			return nil, nil // the next look finds it again
+		}
 		return nil, fmt.Errorf("collect the checkpoint: %w", err)
 	}
+	c.number++
 	state, next, err := c.state(name)
 	if err != nil {
 		return nil, explainCheckpoint(err)
@@ -53,6 +64,23 @@ func (c *collector) collect() (*job.Progress, error) {
 	c.last.supersede()
 	c.last = next
 	return state, nil
+}
+
+// move moves the program's checkpoint to a name. Only the last look waits for another
+// process that has it open: the loop around the program must notice a stop.
+func (c *collector) move(name string) error {
+	var limit time.Duration
+	if c.ended {
+		limit = heldShort
+	}
+	err := sandbox.WhileHeld(limit, func() error { return os.Rename(c.from, name) })
+	switch {
+	case !sandbox.IsHeld(err):
+		c.heldSince = time.Time{}
+	case c.heldSince.IsZero():
+		c.heldSince = time.Now()
+	}
+	return err
 }
 
 // state returns the state of a collected checkpoint. next is the file or folder

@@ -155,6 +155,9 @@ func TestTakeFails(t *testing.T) {
 		}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			if onWindows && row.name == "a link" {
+				t.Skip("making a link takes a right there")
+			}
 			k := newKeeper(t)
 			k.limits.Bytes = 200_000
 			first := strings.Repeat("1", 100_000)
@@ -164,6 +167,7 @@ func TestTakeFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			row.spoil(t, k)
+			k.ended = true // or it would be tried again on Windows
 			p, err := k.collect()
 			if p != nil || err == nil || !strings.Contains(err.Error(), row.says) || job.IsPermanent(err) != row.permanent {
 				t.Errorf("take = %+v, %v, want an error with %q, permanent: %t", p, err, row.says, row.permanent)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -45,28 +47,66 @@ var contract = []string{
 var base = map[bool][]string{
 	false: {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"},
 	true: {
-		"PATH", "PATHEXT", "SystemRoot", "SystemDrive", "windir", "COMSPEC", "ProgramData", "ProgramFiles",
-		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
+		"PATH", "PATHEXT", "SystemRoot", "SystemDrive", "windir", "ComSpec", "OS", "ALLUSERSPROFILE", "PUBLIC",
+		"ProgramData", "ProgramFiles", "ProgramFiles(x86)", "ProgramW6432",
+		"CommonProgramFiles", "CommonProgramFiles(x86)", "CommonProgramW6432", "PSModulePath", "TZ",
+		"COMPUTERNAME", "USERNAME", "USERDOMAIN",
+		"NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE", "PROCESSOR_IDENTIFIER", "PROCESSOR_LEVEL", "PROCESSOR_REVISION",
 	},
-}[runtime.GOOS == "windows"]
+}[onWindows]
+
+const onWindows = runtime.GOOS == "windows"
+
+// sameVariable reports whether two names are of one variable. Windows ignores case in
+// them.
+func sameVariable(a, b string) bool { return a == b || onWindows && strings.EqualFold(a, b) }
+
+// variables is an environment, in which a name stands once.
+type variables map[string]string
+
+// set sets a variable, whatever the case of the name that it was set with before.
+func (v variables) set(name, text string) {
+	if onWindows {
+		maps.DeleteFunc(v, func(known, _ string) bool { return sameVariable(known, name) })
+	}
+	v[name] = text
+}
+
+func (v variables) setAll(all map[string]string) {
+	for name, text := range all {
+		v.set(name, text)
+	}
+}
+
+// home are the variables that name the program's own folders.
+func (f *folder) home() map[string]string {
+	if onWindows {
+		return map[string]string{
+			"HOME": f.work, "USERPROFILE": f.work, "TMPDIR": f.temp, "TMP": f.temp, "TEMP": f.temp,
+			"APPDATA": filepath.Join(f.work, "AppData", "Roaming"), "LOCALAPPDATA": filepath.Join(f.work, "AppData", "Local"),
+		}
+	}
+	return map[string]string{"HOME": f.work, "TMPDIR": f.temp, "TMP": f.temp, "TEMP": f.temp}
+}
 
 // environ returns a program's environment. own looks up a variable of the worker's.
 func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []string {
-	vars := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+	vars := variables{}
+	if !onWindows {
+		vars = variables{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+	}
 	pass := func(names []string) {
 		for _, name := range names {
 			if text, ok := own(name); ok {
-				vars[name] = text
+				vars.set(name, text)
 			}
 		}
 	}
 	pass(base)
-	maps.Copy(vars, map[string]string{
-		"HOME": f.work, "USERPROFILE": f.work, "TMPDIR": f.temp, "TMP": f.temp, "TEMP": f.temp,
-	})
+	vars.setAll(f.home())
 	pass(k.Pass)
-	maps.Copy(vars, k.Environment)
-	maps.Copy(vars, map[string]string{
+	vars.setAll(k.Environment)
+	vars.setAll(map[string]string{
 		envJobID: j.ID, envKind: j.Kind, envAttempt: strconv.Itoa(j.Attempt),
 		envPayload: f.payload, envCheckpoint: f.checkpoint, envResult: f.result, envProgress: f.progress, envStop: f.stop,
 	})
@@ -121,7 +161,8 @@ func (f *folder) writeStop(note stopNote) error {
 	if err := os.WriteFile(f.stopWriting, append(data, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(f.stopWriting, f.stop)
+	const limit = 500 * time.Millisecond // the program is asked to stop after this
+	return sandbox.WhileHeld(limit, func() error { return os.Rename(f.stopWriting, f.stop) })
 }
 
 // Bounds of what is read of a program's progress.

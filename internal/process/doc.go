@@ -8,7 +8,8 @@
 //	make a folder ─▶ write payload and checkpoint ─▶ start ─▶ supervise ─▶ decide
 //	                                                            │  ▲
 //	                             collect checkpoint, progress ──┘  └── on a notice:
-//	                             and disk usage, 4 times a second      stop file, SIGTERM, SIGKILL
+//	                             and disk usage, 4 times a second      stop file, SIGTERM, SIGKILL (on Windows
+//	                                                                   Ctrl-Break and the end of the job object)
 //
 // The files:
 //
@@ -16,12 +17,12 @@
 //   - scratch.go has the worker's folder, folder.go a job's folder in it;
 //     leftovers.go removes the folders of dead workers.
 //   - contract.go has the program's environment, its progress and the stop file.
-//   - program.go starts and ends a process group.
+//   - program.go starts and ends a process group, on Windows a job object.
 //   - supervise.go is the loop around a running program, collector.go collects
 //     its checkpoints, disk.go measures its disk usage, output.go logs its output.
 //   - verdict.go decides what an exit means, exhaustion.go which errors do not
 //     count as failures.
-//   - system_*.go and lock_*.go differ by operating system.
+//   - Files named after an operating system have what differs there.
 //
 // # Polling, not notification
 //

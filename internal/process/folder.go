@@ -70,12 +70,12 @@ func (s *Scratch) newFolder() (*folder, error) {
 }
 
 func (f *folder) makeFolders() error {
-	for _, sub := range []string{f.work, f.temp, f.collected} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
+	for _, dir := range f.home() {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	return nil
+	return os.Mkdir(f.collected, 0o700)
 }
 
 // clear empties the folder, as far as possible. The rest is removed at the job's end.

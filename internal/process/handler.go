@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -69,7 +70,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		defer revoke()
 	}
 	r, out := newRun(j, &h.kind, f, log), newOutput(log)
-	if r.program, err = start(h.command(j, f), f.user, out); err != nil {
+	if r.program, err = start(h.command(j, f), &h.kind, f.user, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	end := r.supervise(ctx)
@@ -148,8 +149,10 @@ func endError(end ended, stderrTail string) error {
 // result reads the program's result file. Without one the result is nil.
 func (r *run) result() (data []byte, err error) {
 	err = r.folder.user.Do(func() error {
-		data, err = readSmall(r.folder.result, job.MaxResult)
-		return err
+		return sandbox.WhileHeld(heldShort, func() error {
+			data, err = readSmall(r.folder.result, job.MaxResult)
+			return err
+		})
 	})
 	var large *oversize
 	switch {

@@ -452,7 +452,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 		want error
 	}{
 		{"done", ended{exit: exit{code: 0}, fault: fault}, nil},
-		{"ended for it", ended{exit: exit{code: -1, signal: "SIGKILL"}, killed: true, fault: fault}, fault},
+		{"ended for it", ended{exit: exit{code: -1, by: "signal SIGKILL"}, killed: true, fault: fault}, fault},
 		{"done just before it was ended", ended{exit: exit{code: 0}, killed: true, fault: fault}, fault},
 		{"failed", ended{exit: exit{code: 1}, fault: fault}, fault},
 	} {

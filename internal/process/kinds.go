@@ -125,12 +125,18 @@ func (k *parsedKind) locate(folder string) error {
 		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
 			return k.directory.Errorf("%s is no folder on this machine", k.Directory)
 		}
+		if err := checkPath(k.Directory); err != nil {
+			return k.directory.Errorf("%v", err)
+		}
 	}
 	program, err := findProgram(folder, k.Command[0])
 	if err != nil {
 		return k.command.Errorf("%v", err)
 	}
 	k.Command = slices.Concat([]string{program}, k.Command[1:])
+	if err := checkCommand(k.Command); err != nil {
+		return k.command.Errorf("%v", err)
+	}
 	k.Files = k.filesOf(k.Command[1:])
 	return nil
 }
@@ -169,15 +175,16 @@ type Kind struct {
 	Idempotent bool
 
 	// Memory is the private writable memory of each process of the job, in bytes. The
-	// operating system enforces it (RLIMIT_DATA).
+	// operating system enforces it (RLIMIT_DATA; on Windows the committed memory, by
+	// the job object).
 	Memory int64
 
 	// CPUTime is the processor time of each process of the job, in each run
-	// (RLIMIT_CPU).
+	// (RLIMIT_CPU; on Windows the time in user mode, by the job object).
 	CPUTime time.Duration
 
 	// Disk is the size of the job's folder, in bytes. The operating system enforces it
-	// for each file (RLIMIT_FSIZE); the sum is measured periodically.
+	// for each file (RLIMIT_FSIZE; not on Windows); the sum is measured periodically.
 	Disk int64
 
 	// MaxCheckpoint is the largest checkpoint, in bytes. Default and maximum:

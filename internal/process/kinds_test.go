@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,14 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// exe is the end of a program's name, and anyShell is a program that every system has.
+var exe, anyShell = map[bool]string{true: ".exe"}[onWindows], map[bool]string{false: "sh", true: "cmd"}[onWindows]
+
 // kindsFile writes a kinds file beside a program, and returns its name.
 func kindsFile(t testing.TB, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, mode := range map[string]os.FileMode{"program": 0o700, "data": 0o600} {
+	for name, mode := range map[string]os.FileMode{"program" + exe: 0o700, "data": 0o600} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,7 @@ func TestReadKinds(t *testing.T) {
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },
-    "a.b": {"command": ["sh"]}
+    "a.b": {"command": ["`+anyShell+`"]}
   }
 }`)
 	dir := filepath.Dir(file)
@@ -66,7 +68,7 @@ func TestReadKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Kind{{
-		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
+		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"+exe), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
 		Idempotent: true, Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
@@ -75,8 +77,8 @@ func TestReadKinds(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kinds differ (- want, + got):\n%s", diff)
 	}
-	if program := got[1].Command[0]; !filepath.IsAbs(program) || filepath.Base(program) != "sh" {
-		t.Errorf("program = %s, want the path of sh", program)
+	if program := got[1].Command[0]; !filepath.IsAbs(program) || filepath.Base(program) != anyShell+exe {
+		t.Errorf("program = %s, want the path of %s", program, anyShell)
 	}
 }
 
@@ -146,8 +148,8 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"null", with(`"memory": null`), "give a size in quotes"},
 		{"deep", with(`"memory": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40)), "more than 20 arrays and objects inside each other"},
 	} {
-		if runtime.GOOS == "windows" && row.name == "no program" {
-			continue // what may be executed is not a matter of modes there
+		if onWindows && row.name == "no program" {
+			row.want = "give the interpreter of others first"
 		}
 		file := kindsFile(t, row.text)
 		_, err := ReadKinds(file)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // Names in the parent of scratch folders.
@@ -55,7 +57,7 @@ func (c condemned) remove(s *Scratch) {
 func condemn(dir string, lock *os.File) (condemned, error) {
 	parent, name := filepath.Split(dir)
 	c := condemned{dir: filepath.Join(parent, removedPrefix+strings.TrimPrefix(name, scratchPrefix)), lock: lock}
-	return c, os.Rename(dir, c.dir)
+	return c, sandbox.WhileHeld(heldShort, func() error { return os.Rename(dir, c.dir) })
 }
 
 // condemnLeftovers returns the folders to remove: those of dead workers, and those

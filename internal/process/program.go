@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,23 +11,22 @@ import (
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
-// program is a running command and its children: a process group of its own, where
-// the system has process groups.
+// program is a running command and its children.
 type program struct {
 	cmd    *exec.Cmd
 	exited chan exit // gets one value
 
-	mu     sync.Mutex
-	reaped bool // the process id may belong to another process by now
+	mu    sync.Mutex
+	group *group // nil after its end: the id may belong to other processes by then
 }
 
-// start starts a command. Its output goes to out. It returns an error only if the
+// start starts the command of a kind. Its output goes to out. It returns an error only if the
 // command did not start; a program that ends at once has started.
 //
 // The goroutine that starts it stays on its thread until the program has ended: the
 // kernel kills a program when the thread that started it ends. That is how programs
 // end with a killed worker (see newCommand).
-func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
+func start(cmd *exec.Cmd, k *Kind, user *sandbox.User, out *output) (*program, error) {
 	if err := user.Do(func() error { _, err := os.Stat(cmd.Dir); return err }); err != nil {
 		return nil, fmt.Errorf("its working directory: %w", err) // otherwise the error would name the program
 	}
@@ -40,7 +40,7 @@ func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
 			err = out.attach(cmd)
 		}
 		if err == nil {
-			err = cmd.Start()
+			err = p.begin(k)
 		}
 		out.started(err == nil)
 		started <- err
@@ -55,6 +55,27 @@ func start(cmd *exec.Cmd, user *sandbox.User, out *output) (*program, error) {
 	return p, nil
 }
 
+// begin starts the command with the processes that it will have in a group.
+func (p *program) begin(k *Kind) error {
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	g, err := newGroup(p.cmd.Process, k)
+	if err != nil {
+		return errors.Join(err, p.cmd.Process.Kill(), ignoreExit(p.cmd.Wait()))
+	}
+	p.group = g
+	return nil
+}
+
+// ignoreExit returns nil for the exit code of a program that was killed.
+func ignoreExit(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil
+	}
+	return err
+}
+
 // wait waits for the end of the program, and then kills the rest of its group: where
 // the system allows it, before the process id, which is also the group's, is free for
 // reuse.
@@ -62,35 +83,37 @@ func (p *program) wait() exit {
 	inTime := waitUnreaped(p.cmd.Process.Pid)
 	if inTime {
 		p.kill()
-		p.setReaped()
+		p.release()
 	}
 	err := p.cmd.Wait()
 	if !inTime {
 		p.kill()
-		p.setReaped()
+		p.release()
 	}
 	if state := p.cmd.ProcessState; state != nil {
 		return exitOf(state)
 	}
-	return exit{code: -1, signal: fmt.Sprintf("unknown (%v)", err)}
+	return exit{code: -1, by: fmt.Sprintf("an unknown cause (%v)", err)}
 }
 
-func (p *program) setReaped() {
+// release gives up the group, which has ended.
+func (p *program) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reaped = true
+	p.group.release()
+	p.group = nil
 }
 
 // kill kills the program and its group.
-func (p *program) kill() { p.signal(killGroup) }
+func (p *program) kill() { p.signal((*group).kill) }
 
-// askToStop sends SIGTERM to the program and its group.
-func (p *program) askToStop() { p.signal(terminateGroup) }
+// askToStop sends SIGTERM, or on Windows Ctrl-Break, to the program and its group.
+func (p *program) askToStop() { p.signal((*group).terminate) }
 
-func (p *program) signal(send func(*os.Process) error) {
+func (p *program) signal(send func(*group) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.reaped {
-		_ = send(p.cmd.Process) // an error means that it has ended
+	if p.group != nil {
+		_ = send(p.group) // an error means that it has ended
 	}
 }

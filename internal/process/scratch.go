@@ -50,6 +50,9 @@ func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratc
 	if err != nil {
 		return nil, err
 	}
+	if err := checkPath(filepath.Join(parent, scratchPrefix+"0123456789", "job-0123456789", "work")); err != nil {
+		return nil, fmt.Errorf("choose a folder with a shorter path: %w", err)
+	}
 	s := &Scratch{parent: parent, users: users, log: log}
 	var dead []condemned
 	if err := s.locked(func() (err error) {
@@ -286,12 +289,16 @@ func (s *Scratch) remove(f *folder) error {
 	return err
 }
 
+// heldShort is how long to wait for a virus scanner that has a file of the job open,
+// which takes about a second.
+const heldShort = 2 * time.Second
+
 // removeTree removes a job's folder. Its content belongs to the job's user, its entry
 // to the worker.
 func removeTree(user *sandbox.User, dir string) error {
 	err := user.RemoveContent(dir)
 	if err == nil {
-		err = os.Remove(dir)
+		err = sandbox.WhileHeld(heldShort, func() error { return os.Remove(dir) })
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the job's folder: %w", err)

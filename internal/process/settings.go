@@ -164,7 +164,7 @@ func checkVariable(name string) error {
 	switch {
 	case !variableName.MatchString(name):
 		return fmt.Errorf("%q is not the name of a variable: give letters, digits and _", name)
-	case slices.Contains(contract, name):
+	case slices.ContainsFunc(contract, func(own string) bool { return sameVariable(own, name) }):
 		return fmt.Errorf("%s is set by the worker for every job", name)
 	}
 	return nil
@@ -193,13 +193,20 @@ func findProgram(folder, name string) (string, error) {
 	switch {
 	case err == nil:
 		return found, nil
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, exec.ErrNotFound) && !isThere(path): // the latter on Windows
 		return "", fmt.Errorf("there is no program %s on this machine", path)
 	case errors.Is(err, os.ErrPermission):
 		return "", fmt.Errorf("the worker may not execute %s; chmod +x makes it executable", path)
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("%s is not a program: Windows starts .exe, .com, .bat and .cmd files; give the interpreter of others first", path)
 	default:
 		return "", fmt.Errorf("%s is not a program: %w", path, err)
 	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // units are the units of sizes. Decimal units are left out, because GB is often

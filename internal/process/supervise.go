@@ -59,6 +59,7 @@ func (r *run) supervise(ctx context.Context) ended {
 	for stopped := ctx.Done(); ; {
 		select {
 		case end.exit = <-r.program.exited:
+			r.collector.ended = true
 			if fault := r.poll(ctx); end.fault == nil { // the last poll
 				end.fault = fault
 			}

@@ -70,19 +70,34 @@ func (k *Kind) checkLimits() error {
 
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// terminateGroup sends SIGTERM to a program and its group.
-func terminateGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGTERM) }
+// checkCommand returns nil: the kernel says at the start what it cannot run.
+func checkCommand([]string) error { return nil }
 
-// killGroup sends SIGKILL to a program and its group.
-func killGroup(p *os.Process) error { return syscall.Kill(-p.Pid, syscall.SIGKILL) }
+// checkPath returns nil: the kernel takes any path that a kinds file can name.
+func checkPath(string) error { return nil }
+
+// group is the process group of a program, whose id is the program's.
+type group struct{ id int }
+
+func newGroup(p *os.Process, _ *Kind) (*group, error) { return &group{p.Pid}, nil }
+
+// terminate sends SIGTERM to all processes of the group.
+func (g *group) terminate() error { return syscall.Kill(-g.id, syscall.SIGTERM) }
+
+// kill sends SIGKILL to all processes of the group.
+func (g *group) kill() error { return syscall.Kill(-g.id, syscall.SIGKILL) }
+
+func (*group) release() {}
 
 // exitOf returns how a program ended.
 func exitOf(state *os.ProcessState) exit {
 	e := exit{code: state.ExitCode()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		if e.signal = unix.SignalName(status.Signal()); e.signal == "" {
-			e.signal = status.Signal().String()
+		name := unix.SignalName(status.Signal())
+		if name == "" {
+			name = status.Signal().String()
 		}
+		e.by = "signal " + name
 	}
 	return e
 }

@@ -14,13 +14,13 @@ const (
 
 // exit is how a program ended.
 type exit struct {
-	code   int    // -1 if a signal ended it
-	signal string // its name, empty if none did
+	code int    // -1 if a signal ended it
+	by   string // the signal, such as "signal SIGKILL", or the exception on Windows; empty if none did
 }
 
 func (e exit) String() string {
-	if e.signal != "" {
-		return "was ended by signal " + e.signal
+	if e.by != "" {
+		return "was ended by " + e.by
 	}
 	return fmt.Sprintf("exited with code %d", e.code)
 }
@@ -28,7 +28,7 @@ func (e exit) String() string {
 // bySignal reports whether a signal ended the program, or a child whose exit code
 // it passes on.
 func (e exit) bySignal() bool {
-	return e.signal != "" || e.code > exitSignalled && e.code <= exitSignalled+highestSignals
+	return e.by != "" || e.code > exitSignalled && e.code <= exitSignalled+highestSignals
 }
 
 // facts are what is known when a program has ended.

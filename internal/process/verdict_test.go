@@ -7,7 +7,7 @@ import (
 // TestJudge is the table of docs/process.md: what the end of a program means.
 func TestJudge(t *testing.T) {
 	code := func(n int) exit { return exit{code: n} }
-	signal := func(name string) exit { return exit{code: -1, signal: name} }
+	signal := func(name string) exit { return exit{code: -1, by: name} }
 	for _, row := range []struct {
 		name string
 		facts
@@ -52,7 +52,7 @@ func TestJudgeEverywhere(t *testing.T) {
 		for bits := range 16 {
 			f := facts{exit: exit{code: code}, stopped: bits&1 > 0, result: bits&2 > 0, killed: bits&4 > 0, waited: bits&8 > 0}
 			if code < 0 {
-				f.exit.signal = "SIGKILL"
+				f.exit.by = "signal SIGKILL"
 			}
 			got := decide(f)
 			switch {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // removeBatch is how many entries of a folder are read at once.
@@ -23,17 +24,26 @@ func RemoveTree(dir string) error {
 	if err := RemoveContent(dir); err != nil {
 		return err
 	}
-	if err := remove(dir); err != nil {
+	if err := WhileHeld(removeHeld, func() error { return remove(dir) }); err != nil {
 		return fmt.Errorf("remove folder: %w", err)
 	}
 	return nil
 }
 
-// RemoveContent removes all that is in a folder, with two descriptors, and with
+// removeHeld is how long a removal waits for other processes that have a file open.
+const removeHeld = 5 * time.Second
+
+// RemoveContent removes all that is in a folder. It waits for a virus scanner that
+// has a file open, see [WhileHeld], and then continues where it was.
+func RemoveContent(dir string) error {
+	return WhileHeld(removeHeld, func() error { return removeContent(dir) })
+}
+
+// removeContent removes all that is in a folder, with two descriptors, and with
 // memory for one batch of names. It works level by level: it empties each folder of
 // a level, and moves the folders in it to a new folder at the top, which is the
 // next level. So no path grows with the depth, and each level is read once.
-func RemoveContent(dir string) error {
+func removeContent(dir string) error {
 	r := remover{top: dir}
 	for level := dir; level != ""; {
 		if err := r.empty(level, r.removeLevel); err != nil {

@@ -1,0 +1,137 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// hasLimits says that the system limits what a process may use.
+const hasLimits = true
+
+// checkLimits returns nil: a job object takes any limit.
+func (k *Kind) checkLimits() error { return nil }
+
+// argv returns the command line of a kind. Its limits are those of the job object.
+func (k *Kind) argv() []string { return k.Command }
+
+// group is all processes of a program: those in its job object, which no process of
+// the job can leave. Windows ends them when the worker ends, however it does.
+type group struct {
+	id  uint32 // of the process group, which gets Ctrl-Break
+	job windows.Handle
+}
+
+// newGroup puts a program that was started suspended into a job object with the
+// limits of its kind, and resumes it. So no process of it is ever outside.
+func newGroup(p *os.Process, k *Kind) (*group, error) {
+	job, err := newJobObject(k)
+	if err != nil {
+		return nil, fmt.Errorf("job object: %w", err)
+	}
+	g := &group{id: uint32(p.Pid), job: job}
+	if err := errors.Join(p.WithHandle(func(handle uintptr) {
+		err = windows.AssignProcessToJobObject(job, windows.Handle(handle))
+	}), err); err != nil {
+		return nil, errors.Join(fmt.Errorf("job object: %w", err), windows.CloseHandle(job))
+	}
+	if err := resume(g.id); err != nil {
+		return nil, errors.Join(fmt.Errorf("resume the program: %w", err), windows.CloseHandle(job)) // which ends it
+	}
+	return g, nil
+}
+
+// newJobObject makes a job object. Its processes end when its last handle is closed,
+// and without a dialog when they crash.
+func newJobObject(k *Kind) (windows.Handle, error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	basic := &limits.BasicLimitInformation
+	basic.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
+	if k.Memory > 0 {
+		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY
+		limits.ProcessMemoryLimit = uintptr(k.Memory)
+	}
+	if k.CPUTime > 0 {
+		const unit = 100 * time.Nanosecond
+		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_TIME
+		basic.PerProcessUserTimeLimit = int64((k.CPUTime + unit - 1) / unit)
+	}
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))) //nolint:gosec // as the system call wants it
+	if err != nil {
+		return 0, errors.Join(err, windows.CloseHandle(job))
+	}
+	return job, nil
+}
+
+// resume resumes the one thread of a process that was started suspended.
+func resume(pid uint32) error {
+	threads, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = windows.CloseHandle(threads) }()
+	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err := windows.Thread32First(threads, &entry); err == nil; err = windows.Thread32Next(threads, &entry) {
+		if entry.OwnerProcessID != pid {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
+		if err != nil {
+			return err
+		}
+		_, err = windows.ResumeThread(thread)
+		return errors.Join(err, windows.CloseHandle(thread))
+	}
+	return errors.New("its thread is not there")
+}
+
+// terminate sends Ctrl-Break to the program and to the processes that it started in
+// its group. It fails for a program without a console, which has the stop file.
+func (g *group) terminate() error {
+	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.id)
+}
+
+// killedCode is the exit code of processes that the worker ended.
+const killedCode = 1
+
+// kill ends all processes of the program.
+func (g *group) kill() error { return windows.TerminateJobObject(g.job, killedCode) }
+
+const (
+	// endGrace is how long to wait for the end of killed processes, which hold the
+	// job's folder open until then.
+	endGrace = 5 * time.Second
+
+	endPoll = 5 * time.Millisecond
+)
+
+// release waits for the end of all processes of a killed group.
+func (g *group) release() {
+	for late := time.Now().Add(endGrace); g.active() > 0 && time.Now().Before(late); {
+		time.Sleep(endPoll)
+	}
+	_ = windows.CloseHandle(g.job)
+}
+
+// active returns how many processes have not ended, 0 if that is unknown.
+func (g *group) active() uint32 {
+	var all struct { // JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
+		_               [4]int64 // times
+		_, _, active, _ uint32
+	}
+	err := windows.QueryInformationJobObject(g.job, windows.JobObjectBasicAccountingInformation,
+		uintptr(unsafe.Pointer(&all)), uint32(unsafe.Sizeof(all)), nil) //nolint:gosec // as the system call wants it
+	if err != nil {
+		return 0
+	}
+	return all.active
+}
