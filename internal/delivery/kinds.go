@@ -209,6 +209,18 @@ func (f *Fleet) last() Sample {
 	return f.sampled
 }
 
+// Idle returns how many workers take from the queue and have no job, by the last sample,
+// and when that was taken. It is 0 where heartbeats could not be listed.
+func (f *Fleet) Idle(queue string) (workers int, at time.Time) {
+	sample := f.last()
+	for _, p := range sample.Workers {
+		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() && p.Count == 0 && p.Takes(queue) {
+			workers++
+		}
+	}
+	return workers, sample.at
+}
+
 // whoHas returns whether a worker that takes from the queue has a handler for the
 // kind, by the best answer of all, and how many of those workers lack it. A worker that stopped, or was silent for [hasKindFor], has nothing; one
 // that leaves its VM, or was silent for [lacksKindFor], is not counted as lacking it.

@@ -66,9 +66,20 @@ func (j Jitter) Vary(d time.Duration) time.Duration {
 	if width <= 0 {
 		return d
 	}
-	random := j.Random
-	if random == nil {
-		random = rand.N[time.Duration]
+	return d - d/4 + j.random(width)
+}
+
+// Spread returns a duration in [0, d), each as likely as the others.
+func (j Jitter) Spread(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
 	}
-	return d - d/4 + random(width)
+	return j.random(d)
+}
+
+func (j Jitter) random(n time.Duration) time.Duration {
+	if j.Random == nil {
+		return rand.N(n)
+	}
+	return j.Random(n)
 }

@@ -87,7 +87,13 @@ func TestJitter(t *testing.T) {
 			t.Errorf("Vary(%s) = %s, want it unchanged", d, got)
 		}
 	}
+	if got, want := most.Spread(time.Minute), time.Minute-1; got != want || least.Spread(time.Minute) != 0 || least.Spread(0) != 0 {
+		t.Errorf("Spread(1m) = up to %s, want up to %s, from 0 on", got, want)
+	}
 	for range 1000 {
+		if got := (Jitter{}).Spread(time.Second); got < 0 || got >= time.Second {
+			t.Fatalf("Spread(1s) = %s, want less", got)
+		}
 		if got := (Jitter{}).Vary(time.Second); got < 750*time.Millisecond || got >= 1250*time.Millisecond {
 			t.Fatalf("Vary(1s) = %s, want it within a quarter", got)
 		}

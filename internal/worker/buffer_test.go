@@ -148,8 +148,9 @@ func TestNoHoarding(t *testing.T) {
 			}
 			b.waitFor("the round is done", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		}
-		// All workers look at the queue within a poll, and do one job a slot.
-		if took, most := time.Since(begun), longestPoll*5/4+2*time.Second; took > most {
+		// Each worker looks at the queue within a poll, and does one job a slot; one that
+		// was late finds the last jobs taken.
+		if took, most := time.Since(begun), 4*time.Second; took > most {
 			t.Errorf("%d jobs on as many slots took %s, want at most %s", workers*slots, took, most)
 		}
 		done := map[string]int{}
@@ -157,8 +158,8 @@ func TestNoHoarding(t *testing.T) {
 			done[b.record(fmt.Sprintf("job-2-%d", i)).Owner]++
 		}
 		for worker, n := range done {
-			if n > 3*slots {
-				t.Errorf("jobs done by %s = %d, want at most %d", worker, n, 3*slots)
+			if n > 2*slots {
+				t.Errorf("jobs done by %s = %d, want at most %d", worker, n, 2*slots)
 			}
 		}
 	})

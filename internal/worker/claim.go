@@ -81,7 +81,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
-		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.Jitter),
+		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
@@ -177,7 +177,10 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	now := time.Now()
 	c.claims = slices.DeleteFunc(c.claims, func(other *claim) bool { return other == r.claim })
 	r.source.inFlight--
-	gave := c.resultOf(r.leases, r.wanted)
+	gave := c.resultOf(r)
+	if gave == someWork && r.source.empty > 0 {
+		r.source.observeWait(waitedFor(r.leases), now)
+	}
 	c.rotation.record(r.source, gave, now)
 	if r.err == nil {
 		c.claimTime.Add(now.Sub(r.begun))
@@ -186,7 +189,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	r.source.observe(r.err, now, r.visibility)
 	if r.err != nil && ctx.Err() == nil {
 		c.runner.Throttled(r.err)
-		c.log.WarnContext(ctx, "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.empty,
+		c.log.WarnContext(ctx, "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
 			"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 	}
 	for _, lease := range r.leases {
@@ -197,17 +200,36 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	slices.SortStableFunc(c.buffer, func(a, b *queue.Lease) int { return a.AskedAt.Compare(b.AskedAt) })
 }
 
-// resultOf returns what a claim of wanted messages brought. Messages of kinds that
-// this worker lacks are no work for it.
-func (c *claimer) resultOf(leases []*queue.Lease, wanted int) claimResult {
+// resultOf returns what a claim brought. Messages of kinds that this worker lacks are no
+// work for it.
+func (c *claimer) resultOf(r claimed) claimResult {
 	switch {
-	case slices.ContainsFunc(leases, c.runner.Has):
+	case r.err != nil:
+		return failed
+	case len(r.leases) == 0:
+		return noMessages
+	case slices.ContainsFunc(r.leases, c.runner.Has):
 		return someWork
-	case len(leases) >= wanted:
+	case len(r.leases) >= r.wanted:
 		return moreBehind
 	default:
-		return noWork
+		return othersWork
 	}
+}
+
+// waitedFor returns for how long the newest of some messages was on the queue, by the
+// service's clock; 0 if some of them were claimed before.
+func waitedFor(leases []*queue.Lease) time.Duration {
+	var waited time.Duration
+	for i, lease := range leases {
+		if lease.Deliveries > 1 {
+			return 0
+		}
+		if on := lease.ClaimedAt.Sub(lease.InsertedAt); i == 0 || on < waited {
+			waited = on
+		}
+	}
+	return waited
 }
 
 // await returns when there may be something to do: a slot is free, a claim has ended, a

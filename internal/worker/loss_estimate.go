@@ -13,8 +13,10 @@ import (
 
 const (
 	// lossesEvery is how often a worker looks at the presences of the fleet, give
-	// or take a quarter: one call, and first after that time.
+	// or take a quarter: one call. The first comes after lossesFirst, when workers
+	// that started together have written theirs.
 	lossesEvery = 15 * time.Minute
+	lossesFirst = time.Minute
 
 	// lossesWindow is how old a presence may be that still counts: older losses tell
 	// little of today.
@@ -70,9 +72,11 @@ func (f *lossEstimate) addLastRun(last presence.Presence, now time.Time) {
 	f.past = lossOf(last, true)
 }
 
-// run samples the fleet from time to time until ctx ends.
+// run samples the fleet from time to time until ctx ends. The claim loop learns from the
+// same samples how many workers poll a queue.
 func (f *lossEstimate) run(ctx context.Context, w *Worker) {
-	for retry.Sleep(ctx, w.Jitter.Vary(lossesEvery)) == nil {
+	for wait := lossesFirst; retry.Sleep(ctx, w.Jitter.Vary(wait)) == nil; {
+		wait = lossesEvery
 		all, err := w.fleet.Sample(ctx, 0)
 		if err != nil {
 			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)

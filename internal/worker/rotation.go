@@ -7,6 +7,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -16,6 +17,7 @@ import (
 // It belongs to one goroutine.
 type queueRotation struct {
 	jitter retry.Jitter
+	fleet  fleetSize
 	queues []*queueState
 	next   int // of sources: where the search for one to ask begins
 }
@@ -24,23 +26,33 @@ type queueRotation struct {
 type claimResult int
 
 const (
-	noWork     claimResult = iota // and the queue has no more messages
-	moreBehind                    // as many messages as were asked for, none of them work for this worker
+	noMessages claimResult = iota
+	othersWork             // all the messages that the queue has, none of them work for this worker
+	moreBehind             // as many messages as were asked for, none of them work for this worker
 	someWork
+	failed
 )
 
 // queueState is one queue, and how its last claims went.
 type queueState struct {
 	queue       *queue.Queue
-	empty       int       // claims in a row that gave no work
+	empty       int       // claims in a row that found no messages
+	failures    int       // claims in a row that failed
+	fruitless   int       // claims that brought work for others alone, less those that did not
 	due         time.Time // not to be asked before
 	singleUntil time.Time // until then one message is asked for at a time
 	inFlight    int       // claims that were sent and have not ended
 	backlog     bool      // the last claim brought as many messages as it asked for
+	polling     intake.Polling
+	thinSince   time.Time // when fewer workers polled than had been counted
 }
 
-func newQueueRotation(queues []*queue.Queue, jitter retry.Jitter) *queueRotation {
-	t := &queueRotation{jitter: jitter}
+// fleetSize says how many workers without a job take from a queue, as of a time; 0 if
+// that is not known.
+type fleetSize func(queue string) (workers int, asOf time.Time)
+
+func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitter) *queueRotation {
+	t := &queueRotation{jitter: jitter, fleet: fleet}
 	for _, q := range queues {
 		t.queues = append(t.queues, &queueState{queue: q})
 	}
@@ -60,19 +72,55 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 	return nil
 }
 
-// record records a claim from s that ended at now. One that gave no work puts s off
-// by [pollDelay] times the number of queues, so that a worker without work asks no
-// more often in all than with one queue. Where there may be work behind messages
-// of others, s is asked again at once, and the pause after that is no shorter.
+// record records a claim from s that ended at now. An empty queue is polled at an
+// interval that depends on the fleet; one of which claims fail, or bring work for others
+// alone, less and less often. Both waits are longer the more queues there are, so that a
+// worker without work makes no more calls than with one. Where there may be work behind
+// messages of others, s is asked again at once, and the pause after that is no shorter.
 func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
+	if gave == failed {
+		s.failures++
+	} else {
+		s.failures = 0
+	}
 	switch gave {
 	case someWork:
-		s.empty, s.due = 0, time.Time{}
+		s.empty, s.fruitless, s.due = 0, 0, time.Time{}
+		return
 	case moreBehind:
 		s.due = time.Time{}
-	case noWork:
-		s.empty++
-		s.due = now.Add(t.jitter.Vary(pollDelay(s.empty)) * time.Duration(len(t.queues)))
+		return
+	case othersWork:
+		s.fruitless = min(s.fruitless+1, maxFruitless)
+	case noMessages:
+		s.fruitless = max(s.fruitless-1, 0)
+	case failed:
+	}
+	s.empty++
+	polling := t.polling(s, now)
+	if polling != s.polling {
+		s.polling, s.empty = polling, min(s.empty, 2) // so that the fleet's polls are spread again
+	}
+	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, s.failures))) * time.Duration(len(t.queues))
+	s.due = now.Add(max(polling.Delay(s.empty, t.jitter), backOff))
+}
+
+// polling returns what decides how often s is polled while it is empty.
+func (t *queueRotation) polling(s *queueState, now time.Time) intake.Polling {
+	workers, asOf := t.fleet(s.queue.Name())
+	if now.Sub(asOf) > fleetKnownFor || !asOf.After(s.thinSince) {
+		workers = 0
+	}
+	return intake.Polling{Queues: len(t.queues), Fleet: workers}
+}
+
+// observeWait takes how long a message had been on the queue that a worker without
+// work found there. If that is long, other workers polled less often than their number
+// promises: they are gone, or have work by now. Until they are counted again, this
+// worker polls as if it were alone.
+func (s *queueState) observeWait(waited time.Duration, now time.Time) {
+	if waited >= longWait {
+		s.thinSince = now
 	}
 }
 
@@ -123,13 +171,27 @@ const (
 	// bufferedFor is how long a claimed message may wait for a slot.
 	bufferedFor = 10 * time.Second
 
-	longestPoll = 8 * time.Second
+	// longestPoll is the longest wait before a queue is asked again.
+	longestPoll = intake.LongestPoll
+
+	// fleetKnownFor is how old a count of the fleet may be: the time between two, and
+	// some more.
+	fleetKnownFor = lossesEvery * 4 / 3
+
+	// longWait is a time on the queue that shows that too few workers poll it. The
+	// service tells times in whole seconds, so that it was more than one.
+	longWait = 2 * time.Second
+
+	// maxFruitless is how many fruitless claims make a difference: after them the wait
+	// is longestPoll.
+	maxFruitless = 6
 )
 
-// pollDelays are the waits before an empty queue is asked again.
+// pollDelays are the waits before a queue is asked again that gave an error or others'
+// work.
 var pollDelays = retry.Backoff{First: 250 * time.Millisecond, Max: longestPoll}
 
 // pollDelay returns how long to wait before a queue is asked again, after that many
-// claims in a row that gave no work. It has to be varied, so that a fleet does not
+// fruitless claims. It has to be varied, so that a fleet does not
 // ask in step.
 func pollDelay(empty int) time.Duration { return pollDelays.Delay(empty) }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -22,11 +23,14 @@ import (
 // takeFromBoth makes a worker take from the main and from the on-demand queue.
 func takeFromBoth(c *Config) { c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand} }
 
+// unknownFleet is the size of a fleet that is not known.
+func unknownFleet(string) (workers int, asOf time.Time) { return 0, time.Time{} }
+
 // TestQueueRotation: queues that have jobs are asked in turn (round robin). One that
 // was empty is skipped until its back-off ends, however often the others are asked.
 func TestQueueRotation(t *testing.T) {
 	a, b, c := &queue.Queue{}, &queue.Queue{}, &queue.Queue{}
-	turns := newQueueRotation([]*queue.Queue{a, b, c}, retry.Jitter{})
+	turns := newQueueRotation([]*queue.Queue{a, b, c}, unknownFleet, retry.Jitter{})
 	now := time.Now()
 	ask := func(gives ...*queue.Queue) (asked []*queue.Queue) {
 		for range 6 {
@@ -38,7 +42,7 @@ func TestQueueRotation(t *testing.T) {
 			for _, q := range gives {
 				gave = gave || s.queue == q
 			}
-			turns.record(s, map[bool]claimResult{true: someWork}[gave], now)
+			turns.record(s, map[bool]claimResult{true: someWork, false: noMessages}[gave], now)
 			asked = append(asked, s.queue)
 		}
 		return asked
@@ -104,9 +108,9 @@ func TestIdlePolls(t *testing.T) {
 		})
 	}
 	t.Logf("polls of an idle worker in %s: %d of one queue, %d of two", idle, polls["one"], polls["two"])
-	// Each back-off has a few short steps, and the waits vary by chance.
-	if least := int(idle / longestPoll); polls["one"] < least*9/10 || polls["two"] > polls["one"]*21/20+6 {
-		t.Errorf("polls of two queues = %d, of one = %d, want no more", polls["two"], polls["one"])
+	// Each idle time begins with a few short waits, and the waits vary by chance.
+	if want := int(idle / intake.PollEvery); polls["one"] < want*95/100 || polls["one"] > want*105/100 || polls["two"] > polls["one"]*21/20 {
+		t.Errorf("polls of one queue = %d, of two = %d, want about %d, and no more of two", polls["one"], polls["two"], want)
 	}
 }
 

@@ -193,8 +193,8 @@ var mutations = []mutation{
 	},
 	{
 		name: "an idle worker seldom asks for messages",
-		file: "internal/worker/rotation.go",
-		old:  "Max: longestPoll}", replacement: "Max: 10 * longestPoll}",
+		file: "internal/intake/poll.go",
+		old:  "return min(every, LongestPoll*time.Duration(p.Queues))", replacement: "return 10 * max(every, LongestPoll*time.Duration(p.Queues))",
 		run: "^TestHistories$", args: some, sign: `had a free slot, want 21s at most`,
 	},
 	{
