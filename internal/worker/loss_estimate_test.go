@@ -42,8 +42,8 @@ func TestLossesOf(t *testing.T) {
 	}
 }
 
-// TestLossEstimateLearns: a worker counts how its own last run ended, and every
-// lossesEvery how those of all other workers did, with one call.
+// TestLossEstimateLearns: a worker counts how its own last run ended, and soon after its
+// start and then every lossesEvery how those of all other workers did, with one call.
 func TestLossEstimateLearns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		first := b.start("vm_0", job.Kinds{"echo": echo})
@@ -54,17 +54,18 @@ func TestLossEstimateLearns(t *testing.T) {
 		other.kill()
 
 		again := b.start("vm_0", job.Kinds{"echo": echo})
-		time.Sleep(time.Minute)
+		time.Sleep(lossesFirst / 2)
 		if got := again.losses.Losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
-			t.Errorf("losses a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
+			t.Errorf("losses half a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
 		}
 		b.server.ResetCounts()
-		time.Sleep(lossesEvery * 5 / 4)
+		const window = (lossesFirst + lossesEvery) * 5 / 4
+		time.Sleep(window)
 		if got := again.losses.Losses(); got.Sudden != 2 || got.Warned != 0 {
 			t.Errorf("losses after a sample = %+v, want the other VM's as well", got)
 		}
-		if got := b.server.Counts()["ListBlobs"]; got != 1 {
-			t.Errorf("listings in %s = %d, want 1", lossesEvery*5/4, got)
+		if got := b.server.Counts()["ListBlobs"]; got != 2 {
+			t.Errorf("listings in %s = %d, want 2", window, got)
 		}
 	})
 }
