@@ -49,14 +49,14 @@ func (b *bench) measurePeers(ctx context.Context) error {
 		}
 	}
 	var table grid
-	table.add("Latency", "", "Jobs/s", "CPU a job, µs", "Calls a job", "Worker ÷: rate", "CPU")
+	table.add("Latency", "", "Jobs/s", "CPU a job, µs", "Calls a job", "Waited", "Worker ÷: rate", "CPU")
 	for _, latency := range b.Latency {
 		all, err := b.interleave(ctx, sides, latency, peerSlots)
 		if err != nil {
 			return err
 		}
 		for i, s := range sides {
-			table.add(latency.String(), s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].calls.show("%.2f"),
+			table.add(latency.String(), s.name, all[i].rate.show("%.0f"), all[i].cpu.show("%.0f"), all[i].calls.show("%.2f"), all[i].waited.show("%.2f"),
 				all[0].rate.over(all[i].rate).show("%.2f"), all[0].cpu.over(all[i].cpu).show("%.2f"))
 		}
 	}

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,7 +33,7 @@ func (c *pinCommand) Run() error {
 		return fmt.Errorf("choose core %d: %w", c.Core, err)
 	}
 	if c.Priority != 0 {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, c.Priority); err != nil {
+		if err := prefer(c.Priority); err != nil {
 			return fmt.Errorf("run with --priority %d, which needs root below 0: %w", c.Priority, err)
 		}
 	}
@@ -36,6 +42,37 @@ func (c *pinCommand) Run() error {
 		return err
 	}
 	return syscall.Exec(path, append([]string{path}, c.Arguments...), os.Environ()) //nolint:gosec // a program that bench built
+}
+
+// prefer sets the nice value of this process among all others. Where the kernel groups
+// processes by session (autogroups), a nice value counts within the session only, so the
+// process gets a session of its own and that the value.
+func prefer(nice int) error {
+	if _, err := syscall.Setsid(); err != nil {
+		return err
+	}
+	err := os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(nice)), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return unix.Setpriority(unix.PRIO_PROCESS, 0, nice)
+}
+
+// waited returns how long the threads of a process have waited for a core, which others
+// had.
+func waited(pid int) (sum time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // fails only for a bad pattern
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			nanoseconds, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
+			sum += time.Duration(nanoseconds)
+		}
+	}
+	return sum
 }
 
 // cores returns the cores that this process may use.
