@@ -41,7 +41,7 @@ func main() {
 
 // runCommand are the settings of a run.
 type runCommand struct {
-	Only     []string        `help:"Tables to measure: jobs, peers, states, puts." enum:"jobs,peers,states,puts" default:"jobs,peers,states,puts"`
+	Only     []string        `help:"Tables to measure: ${enum}." enum:"jobs,peers,states,puts,order" default:"jobs,peers,states,puts,order"`
 	Rounds   int             `help:"Times that each side is measured." default:"3"`
 	Window   time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
 	Slots    []int           `help:"Jobs at once." default:"1,16,64,256"`
@@ -66,7 +66,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}}
+	}{{"jobs", b.measureJobs}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue
