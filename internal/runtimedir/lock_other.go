@@ -1,4 +1,4 @@
-//go:build !linux && !darwin && !freebsd && !openbsd && !dragonfly
+//go:build !linux && !darwin && !freebsd && !openbsd && !dragonfly && !windows
 
 package runtimedir
 
