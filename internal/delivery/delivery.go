@@ -17,7 +17,7 @@ import (
 type Delivery struct {
 	runner   *Runner
 	lease    *queue.Lease
-	renewer  *renewer
+	renewal  *renewal
 	envelope queue.Envelope
 	deferFor time.Duration // how long to hide a message whose kind others have
 	unusable *outcome      // what to do with a message that cannot be run; nil for a job
@@ -98,7 +98,7 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	d.cleanup, d.tries = cleanup, tries
 	defer d.untrack()
 	defer d.unlockID()
-	d.renewer = startRenewing(cleanup, d.lease, d.runner.pace, d.log, d.messageLost)
+	d.renewal = d.runner.renewals.start(cleanup, d.lease, d.log, d.messageLost)
 	defer d.stopRenewing()
 	defer d.leaveQuarantine()
 	var out outcome
@@ -226,7 +226,7 @@ func (d *Delivery) stoppable(ctx context.Context) (context.Context, context.Canc
 // the last call for the message.
 func (d *Delivery) stopRenewing() {
 	d.runner.active.removeLease(d.lease)
-	d.renewer.stopAndWait()
+	d.renewal.stopAndWait()
 }
 
 // stopJob stops this job alone.

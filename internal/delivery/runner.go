@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -87,6 +88,7 @@ type Runner struct {
 	active        *registry
 	running       runningJobs
 	pace          *pace
+	renewals      *renewals
 	gate          *drain.Gate
 	latency       haste.Latency // of storage's answers to small calls
 	payloadMemory *semaphore.Weighted
@@ -106,15 +108,18 @@ type counters struct {
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c Config) *Runner {
-	return &Runner{
+	p := newPace(c.Visibility)
+	r := &Runner{
 		poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,
-		active: newRegistry(), pace: newPace(c.Visibility), gate: drain.NewGate(drain.Parallel),
+		active: newRegistry(), pace: p, renewals: newRenewals(p),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1),
 	}
+	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Mean(), runtime.GOMAXPROCS(0)) })
+	return r
 }
 
 // SetOwner sets the worker's name. It must come before the first delivery.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -36,63 +35,6 @@ const (
 	lostShare = 6
 )
 
-// renewer keeps one message hidden while its job runs.
-type renewer struct {
-	lease   *queue.Lease
-	pace    *pace
-	log     *slog.Logger
-	cleanup context.Context // bounds every call
-	stop    context.CancelFunc
-	ended   chan struct{}
-}
-
-// startRenewing renews the lease until it is stopped or cleanup ends. When another
-// worker has the message it calls lost, once, and ends. A renewal that fails is
-// retried: the record decides who may write, not the message.
-func startRenewing(cleanup context.Context, lease *queue.Lease, p *pace, log *slog.Logger, lost func(error)) *renewer {
-	ctx, cancel := context.WithCancel(cleanup)
-	r := &renewer{lease: lease, pace: p, log: log, cleanup: cleanup, stop: cancel, ended: make(chan struct{})}
-	go func() {
-		defer close(r.ended)
-		r.loop(ctx, lost)
-	}()
-	return r
-}
-
-// stopAndWait stops renewing and waits until nothing is under way.
-func (r *renewer) stopAndWait() {
-	r.stop()
-	<-r.ended
-}
-
-func (r *renewer) loop(ctx context.Context, lost func(error)) {
-	_, after := r.pace.current()
-	next := r.lease.AskedAt.Add(after)
-	for retry.Sleep(ctx, time.Until(next)) == nil {
-		asked := time.Now()
-		visibility, after := r.pace.current()
-		err := r.renew(ctx, visibility)
-		switch {
-		case errors.Is(err, queue.ErrLost):
-			until := keepUntil(r.lease.DoubtfulUntil(), visibility)
-			if !time.Now().Before(until) {
-				lost(err)
-				return
-			}
-			r.log.WarnContext(ctx, "receipt is void after a renewal without an answer; the job runs until shortly before its message may become visible",
-				"until", until, "error", err)
-			next = until
-		case err != nil:
-			r.pace.observe(queue.Throttled(err))
-			r.log.WarnContext(ctx, "message not renewed; trying again", "error", err)
-			next = time.Now().Add(renewRetry)
-		default:
-			r.pace.observe(false)
-			next = asked.Add(after)
-		}
-	}
-}
-
 // keepUntil returns up to when a job may run whose pop receipt was refused. doubtful is
 // when the visibility timeout expires that a renewal without an answer may have set. It
 // is zero if there was none: then another worker has the message.
@@ -101,15 +43,6 @@ func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
 		return doubtful
 	}
 	return doubtful.Add(-min(visibility/lostShare, drain.OneJobGrace))
-}
-
-func (r *renewer) renew(ctx context.Context, visibility time.Duration) error {
-	ctx, cancelGrace := drain.Outlive(ctx, drain.UntilAfter(renewGrace))
-	defer cancelGrace()
-	defer context.AfterFunc(r.cleanup, cancelGrace)()
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
-	defer cancel()
-	return r.lease.Renew(ctx, visibility)
 }
 
 // The visibility timeout is short, so that the jobs of a dead worker are resumed soon,

@@ -7,14 +7,27 @@ import (
 	"time"
 )
 
-// Parallel is how many jobs are saved and released at once in a drain.
-const Parallel = 64
+const (
+	// LeastParallel is how many jobs are saved and released at once in a drain, at
+	// least, and mostParallel at most.
+	LeastParallel = 64
+	mostParallel  = 192
+
+	// processorTime is how long a processor is busy with one call of a drain, about.
+	processorTime = 150 * time.Microsecond
+)
+
+// Parallel returns how many jobs are saved and released at once in a drain where
+// answers take that long: so many that the processors are busy while calls wait for
+// their answers.
+func Parallel(latency time.Duration, processors int) int {
+	return min(max(int(latency/processorTime)*processors, LeastParallel), mostParallel)
+}
 
 const (
 	// smallWrite is the largest write, in bytes, whose time is latency rather
 	// than bandwidth, and smallWriteHolds how long it keeps its place. Where
-	// storage is slow, more writes run at once: up to Parallel more in each such
-	// time.
+	// storage is slow, more writes run at once: as many again in each such time.
 	smallWrite      = 64 << 10
 	smallWriteHolds = 200 * time.Millisecond
 )
@@ -23,8 +36,10 @@ const (
 // jobs are saved when time or bandwidth is short. A small write that takes long
 // passes its place on, since waiting for an answer uses no bandwidth.
 type Gate struct {
+	places func() int
+
 	mu      sync.Mutex
-	free    int
+	taken   int
 	waiting ticketHeap
 }
 
@@ -35,15 +50,16 @@ type ticket struct {
 	admitted chan struct{}
 }
 
-// NewGate returns a gate for that many writes at once.
-func NewGate(parallel int) *Gate { return &Gate{free: parallel} }
+// NewGate returns a gate for as many writes at once as places says, which is called for
+// each write.
+func NewGate(places func() int) *Gate { return &Gate{places: places} }
 
 // Enter waits for a place. The caller must call leave. The error is the cause of
 // ctx if that ends first.
 func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	g.mu.Lock()
-	if g.free > 0 {
-		g.free--
+	if g.taken < g.places() {
+		g.taken++
 		g.mu.Unlock()
 		return g.hold(size), nil
 	}
@@ -59,7 +75,8 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t.index < 0 { // admitted at the same moment: pass the place on
-		g.pass()
+		g.taken--
+		g.admit()
 	} else {
 		heap.Remove(&g.waiting, t.index)
 	}
@@ -80,16 +97,16 @@ func (g *Gate) hold(size int) (leave func()) {
 func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pass()
+	g.taken--
+	g.admit()
 }
 
-// pass passes a place on to the smallest waiting write. The caller holds mu.
-func (g *Gate) pass() {
-	if len(g.waiting) == 0 {
-		g.free++
-		return
+// admit gives free places to the smallest waiting writes. The caller holds mu.
+func (g *Gate) admit() {
+	for len(g.waiting) > 0 && g.taken < g.places() {
+		g.taken++
+		close(heap.Pop(&g.waiting).(*ticket).admitted)
 	}
-	close(heap.Pop(&g.waiting).(*ticket).admitted)
 }
 
 // ticketHeap orders tickets by size, for package heap.

@@ -11,7 +11,7 @@ import (
 func TestGateSmallestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = smallWrite + 1 // a write that keeps its place for as long as it takes
-		g := NewGate(1)
+		g := NewGate(func() int { return 1 })
 		leave, err := g.Enter(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestGateSmallestFirst(t *testing.T) {
 func TestGatePassesAPlaceOn(t *testing.T) {
 	const large = smallWrite + 1 // which keeps its place
 	for range 1000 {
-		g := NewGate(1)
+		g := NewGate(func() int { return 1 })
 		leave, err := g.Enter(t.Context(), large)
 		if err != nil {
 			t.Fatal(err)
@@ -69,10 +69,10 @@ func TestGatePassesAPlaceOn(t *testing.T) {
 		leave()
 		<-left
 		g.mu.Lock()
-		free, waiting := g.free, len(g.waiting)
+		taken, waiting := g.taken, len(g.waiting)
 		g.mu.Unlock()
-		if free != 1 || waiting != 0 {
-			t.Fatalf("free places = %d, waiting = %d, want 1 and 0", free, waiting)
+		if taken != 0 || waiting != 0 {
+			t.Fatalf("taken places = %d, waiting = %d, want 0 and 0", taken, waiting)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestGateFollowsLatency(t *testing.T) {
 		want time.Duration // until the second write may begin
 	}{{10, smallWriteHolds}, {smallWrite + 1, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			g := NewGate(1)
+			g := NewGate(func() int { return 1 })
 			first, err := g.Enter(t.Context(), row.size)
 			if err != nil {
 				t.Fatal(err)
@@ -99,9 +99,68 @@ func TestGateFollowsLatency(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			second()
 			synctest.Wait()
-			if g.free != 1 {
-				t.Errorf("free places finally = %d, want 1", g.free)
+			if g.taken != 0 {
+				t.Errorf("taken places finally = %d, want 0", g.taken)
 			}
 		})
+	}
+}
+
+// TestGateWidens: when there are more places, waiting writes take all of them.
+func TestGateWidens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const large = smallWrite + 1 // which keeps its place
+		places := 1
+		g := NewGate(func() int { return places })
+		first, err := g.Enter(t.Context(), large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			go func() {
+				if _, err := g.Enter(t.Context(), large); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		synctest.Wait()
+		places = 4
+		first()
+		synctest.Wait()
+		if g.taken != 4 || len(g.waiting) != 1 {
+			t.Errorf("taken places = %d, waiting = %d, want 4 and 1", g.taken, len(g.waiting))
+		}
+		first() // does nothing the second time
+		places = 9
+		leave, err := g.Enter(t.Context(), large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		synctest.Wait()
+		if g.taken != 5 || len(g.waiting) != 0 {
+			t.Errorf("taken places finally = %d, waiting = %d, want 5 and 0", g.taken, len(g.waiting))
+		}
+	})
+}
+
+// TestParallel: more jobs are saved at once where answers take longer and where there
+// are more processors, within bounds.
+func TestParallel(t *testing.T) {
+	for _, row := range []struct {
+		latency    time.Duration
+		processors int
+		want       int
+	}{
+		{0, 2, LeastParallel},
+		{time.Millisecond, 2, LeastParallel},
+		{10 * time.Millisecond, 1, 66},
+		{10 * time.Millisecond, 2, 132},
+		{30 * time.Millisecond, 2, mostParallel},
+		{time.Second, 64, mostParallel},
+	} {
+		if got := Parallel(row.latency, row.processors); got != row.want {
+			t.Errorf("Parallel(%s, %d) = %d, want %d", row.latency, row.processors, got, row.want)
+		}
 	}
 }

@@ -338,7 +338,7 @@ func (c *claimer) maxBuffered() time.Duration {
 // short.
 func (c *claimer) releaseAll(leases []*queue.Lease) {
 	var group errgroup.Group
-	group.SetLimit(drain.Parallel)
+	group.SetLimit(drain.LeastParallel)
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(c.cleanup, 0); err != nil {

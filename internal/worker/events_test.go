@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -146,8 +147,8 @@ func TestLongFreeze(t *testing.T) {
 		if saves != jobs {
 			t.Errorf("saves = %d, want one for each of %d jobs", saves, jobs)
 		}
-		if most > drain.Parallel || most < drain.Parallel/2 {
-			t.Errorf("saves at once = %d, want up to %d", most, drain.Parallel)
+		if limit := drain.Parallel(20*time.Millisecond, runtime.GOMAXPROCS(0)); most > limit || most < drain.LeastParallel/2 {
+			t.Errorf("saves at once = %d, want up to %d", most, limit)
 		}
 		mu.Unlock()
 		if s := p.machine.State(); s != lifecycle.Process || b.record(ids[0]).Status != checkpoint.Running {
