@@ -82,7 +82,7 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 func (d *Delivery) writeAndAnswer(ctx context.Context, requests []*saveRequest, due checkpoint.Due) (end ended, over bool) {
 	if len(requests) == 0 || !d.changed() {
 		defer answer(requests, true)
-		return d.writeDue(ctx, due)
+		return d.writeInTurn(ctx, due)
 	}
 	before := d.saved
 	defer func() { answer(requests, d.saved != before) }()
@@ -92,6 +92,24 @@ func (d *Delivery) writeAndAnswer(ctx context.Context, requests []*saveRequest, 
 	}
 	defer leave()
 	return d.writeDue(ctx, checkpoint.DueSave)
+}
+
+// writeInTurn makes the write that is due. Small writes take turns with those of other
+// jobs: many that started together would otherwise need a connection each, at the same
+// time.
+func (d *Delivery) writeInTurn(ctx context.Context, due checkpoint.Due) (end ended, over bool) {
+	size := 0
+	if due == checkpoint.DueSave {
+		size = d.unsavedSize()
+	}
+	if size <= smallState {
+		leave, err := d.runner.smallWrites.Enter(ctx, size)
+		if err != nil {
+			return ended{}, false // stopped: the release saves
+		}
+		defer leave()
+	}
+	return d.writeDue(ctx, due)
 }
 
 // callHandler calls the handler. A panic is an error like any other.

@@ -23,6 +23,10 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
+// parallelWrites is how many small writes of records run at once while handlers run, as
+// long as they are answered soon: see [drain.Gate].
+const parallelWrites = 32
+
 // Config is what a [Runner] is made of.
 type Config struct {
 	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
@@ -89,7 +93,8 @@ type Runner struct {
 	running       runningJobs
 	pace          *pace
 	renewals      *renewals
-	gate          *drain.Gate
+	gate          *drain.Gate   // of the last writes of a drain
+	smallWrites   *drain.Gate   // of writes while handlers run
 	latency       haste.Latency // of storage's answers to small calls
 	payloadMemory *semaphore.Weighted
 	kindLimits    kindLimits
@@ -118,6 +123,7 @@ func NewRunner(c Config) *Runner {
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1),
 	}
+	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
 	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Mean(), runtime.GOMAXPROCS(0)) })
 	return r
 }
