@@ -26,6 +26,8 @@ location=${LOCATION:-westeurope}
 prefix=${PREFIX:-spotworker}
 parameters=${PARAMETERS:-infra/bicep/cheapest.bicepparam}
 package=${PACKAGE:-dist/spotworker-linux-amd64.tar.gz}
+suffix=.tar.gz
+case $package in *.zip) suffix=.zip ;; esac
 place=${CONFIGURATION_IN:-Blob}
 export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
 blobs=(--auth-mode login --container-name "$prefix-packages")
@@ -172,12 +174,12 @@ uploads() {
   if [ "$place" = Package ]; then
     for name in "" -ondemand; do
       [ -s "$work/worker$name.env" ] || continue
-      run go run ./internal/vmpackage/pack -package "$package" -configuration "$work/worker$name.env" -out "$work/spotworker$name.tar.gz"
-      upload "$work/spotworker$name.tar.gz" "spotworker$name.tar.gz"
+      run go run ./internal/vmpackage/pack -package "$package" -configuration "$work/worker$name.env" -out "$work/spotworker$name$suffix"
+      upload "$work/spotworker$name$suffix" "spotworker$name$suffix"
     done
     return
   fi
-  upload "$package" spotworker.tar.gz
+  upload "$package" "spotworker$suffix"
   upload "$work/worker.env" worker.env
   if [ -s "$work/worker-ondemand.env" ]; then
     upload "$work/worker-ondemand.env" worker-ondemand.env
@@ -194,7 +196,7 @@ showUploads() {
     query=properties.outputs.${name#*:}.value
     echo "\$ az deployment group show --resource-group $group --name $prefix-deploy --output tsv --query $query >${name%:*}.env"
   done
-  for name in spotworker.tar.gz:"$package" worker.env:worker.env worker-ondemand.env:worker-ondemand.env; do
+  for name in "spotworker$suffix:$package" worker.env:worker.env worker-ondemand.env:worker-ondemand.env; do
     echo "\$ az storage blob upload ${blobs[*]} --account-name \"\$account\" --name \"\$folder\"/${name%%:*} --file ${name#*:}"
   done
 }

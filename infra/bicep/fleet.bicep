@@ -207,6 +207,7 @@ module foundation 'modules/foundation.bicep' = {
     addressPrefix: addressPrefix
     outbound: outbound
     applicationVersion: applicationVersion
+    operatingSystem: 'Linux'
     packageCommands: packageCommands
     configurationIn: configurationIn
     onDemand: false

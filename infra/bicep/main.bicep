@@ -7,6 +7,7 @@ import {
   configurationPlaceType
   dataContainerType
   imageType
+  operatingSystemType
   outboundType
   packageCommandsType
   principalKindType
@@ -89,6 +90,13 @@ param packageCommands packageCommandsType = {
   remove: 'for script in ./remove.sh /opt/spotworker/current/remove.sh; do [ ! -f $script ] || exec sh $script; done'
 }
 
+@description('Commands of the package for Windows.')
+param windowsPackageCommands packageCommandsType = {
+  install: '%SystemRoot%\\System32\\tar.exe -xf spotworker.zip && .\\worker.exe package install'
+  update: '%SystemRoot%\\System32\\tar.exe -xf spotworker.zip && .\\worker.exe package update'
+  remove: 'if exist worker.exe (.\\worker.exe package remove) else if exist "%ProgramData%\\spotworker\\remove.cmd" (copy /y "%ProgramData%\\spotworker\\remove.cmd" remove.cmd >nul && .\\remove.cmd)'
+}
+
 @description('Where VMs get the worker\'s configuration from: a Blob beside the package, which the gallery reads with its identity; or, should that be refused, the Package, for which docs/first-run.md has the command.')
 param configurationIn configurationPlaceType = 'Blob'
 
@@ -146,11 +154,22 @@ param upgradeMode 'Manual' | 'Automatic' | 'Rolling' = 'Rolling'
 @description('Whether scheduled events are published to Event Grid and Resource Graph as well, for monitoring from outside. Not in every region.')
 param publishEvents bool = false
 
+@description('What the VMs run. It cannot be changed later: give another prefix then. Windows: docs/windows.md.')
+param operatingSystem operatingSystemType = 'Linux'
+
 @description('Image of the VMs: Linux with systemd, of generation 2.')
 param image imageType = {
   publisher: 'Canonical'
   offer: 'ubuntu-24_04-lts'
   sku: 'server'
+  version: 'latest'
+}
+
+@description('Image of the VMs that run Windows: Windows Server 2019 or later, of generation 2. Core has no desktop, and starts sooner.')
+param windowsImage imageType = {
+  publisher: 'MicrosoftWindowsServer'
+  offer: 'WindowsServer'
+  sku: '2022-datacenter-azure-edition-core'
   version: 'latest'
 }
 
@@ -160,8 +179,12 @@ param diskType 'Standard_LRS' | 'StandardSSD_LRS' | 'Premium_LRS' = 'StandardSSD
 @description('Name of the account on the VMs.')
 param adminUsername string = 'azureuser'
 
-@description('Public key that this account signs in with. Azure wants one, though no port is open for it.')
+@description('Public key that this account signs in with, on Linux. Azure wants one, though no port is open for it.')
 param sshPublicKey string
+
+@description('Password of this account, on Windows: 12 to 123 characters of three kinds. Azure wants one, though no port is open for it. Give a random one, and give the same one again.')
+@secure()
+param adminPassword string = ''
 
 // How many.
 
@@ -225,6 +248,9 @@ param logStorage bool = true
 @description('Files on the VMs that hold the worker\'s log, one JSON object a line.')
 param logFiles string[] = ['/var/log/spotworker/*.log']
 
+@description('Files on VMs that run Windows that hold the worker\'s log.')
+param windowsLogFiles string[] = ['C:\\ProgramData\\spotworker\\logs\\*.log']
+
 @description('Days until log lines are deleted. The first 30 cost nothing.')
 @minValue(4)
 @maxValue(730)
@@ -250,6 +276,10 @@ var scales = autoscale && evictionPolicy == 'Deallocate'
   ? fail('autoscale works with evictionPolicy Delete only: set autoscale to false, and Azure starts evicted VMs again as capacity allows; or evictionPolicy to Delete')
   : autoscale
 
+var windows = operatingSystem == 'Windows' && length(adminPassword) < 12
+  ? fail('Windows needs adminPassword, of 12 to 123 characters of three kinds: set ADMIN_PASSWORD to a random one')
+  : operatingSystem == 'Windows'
+
 module foundation 'modules/foundation.bicep' = {
   name: '${prefix}-foundation'
   params: {
@@ -270,13 +300,14 @@ module foundation 'modules/foundation.bicep' = {
     addressPrefix: addressPrefix
     outbound: outbound
     applicationVersion: applicationVersion
-    packageCommands: packageCommands
+    operatingSystem: operatingSystem
+    packageCommands: windows ? windowsPackageCommands : packageCommands
     configurationIn: configurationIn
     onDemand: onDemand
     workerSettings: union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
     monitoring: monitoring
     logStorage: logStorage
-    logFiles: logFiles
+    logFiles: windows ? windowsLogFiles : logFiles
     logRetentionDays: logRetentionDays
     logDailyQuotaGb: logDailyQuotaGb
     actionGroupIds: actionGroupIds
@@ -308,10 +339,12 @@ module spot 'modules/spot-scale-set.bicep' = if (stage == 'Workers') {
     capacity: capacity
     upgradeMode: upgradeMode
     publishEvents: publishEvents
-    image: image
+    operatingSystem: operatingSystem
+    image: windows ? windowsImage : image
     diskType: diskType
     adminUsername: adminUsername
     sshPublicKey: sshPublicKey
+    adminPassword: adminPassword
     healthPort: healthPort
     sendLogs: foundation.outputs.collectsLogs
   }
@@ -347,10 +380,12 @@ module regular 'modules/regular-scale-set.bicep' = if (stage == 'Workers' && onD
     vmSize: onDemandVmSize
     capacity: onDemandCapacity
     upgradeMode: upgradeMode
-    image: image
+    operatingSystem: operatingSystem
+    image: windows ? windowsImage : image
     diskType: diskType
     adminUsername: adminUsername
     sshPublicKey: sshPublicKey
+    adminPassword: adminPassword
     healthPort: healthPort
     sendLogs: foundation.outputs.collectsLogs
   }

@@ -165,7 +165,7 @@ var breaks = []struct{ name, file, old, new string }{
 	{"no package name", "modules/application-version.bicep", "        packageFileName: packageFileName\n", ""},
 	{"too many copies", "modules/application-version.bicep", "regionalReplicaCount: 1", "regionalReplicaCount: 20"},
 	{"a version in no region", "modules/foundation.bicep", "      regions: [location]\n", "      regions: []\n"},
-	{"an application for Windows", "modules/gallery.bicep", "supportedOSType: 'Linux'", "supportedOSType: 'Windows'"},
+	{"an application for Windows", "modules/gallery.bicep", "supportedOSType: operatingSystem", "supportedOSType: 'Windows'"},
 	{"an installation that is not repeated", "modules/application-version.bicep", "scriptBehaviorAfterReboot: 'Rerun'", "scriptBehaviorAfterReboot: 'None'"},
 	{"a gallery's name with a dash", "modules/foundation.bicep", "${replace(prefix, '-', '_')}_${uniqueString", "${prefix}_${uniqueString"},
 	{"a gallery's name that two share", "modules/foundation.bicep", "_${uniqueString(resourceGroup().id)}'\n\nvar ownsAccount", "'\n\nvar ownsAccount"},

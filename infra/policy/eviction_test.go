@@ -1,5 +1,7 @@
 package policy
 
+import "fmt"
+
 // checkEviction: every VM that may be evicted has an eviction policy and a
 // price, and every scale set is Flexible, which alone mixes sizes and
 // priorities. A fleet replaces what was evicted.
@@ -103,7 +105,11 @@ func checkHealth(d deployment, tell report) {
 			if profile == nil {
 				continue
 			}
-			want := "concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])"
+			system := "operatingSystem"
+			if r.Type == "Microsoft.AzureFleet/fleets" {
+				system = "'Linux'"
+			}
+			want := fmt.Sprintf("concat([vm.healthExtension(%[1]s, healthPort)], sendLogs ? [vm.logExtension(%[1]s, identityId)] : [])", system)
 			if got := text(at(profile, "extensionProfile", "extensions")); got != want {
 				tell(path, r.Line, "extensions are %q, want %s", got, want)
 			}
@@ -119,6 +125,6 @@ func checkHealth(d deployment, tell report) {
 			}
 		}
 	}
-	needWords(d, "modules/vm.bicep", tell, "type: 'ApplicationHealthLinux'", "typeHandlerVersion: '2.0'",
+	needWords(d, "modules/vm.bicep", tell, "type: system == 'Windows' ? 'ApplicationHealthWindows' : 'ApplicationHealthLinux'", "typeHandlerVersion: '2.0'",
 		"requestPath: '/healthz'", "treatFailureAsDeploymentFailure: failOnInstall", "disablePasswordAuthentication: true")
 }

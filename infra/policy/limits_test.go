@@ -52,6 +52,11 @@ const (
 	ours            = "this project"
 )
 
+// forSystem is a name that has the system in it.
+func forSystem(name string) string {
+	return "system == 'Windows' ? '" + fmt.Sprintf(name, "Windows") + "' : '" + fmt.Sprintf(name, "Linux") + "'"
+}
+
 var limits = []limit{
 	{"modules/vm.bicep", "protocol", exactly("'http'"), ours + ": the answer's body is the state"},
 	{"modules/vm.bicep", "port", exactly("port"), ours},
@@ -61,8 +66,8 @@ var limits = []limit{
 	{"modules/vm.bicep", "numberOfProbes", between(3, 24), healthPage},
 	{"modules/vm.bicep", "gracePeriod", between(300, 14_400), healthPage},
 	{"modules/vm.bicep", "publisher", oneOf("'Microsoft.ManagedServices'", "'Microsoft.Azure.Monitor'"), healthPage + "; " + agentPage},
-	{"modules/vm.bicep", "type", oneOf("'ApplicationHealthLinux'", "'AzureMonitorLinuxAgent'"), healthPage + "; " + agentPage},
-	{"modules/vm.bicep", "typeHandlerVersion", oneOf("'2.0'", "'1.21'"), healthPage + ": rich health states are of 2.0"},
+	{"modules/vm.bicep", "type", oneOf(forSystem("ApplicationHealth%s"), forSystem("AzureMonitor%sAgent")), healthPage + "; " + agentPage},
+	{"modules/vm.bicep", "typeHandlerVersion", oneOf("'2.0'", "system == 'Windows' ? '1.0' : '1.21'"), healthPage + ": rich health states are of 2.0"},
 	{"modules/vm.bicep", "'identifier-name'", exactly("'mi_res_id'"), agentPage},
 	{"modules/vm.bicep", "'identifier-value'", exactly("identityId"), agentPage},
 	{"modules/vm.bicep", "securityType", exactly("'TrustedLaunch'"), trustedPage},
@@ -78,6 +83,7 @@ var limits = []limit{
 	{"modules/vm.bicep", "packageReferenceId", exactly("packageId"), galleryPage},
 	{"modules/vm.bicep", "treatFailureAsDeploymentFailure", exactly("failOnInstall"), galleryPage},
 	{"modules/vm.bicep", "adminUsername", exactly("adminUsername"), ours},
+	{"modules/vm.bicep", "enableAutomaticUpdates", exactly("false"), ours + ": a restart for updates would interrupt jobs"},
 	{"modules/vm.bicep", "computerNamePrefix", exactly("computerNamePrefix"), ours},
 	{"modules/vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
 	{"modules/vm.bicep", "keyData", exactly("sshPublicKey"), ours},
@@ -92,7 +98,7 @@ var limits = []limit{
 	{"modules/single-vm.bicep", "path", exactly("'/home/${adminUsername}/.ssh/authorized_keys'"), "rest/api/compute, SshPublicKey"},
 	{"modules/single-vm.bicep", "keyData", exactly("sshPublicKey"), ours},
 	{"modules/single-vm.bicep", "id", exactly("card.id"), ours},
-	{"modules/single-vm.bicep", "properties", oneOf("{", "vm.logExtension(identityId).properties"), ours},
+	{"modules/single-vm.bicep", "properties", oneOf("{", "vm.logExtension('Linux', identityId).properties"), ours},
 	{"modules/single-vm.bicep", "securityProfile", exactly("vm.securityProfile()"), trustedPage},
 	{"modules/single-vm.bicep", "deleteOption", exactly("'Delete'"), ours},
 	{"modules/single-vm.bicep", "disablePasswordAuthentication", exactly("true"), ours},
@@ -199,7 +205,7 @@ var limits = []limit{
 	{"modules/application-version.bicep", "install", exactly("commands.install"), galleryPage},
 	{"modules/application-version.bicep", "update", exactly("commands.update"), galleryPage},
 	{"modules/application-version.bicep", "remove", exactly("commands.remove"), galleryPage},
-	{"modules/gallery.bicep", "supportedOSType", exactly("'Linux'"), galleryPage},
+	{"modules/gallery.bicep", "supportedOSType", exactly("operatingSystem"), galleryPage},
 	{"modules/vm.bicep", "order", between(1, 100), galleryPage},
 
 	{"modules/log-association.bicep", "effect", exactly("{ value: 'DeployIfNotExists' }"), policyPage},
@@ -209,8 +215,9 @@ var limits = []limit{
 	{"modules/log-association.bicep", "userAssignedIdentities", exactly("{ '${identity.id}': {} }"), policyPage},
 	{"modules/log-association.bicep", "location", exactly("location"), policyPage + ": an assignment with an identity has a place"},
 
-	{"modules/monitoring.bicep", "kind", exactly("'Linux'"), collectionPage},
-	{"modules/monitoring.bicep", "streams", exactly("[stream]"), collectionPage},
+	{"modules/monitoring.bicep", "kind", exactly("operatingSystem"), collectionPage},
+	{"modules/monitoring.bicep", "xPathQueries", exactly(`['Application!*[System[Provider[@Name=\'spotworker\']]]']`), collectionPage},
+	{"modules/monitoring.bicep", "streams", oneOf("[stream]", "['Microsoft-Event']"), collectionPage},
 	{"modules/monitoring.bicep", "destinations", oneOf("{", "['workspace']"), collectionPage},
 	{"modules/monitoring.bicep", "outputStream", exactly("'Custom-${table.name}'"), collectionPage},
 	{"modules/monitoring.bicep", "workspaceResourceId", exactly("workspace.id"), collectionPage},

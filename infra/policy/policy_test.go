@@ -76,7 +76,19 @@ var brokenCopies = []struct {
 	{"up and up", "modules/autoscale.bicep", "direction: 'Decrease'", "direction: 'Increase'", "directions"},
 	{"names too long", "single.bicep", "@maxLength(30)\nparam prefix", "@maxLength(60)\nparam prefix", "name lengths"},
 	{"two kinds of processor", "production.bicepparam", "'Standard_D2s_v4'", "'Standard_D2pds_v5'", "mixes"},
-	{"a VM without health probe", "modules/fleet.bicep", "concat([vm.healthExtension(healthPort)], ", "concat([], ", "health"},
+	{"a VM without health probe", "modules/fleet.bicep", "concat([vm.healthExtension('Linux', healthPort)], ", "concat([], ", "health"},
+	{"a password in the open", "main.bicep", "@secure()\nparam adminPassword string = ''", "param adminPassword string = ''", "secrets"},
+	{"a password in an output", "main.bicep", "output scaleSetName string = '${prefix}-spot'", "output scaleSetName string = adminPassword", "secrets"},
+	{"a password that everybody reads", "windows.bicepparam", "readEnvironmentVariable('ADMIN_PASSWORD', '')", "'Secret-Secret-1'", "secrets"},
+	{"no password", "main.bicep", "length(adminPassword) < 12", "length(adminPassword) < 0", "secrets"},
+	{"a name too long for Windows", "modules/regular-scale-set.bicep", "vm.windowsProfile('ondemand'", "vm.windowsProfile('ondemandvm'", "windows"},
+	{"commands of the other system", "main.bicep", "windows ? windowsPackageCommands : packageCommands", "windows ? packageCommands : windowsPackageCommands", "handed down"},
+	{"a command that is not the package's", "main.bicep", ".\\\\worker.exe package update'", ".\\\\worker.exe package install'", "windows"},
+	{"the health of the other system", "modules/vm.bicep", "? 'ApplicationHealthWindows'", "? 'ApplicationHealthLinux'", "health"},
+	{"logs of the other system", "main.bicep", "C:\\\\ProgramData\\\\spotworker\\\\logs", "C:\\\\ProgramData\\\\spotworker", "windows"},
+	{"the policy of the other system", "modules/log-association.bicep", "? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'", "? '2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "settings"},
+	{"updates that restart a VM", "modules/vm.bicep", "enableAutomaticUpdates: false", "enableAutomaticUpdates: true", "limits"},
+	{"events of every service", "modules/monitoring.bicep", "Application!*[System[Provider[@Name=\\'spotworker\\']]]", "Application!*", "limits"},
 }
 
 // checker stands for the checker's own findings.

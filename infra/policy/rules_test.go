@@ -28,6 +28,7 @@ var rules = []struct {
 	{"storage", checkStorage},
 	{"storage access", checkStorageAccess},
 	{"secrets", checkSecrets},
+	{"windows", checkWindows},
 	{"roles", checkRoles},
 	{"roles first", checkRolesFirst},
 	{"names", checkNames},

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,20 +124,38 @@ func checkStorage(d deployment, tell report) {
 // secretWords are functions that return secrets and properties that hold them.
 var secretWords = regexp.MustCompile(`(?i)\b(list\w*(keys|sas|secrets?)|sharedkeys|regeneratekey|getsecret|protectedsettings\w*|adminpassword|customdata|connectionstring|accountkey|sastoken)\b`)
 
+// passwordLines are where the one secret may stand that Azure insists on: the
+// password of VMs that run Windows. It is handed down and checked for its length.
+var passwordLines = []*regexp.Regexp{
+	regexp.MustCompile(`^param adminPassword string( = '')?$`),
+	regexp.MustCompile(`^ +adminPassword: adminPassword$`),
+	regexp.MustCompile(`^ +osProfile: operatingSystem == 'Windows' \? union\(vm\.windowsProfile\('[a-z]+', adminUsername\), \{ adminPassword: adminPassword \}\) : vm\.osProfile\(`),
+	regexp.MustCompile(`^var windows = operatingSystem == 'Windows' && length\(adminPassword\) < 12$`),
+	regexp.MustCompile(`^  \? fail\('Windows needs adminPassword, [^$]*'\)$`),
+	regexp.MustCompile(`^param adminPassword = readEnvironmentVariable\('ADMIN_PASSWORD', ''\)$`),
+}
+
+// isPassword reports whether a line has that password where it may stand.
+func isPassword(line string) bool {
+	return slices.ContainsFunc(passwordLines, func(form *regexp.Regexp) bool { return form.MatchString(line) })
+}
+
 // checkSecrets: nothing asks for a key, and nothing takes or gives one.
 func checkSecrets(d deployment, tell report) {
 	for path, f := range d {
 		for n, line := range strings.Split(f.source, "\n") {
 			code, _, _ := strings.Cut(line, "//")
-			if word := secretWords.FindString(code); word != "" && !strings.Contains(code, "@description(") {
+			if word := secretWords.FindString(code); word != "" && !strings.Contains(code, "@description(") && !isPassword(line) {
 				tell(path, n+1, "%s is, or leads to, a secret", word)
 			}
 		}
 		for _, p := range f.Params {
-			for _, decorator := range p.Decorators {
-				if strings.HasPrefix(decorator, "@secure") {
-					tell(path, p.Line, "parameter %s is a secret; there is none to be handed in", p.Name)
-				}
+			secure := slices.ContainsFunc(p.Decorators, func(d string) bool { return strings.HasPrefix(d, "@secure") })
+			switch password := p.Name == "adminPassword"; {
+			case secure && !password:
+				tell(path, p.Line, "parameter %s is a secret; there is none to be handed in", p.Name)
+			case password && !secure && !strings.HasSuffix(path, ".bicepparam"):
+				tell(path, p.Line, "parameter %s has no @secure(): Azure would keep it in the deployment's history", p.Name)
 			}
 		}
 	}

@@ -89,32 +89,37 @@ func checkSettings(d deployment, tell report) {
 			tell("modules/identities.bicep", 0, "ids of %s are %s, want those of %s", output, got, symbol)
 		}
 	}
-	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand.tar.gz' : 'spotworker.tar.gz'")
+	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : packageName",
+		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
 	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
 	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)")
-	needWords(d, "modules/log-association.bicep", tell, "'2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "'Microsoft.Insights/dataCollectionRules'")
+	needWords(d, "modules/log-association.bicep", tell,
+		"operatingSystem == 'Windows'\n  ? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'\n  : '2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "'Microsoft.Insights/dataCollectionRules'")
 }
 
 // otherwise is what modules are given that is not called like it where it comes
 // from: by file and module, and by parameter.
 var otherwise = map[string]map[string]string{
-	"main.bicep foundation": {"workerSettings": "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)"},
+	"main.bicep foundation": {
+		"workerSettings":  "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)",
+		"packageCommands": "windows ? windowsPackageCommands : packageCommands", "logFiles": "windows ? windowsLogFiles : logFiles",
+	},
 	"main.bicep spot": {
 		"scaleSetName": "'${prefix}-spot'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
-		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
+		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs", "image": "windows ? windowsImage : image",
 	},
 	"main.bicep regular": {
 		"scaleSetName": "'${prefix}-ondemand'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.onDemandIdentityId",
 		"packageId": "foundation.outputs.onDemandPackageId", "sendLogs": "foundation.outputs.collectsLogs",
-		"vmSize": "onDemandVmSize", "capacity": "onDemandCapacity",
+		"vmSize": "onDemandVmSize", "capacity": "onDemandCapacity", "image": "windows ? windowsImage : image",
 	},
 	"main.bicep spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue"},
 	"main.bicep regularAutoscale": {
 		"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
 	},
-	"fleet.bicep foundation":  {"onDemand": "false"},
-	"single.bicep foundation": {"onDemand": "false"},
+	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
+	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'"},
 	"fleet.bicep fleet": {
 		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",

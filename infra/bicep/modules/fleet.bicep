@@ -96,7 +96,7 @@ resource fleet 'Microsoft.AzureFleet/fleets@2024-11-01' = {
         securityProfile: vm.securityProfile()
         applicationProfile: vm.applicationProfile(packageId, failOnInstall)
         extensionProfile: {
-          extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+          extensions: concat([vm.healthExtension('Linux', healthPort)], sendLogs ? [vm.logExtension('Linux', identityId)] : [])
         }
       }
     }

@@ -5,6 +5,7 @@ import {
   configurationPlaceType
   dataContainerType
   namesType
+  operatingSystemType
   outboundType
   packageCommandsType
   principalKindType
@@ -59,6 +60,9 @@ param addressPrefix string
 
 @description('How VMs reach the internet.')
 param outbound outboundType
+
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
 
 @description('Version of the VM application.')
 param applicationVersion string
@@ -115,7 +119,8 @@ var names namesType = {
 // does not let it.
 var collects = monitoring && outbound == 'NatGateway'
 
-var packageName = 'spotworker.tar.gz'
+var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'
+var packageName = 'spotworker${packageSuffix}'
 
 // A gallery's name must not be that of another in the subscription.
 var galleryName = '${replace(prefix, '-', '_')}_${uniqueString(resourceGroup().id)}'
@@ -133,12 +138,12 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 // One application for each kind of worker, since the configuration is part of it.
 var spotApplication = {
   name: prefix
-  package: 'spotworker.tar.gz'
+  package: packageName
   configuration: 'worker.env'
 }
 var onDemandApplication = {
   name: '${prefix}-ondemand'
-  package: configurationIn == 'Package' ? 'spotworker-ondemand.tar.gz' : 'spotworker.tar.gz'
+  package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : packageName
   configuration: 'worker-ondemand.env'
 }
 var packagesUrl = 'https://${accountName}.blob.${environment().suffixes.storage}/${names.packages}/'
@@ -244,6 +249,7 @@ module gallery 'gallery.bicep' = {
     tags: tags
     galleryName: galleryName
     applicationNames: map(applications, a => a.name)
+    operatingSystem: operatingSystem
     identityId: galleryRoles.outputs.identityId
   }
 }
@@ -273,6 +279,7 @@ module log 'monitoring.bicep' = if (collects) {
     location: location
     tags: tags
     prefix: prefix
+    operatingSystem: operatingSystem
     logFiles: logFiles
     retentionDays: logRetentionDays
     dailyQuotaGb: logDailyQuotaGb
@@ -286,6 +293,7 @@ module logAssociation 'log-association.bicep' = if (collects) {
     tags: tags
     prefix: prefix
     ruleId: log!.outputs.ruleId
+    operatingSystem: operatingSystem
   }
 }
 

@@ -1,6 +1,8 @@
 // The compute gallery with the VM application, once for each kind of worker:
 // the package is the same, the configuration that comes with it is not.
 
+import { operatingSystemType } from 'types.bicep'
+
 @description('Region.')
 param location string
 
@@ -12,6 +14,9 @@ param galleryName string
 
 @description('Names of the applications.')
 param applicationNames string[]
+
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
 
 @description('Resource id of the identity that reads packages. It must have its role.')
 param identityId string
@@ -35,7 +40,7 @@ resource applications 'Microsoft.Compute/galleries/applications@2025-03-03' = [
     tags: tags
     properties: {
       description: 'A worker that takes jobs from a storage queue and survives evictions.'
-      supportedOSType: 'Linux'
+      supportedOSType: operatingSystem
     }
   }
 ]

@@ -4,7 +4,7 @@
 // and come and go. A policy, which sees each of them when it is made,
 // associates them; what it needs for that is its identity's roles.
 
-import { roles } from 'types.bicep'
+import { operatingSystemType, roles } from 'types.bicep'
 
 @description('Region.')
 param location string
@@ -18,11 +18,16 @@ param prefix string
 @description('Resource id of the collection rule.')
 param ruleId string
 
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
+
 var resourceKind = 'Microsoft.Insights/dataCollectionRules'
 
 // "Configure Linux Machines to be associated with a Data Collection Rule or a
-// Data Collection Endpoint", built in.
-var definition = '2ea82cdd-f2e8-4500-af75-67a2e084ca74'
+// Data Collection Endpoint", built in, and its twin for Windows.
+var definition = operatingSystem == 'Windows'
+  ? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'
+  : '2ea82cdd-f2e8-4500-af75-67a2e084ca74'
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
   name: '${prefix}-log-policy'

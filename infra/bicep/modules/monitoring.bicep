@@ -2,6 +2,8 @@
 // agent reads the log file, the collection rule maps each line to a row,
 // the workspace keeps it.
 
+import { operatingSystemType } from 'types.bicep'
+
 @description('Region.')
 param location string
 
@@ -10,6 +12,9 @@ param tags { *: string }
 
 @description('Start of the names.')
 param prefix string
+
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
 
 @description('Files that hold the worker\'s log, one JSON object a line.')
 param logFiles string[]
@@ -90,7 +95,7 @@ resource endpoint 'Microsoft.Insights/dataCollectionEndpoints@2024-03-11' = {
   name: '${prefix}-logs'
   location: location
   tags: tags
-  kind: 'Linux'
+  kind: operatingSystem
   properties: {
     networkAcls: { publicNetworkAccess: 'Enabled' }
   }
@@ -100,7 +105,7 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
   name: '${prefix}-logs'
   location: location
   tags: tags
-  kind: 'Linux'
+  kind: operatingSystem
   properties: {
     description: 'The log of the spotworker, from its file to its table.'
     dataCollectionEndpointId: endpoint.id
@@ -127,6 +132,16 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
           streams: [stream]
         }
       ]
+      // Start, stop and errors of the service, which are in no log file.
+      windowsEventLogs: operatingSystem == 'Windows'
+        ? [
+            {
+              name: 'service'
+              streams: ['Microsoft-Event']
+              xPathQueries: ['Application!*[System[Provider[@Name=\'spotworker\']]]']
+            }
+          ]
+        : null
     }
     destinations: {
       logAnalytics: [
@@ -136,7 +151,14 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
         }
       ]
     }
-    dataFlows: [
+    dataFlows: concat(operatingSystem == 'Windows'
+      ? [
+          {
+            streams: ['Microsoft-Event']
+            destinations: ['workspace']
+          }
+        ]
+      : [], [
       {
         // The names of custom streams are one's own.
         #disable-next-line unlisted-enum-value
@@ -148,7 +170,7 @@ resource rule 'Microsoft.Insights/dataCollectionRules@2024-03-11' = {
         // of the query language, and not coalesce.
         transformKql: 'source | extend TimeGenerated = iif(isnotnull([\'time\']), [\'time\'], TimeGenerated), event_type = [\'type\'] | project-away [\'time\'], [\'type\']'
       }
-    ]
+    ])
   }
 }
 

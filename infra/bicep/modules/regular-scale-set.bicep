@@ -2,7 +2,7 @@
 // interrupted in too often are finished here. They are not evicted, and told
 // well before anything else happens to them.
 
-import { imageType } from 'types.bicep'
+import { imageType, operatingSystemType } from 'types.bicep'
 import * as vm from 'vm.bicep'
 
 @description('Region.')
@@ -40,6 +40,9 @@ param capacity int
 @description('How running VMs get a new version or size.')
 param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
 
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
+
 @description('Image of the VMs.')
 param image imageType
 
@@ -49,8 +52,12 @@ param diskType string
 @description('Name of the account on the VMs.')
 param adminUsername string
 
-@description('Public key that the account signs in with.')
+@description('Public key that the account signs in with, on Linux.')
 param sshPublicKey string
+
+@description('Password of the account, on Windows.')
+@secure()
+param adminPassword string
 
 @description('Port on which the worker serves its health.')
 param healthPort int
@@ -93,13 +100,13 @@ resource scaleSet 'Microsoft.Compute/virtualMachineScaleSets@2025-04-01' = {
     }
     virtualMachineProfile: {
       priority: 'Regular'
-      osProfile: vm.osProfile('ondemand', adminUsername, sshPublicKey)
+      osProfile: operatingSystem == 'Windows' ? union(vm.windowsProfile('ondemand', adminUsername), { adminPassword: adminPassword }) : vm.osProfile('ondemand', adminUsername, sshPublicKey)
       storageProfile: vm.storageProfile(image, diskType)
       networkProfile: vm.networkProfile(subnetId)
       securityProfile: vm.securityProfile()
       applicationProfile: vm.applicationProfile(packageId, failOnInstall)
       extensionProfile: {
-        extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+        extensions: concat([vm.healthExtension(operatingSystem, healthPort)], sendLogs ? [vm.logExtension(operatingSystem, identityId)] : [])
       }
       diagnosticsProfile: {
         bootDiagnostics: { enabled: true }

@@ -128,7 +128,7 @@ resource logAgent 'Microsoft.Compute/virtualMachines/extensions@2025-04-01' = if
   name: 'AzureMonitorLinuxAgent'
   location: location
   tags: tags
-  properties: vm.logExtension(identityId).properties
+  properties: vm.logExtension('Linux', identityId).properties
 }
 
 @description('Resource id of the VM.')

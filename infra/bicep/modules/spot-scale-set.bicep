@@ -1,7 +1,7 @@
 // Spot VMs, with a floor of regular ones if wanted. Flexible orchestration: it
 // alone mixes sizes and priorities.
 
-import { imageType } from 'types.bicep'
+import { imageType, operatingSystemType } from 'types.bicep'
 import * as vm from 'vm.bicep'
 
 @description('Region.')
@@ -71,6 +71,9 @@ param upgradeMode 'Manual' | 'Automatic' | 'Rolling'
 @description('Whether events are published to Event Grid and Resource Graph too, for monitoring from outside.')
 param publishEvents bool
 
+@description('What the VMs run.')
+param operatingSystem operatingSystemType
+
 @description('Image of the VMs.')
 param image imageType
 
@@ -80,8 +83,12 @@ param diskType string
 @description('Name of the account on the VMs.')
 param adminUsername string
 
-@description('Public key that the account signs in with.')
+@description('Public key that the account signs in with, on Linux.')
 param sshPublicKey string
+
+@description('Password of the account, on Windows.')
+@secure()
+param adminPassword string
 
 @description('Port on which the worker serves its health.')
 param healthPort int
@@ -152,13 +159,13 @@ var model = {
     priority: priority
     evictionPolicy: evictionPolicy
     billingProfile: { maxPrice: json(maxPrice) }
-    osProfile: vm.osProfile('spot', adminUsername, sshPublicKey)
+    osProfile: operatingSystem == 'Windows' ? union(vm.windowsProfile('spot', adminUsername), { adminPassword: adminPassword }) : vm.osProfile('spot', adminUsername, sshPublicKey)
     storageProfile: vm.storageProfile(image, diskType)
     networkProfile: vm.networkProfile(subnetId)
     securityProfile: vm.securityProfile()
     applicationProfile: vm.applicationProfile(packageId, failOnInstall)
     extensionProfile: {
-      extensions: concat([vm.healthExtension(healthPort)], sendLogs ? [vm.logExtension(identityId)] : [])
+      extensions: concat([vm.healthExtension(operatingSystem, healthPort)], sendLogs ? [vm.logExtension(operatingSystem, identityId)] : [])
     }
     diagnosticsProfile: {
       bootDiagnostics: { enabled: true }

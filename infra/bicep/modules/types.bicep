@@ -60,7 +60,7 @@ type imageType = {
 }
 
 @export()
-@description('Shell commands of the VM application. They run under /bin/sh as root, in the folder of the package.')
+@description('Commands of the VM application. They run in the folder of the package: under /bin/sh as root, on Windows under cmd /C as SYSTEM.')
 type packageCommandsType = {
   @description('Puts the package in place and starts the worker.')
   @maxLength(4096)
@@ -72,6 +72,10 @@ type packageCommandsType = {
   @maxLength(4096)
   remove: string
 }
+
+@export()
+@description('What VMs run. It cannot be changed later: a scale set and a VM application are for one system.')
+type operatingSystemType = 'Linux' | 'Windows'
 
 @export()
 @description('How much of a deployment is made: Foundation without the application version, Application without VMs, or Workers, which is all.')

@@ -2,7 +2,7 @@
 // types are of the version that fleet.bicep names as its computeApiVersion;
 // newer ones have properties that a fleet does not know.
 
-import { imageType } from 'types.bicep'
+import { imageType, operatingSystemType } from 'types.bicep'
 
 @export()
 @description('Operating system: one account that signs in with a public key; no password.')
@@ -24,6 +24,23 @@ func osProfile(
         }
       ]
     }
+  }
+}
+
+// Windows gives a VM of a Flexible scale set a name of this prefix and six
+// characters, of 15 at most. It wants a password, which the scale set adds: a
+// function has no secure parameters. No port is open for it.
+@export()
+@description('Operating system: Windows with the VM agent. Updates come with new VMs, not to running ones, which they would restart.')
+func windowsProfile(
+  computerNamePrefix string,
+  adminUsername string
+) resourceInput<'Microsoft.Compute/virtualMachineScaleSets@2024-07-01'>.properties.virtualMachineProfile.osProfile => {
+  computerNamePrefix: computerNamePrefix
+  adminUsername: adminUsername
+  windowsConfiguration: {
+    provisionVMAgent: true
+    enableAutomaticUpdates: false
   }
 }
 
@@ -102,12 +119,13 @@ func applicationProfile(
 @export()
 @description('Asks the worker for its health, in the form of rich health states.')
 func healthExtension(
+  system operatingSystemType,
   port int
 ) resourceInput<'Microsoft.Compute/virtualMachineScaleSets@2024-07-01'>.properties.virtualMachineProfile.extensionProfile.extensions[*] => {
   name: 'ApplicationHealth'
   properties: {
     publisher: 'Microsoft.ManagedServices'
-    type: 'ApplicationHealthLinux'
+    type: system == 'Windows' ? 'ApplicationHealthWindows' : 'ApplicationHealthLinux'
     typeHandlerVersion: '2.0'
     autoUpgradeMinorVersion: true
     settings: {
@@ -124,13 +142,14 @@ func healthExtension(
 @export()
 @description('Sends the worker\'s log off the VM, signed in with the VM\'s identity.')
 func logExtension(
+  system operatingSystemType,
   identityId string
 ) resourceInput<'Microsoft.Compute/virtualMachineScaleSets@2024-07-01'>.properties.virtualMachineProfile.extensionProfile.extensions[*] => {
-  name: 'AzureMonitorLinuxAgent'
+  name: system == 'Windows' ? 'AzureMonitorWindowsAgent' : 'AzureMonitorLinuxAgent'
   properties: {
     publisher: 'Microsoft.Azure.Monitor'
-    type: 'AzureMonitorLinuxAgent'
-    typeHandlerVersion: '1.21'
+    type: system == 'Windows' ? 'AzureMonitorWindowsAgent' : 'AzureMonitorLinuxAgent'
+    typeHandlerVersion: system == 'Windows' ? '1.0' : '1.21'
     autoUpgradeMinorVersion: true
     enableAutomaticUpgrade: true
     settings: {

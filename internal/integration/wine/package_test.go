@@ -102,7 +102,7 @@ func TestPackage(t *testing.T) {
 
 	first := v.fetch("1.0.0", packs[0])
 	v.run(first, vmapp.WindowsInstall, 0, "spotworker: installed 1.0.0-")
-	v.run(first, vmapp.WindowsInstall, 0, "spotworker: installed 1.0.0-") // once more
+	v.run(first, vmapp.WindowsInstall, 0, "spotworker: installed 1.0.0-") // again
 	c.put("short", "count", "3")
 	await(t, "the short job done", func() bool { return c.record("short").Status == checkpoint.Done })
 
