@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
-	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/table"
 )
 
 // listCommand lists the poison queue.
@@ -99,12 +97,15 @@ func lineOf(it operate.Item) itemLine {
 // list prints messages: a table, or a line of JSON for each.
 type list struct {
 	printer *printer
-	rows    [][]string
+	table   *table.Table
 	n       int
 }
 
 func (p *printer) list() *list {
-	return &list{printer: p, rows: [][]string{{"JOB", "KIND", "GIVEN UP", "WORKER", "REASON"}}}
+	return &list{printer: p, table: table.New(
+		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "GIVEN UP", Drop: 1},
+		table.Column{Name: "WORKER", Drop: 2}, table.Column{Name: "REASON", Least: 10},
+	)}
 }
 
 func (l *list) add(it operate.Item) error {
@@ -120,13 +121,7 @@ func (l *list) add(it operate.Item) error {
 	if it.Fault != nil {
 		row[2], row[4] = ago(it.InsertedAt, time.Now())+" ago", it.Fault.Error()
 	}
-	for i, cell := range row {
-		row[i] = plaintext.Line(cell)
-		if row[i] == "" {
-			row[i] = "-"
-		}
-	}
-	l.rows = append(l.rows, row)
+	l.table.Add(row...)
 	return nil
 }
 
@@ -139,38 +134,11 @@ func (l *list) end(about int) error {
 		l.printer.note("the poison queue is empty")
 		return nil
 	}
-	l.fit()
-	t := l.printer.table()
-	for _, row := range l.rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	if err := t.Flush(); err != nil {
+	if err := l.printer.lines(l.table.Lines(l.printer.width)); err != nil {
 		return err
 	}
 	if about > l.n {
 		l.printer.note("these are %d of about %d messages; --all lists the others too", l.n, about)
 	}
 	return nil
-}
-
-// leastReason is the smallest width of the column of reasons.
-const leastReason = 20
-
-// fit cuts the reasons, so that a row fits on a line of the terminal.
-func (l *list) fit() {
-	if l.printer.width == 0 {
-		return
-	}
-	room := l.printer.width
-	for column := range len(l.rows[0]) - 1 {
-		widest := 0
-		for _, row := range l.rows {
-			widest = max(widest, len([]rune(row[column])))
-		}
-		room -= widest + 2
-	}
-	for _, row := range l.rows {
-		last := len(row) - 1
-		row[last] = cut(row[last], max(room, leastReason))
-	}
 }

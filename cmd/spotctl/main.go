@@ -1,5 +1,6 @@
-// Command spotctl operates a deployment: it lists, replays and purges jobs that were
-// given up, and requeues jobs whose messages were lost. Run it with --help for its
+// Command spotctl operates a deployment: it shows its queues, jobs and workers, fetches
+// results, replays and purges jobs that were given up, and requeues jobs whose messages
+// were lost. Run it with --help for its
 // commands.
 package main
 
@@ -11,7 +12,9 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
 )
 
@@ -33,11 +36,43 @@ type flags struct {
 
 	cli.Storage
 
+	Status  statusCommand  `cmd:"" help:"Show the deployment at one moment: queues, jobs, workers, evictions."`
+	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
+	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
+	Job     jobCommand     `cmd:"" help:"Show one job."`
+	Result  resultCommand  `cmd:"" help:"Print the results of jobs."`
+	Results resultsCommand `cmd:"" help:"Fetch the results of all jobs that are done, as lines of JSON or as files."`
+	Wait    waitCommand    `cmd:"" help:"Wait until jobs have ended, and print their results."`
+	Workers workersCommand `cmd:"" help:"List workers."`
+	Worker  workerCommand  `cmd:"" help:"Show one worker."`
+
 	Poison poisonCommands `cmd:"" help:"Jobs that were given up: list, show, replay or purge them."`
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
+
 	command command
+	parsed  *kong.Context
+}
+
+// completionCommand prints the code for a shell.
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
+}
+
+// Help is shown by completion --help.
+func (*completionCommand) Help() string {
+	return `For this session of bash or zsh: source <(spotctl completion bash). Of fish: spotctl completion fish | source. A line with that in the shell's start file (~/.bashrc, ~/.zshrc, ~/.config/fish/config.fish) makes it permanent.`
+}
+
+// complete answers a shell that asks how a command line continues.
+func complete(parser *kong.Kong, exit func(code int)) {
+	kongcompletion.Register(parser, kongcompletion.WithExitFunc(exit))
+}
+
+func (c *completionCommand) run(_ context.Context, s *session) error {
+	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(s.flags.parsed)
 }
 
 // command is one of the program's commands.
@@ -47,6 +82,7 @@ type command interface {
 
 // AfterApply records the chosen command. It is called by kong when all flags are set.
 func (f *flags) AfterApply(ctx *kong.Context) (err error) {
+	f.parsed = ctx
 	f.command, err = cli.Chosen[command](ctx)
 	return err
 }
@@ -63,7 +99,7 @@ func main() {
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
-	program := cli.Program{Name: "spotctl", Description: description, Version: version}
+	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}
@@ -71,6 +107,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return f.command.run(ctx, &session{printer: newPrinter(&f, stdin, stdout, stderr), flags: &f})
+}
+
+// client opens the deployment. It makes no call.
+func (s *session) client() (*client.Client, error) {
+	return s.flags.Client(parallelCalls, version, name())
 }
 
 // name is recorded as the last writer of records that are changed.

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/script"
 )
@@ -53,15 +54,16 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":   script.Status,
-			"giveup":   giveUp,
-			"text":     text,
-			"strand":   strand,
-			"claim":    claim,
-			"record":   record,
-			"messages": messages,
-			"visible":  visible,
-			"refuse":   refuse,
+			"status":    script.Status,
+			"giveup":    giveUp,
+			"text":      text,
+			"strand":    strand,
+			"claim":     claim,
+			"heartbeat": heartbeat,
+			"record":    record,
+			"messages":  messages,
+			"visible":   visible,
+			"refuse":    refuse,
 		},
 	})
 }
@@ -85,7 +87,7 @@ func newWorld() (w *world, connectionString string, err error) {
 			return nil, "", err
 		}
 	}
-	for _, name := range []string{names.Records, names.Payloads} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers} {
 		if _, err := account.Container(name).Create(context.Background(), nil); err != nil {
 			return nil, "", err
 		}
@@ -146,11 +148,14 @@ func leave(ctx context.Context, w *world, e queue.Envelope, message, how string)
 	return claim.Poison(ctx, last, "no such file")
 }
 
-// strand ID STATUS PAYLOAD leaves a job of 50 % without a message. STATUS is open or
+// strand ID STATUS PAYLOAD [KIND] leaves a job of 50 % without a message. STATUS is open or
 // running, PAYLOAD none, blob, or message where it went with its message.
 func strand(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
 	e := queue.Envelope{ID: args[0], Kind: "resize"}
+	if len(args) > 3 {
+		e.Kind = args[3]
+	}
 	if args[2] != "none" {
 		content, err := queue.JSONPayload([]byte(`{"file":"` + args[0] + `.jpg"}`))
 		ts.Check(err)
@@ -170,6 +175,14 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 		return
 	}
 	ts.Check(claim.Release(ctx, last))
+}
+
+// heartbeat NAME STATE [JOB...] leaves the heartbeat of a worker.
+func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
+	vm, _, _ := strings.Cut(args[0], "-")
+	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+		Worker: args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
+	}))
 }
 
 // claim takes every message on the queue of jobs, which hides them.

@@ -13,8 +13,10 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/table"
 )
 
 // orphansCommands are the commands on jobs whose messages may be lost.
@@ -174,8 +176,11 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 
 // printOrphans prints a report: a table, or a line of JSON for each job.
 func (p *printer) printOrphans(s *operate.OrphanReport) error {
-	t := p.table()
-	for i, o := range s.Orphans {
+	t := table.New(
+		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "STATUS"}, table.Column{Name: "IDLE", Drop: 1},
+		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
+	)
+	for _, o := range s.Orphans {
 		l := orphanLineOf(o, s.Complete())
 		if p.json {
 			if err := p.line(l); err != nil {
@@ -183,19 +188,17 @@ func (p *printer) printOrphans(s *operate.OrphanReport) error {
 			}
 			continue
 		}
-		if i == 0 {
-			fmt.Fprintln(t, "JOB\tKIND\tSTATUS\tIDLE\tDONE\tMESSAGE\tPAYLOAD\tLAST WRITER")
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.0f%%\t%s\t%s\t%s\n", plaintext.Line(l.ID), plaintext.Line(l.Kind), l.Status, span(o.Idle), l.Fraction*100, l.Message, l.Payload, plaintext.Line(l.Owner))
+		t.Add(l.ID, l.Kind, l.Status, overview.Span(o.Idle), fmt.Sprintf("%.0f%%", l.Fraction*100), l.Message, l.Payload, l.Owner)
 	}
 	if p.json {
 		return nil
 	}
-	if len(s.Orphans) == 0 {
-		p.note("no jobs without a message were found")
-	}
 	p.coverage(s)
-	return t.Flush()
+	if t.Len() == 0 {
+		p.note("no jobs without a message were found")
+		return nil
+	}
+	return p.lines(t.Lines(p.width))
 }
 
 // coverage prints how much of the queues was seen.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/overview"
 )
 
 // printer is the output of a command: results on out, messages for people on err.
@@ -24,6 +24,7 @@ type printer struct {
 	json        bool
 	width       int  // of the terminal in columns; 0 if out is not one
 	interactive bool // whether questions can be asked
+	bars        bool // whether a bar can be drawn on err
 }
 
 func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
@@ -34,7 +35,39 @@ func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
 		}
 	}
 	p.interactive = cli.IsTerminal(in) && cli.IsTerminal(err)
+	p.bars = !p.json && canDraw(err)
 	return p
+}
+
+// canDraw reports whether a stream is a terminal that can move its cursor.
+func canDraw(stream any) bool {
+	kind := os.Getenv("TERM")
+	return kind != "" && kind != "dumb" && cli.IsTerminal(stream)
+}
+
+// live reports whether a picture that changes can be shown.
+func (p *printer) live() bool { return canDraw(os.Stdin) && canDraw(p.out) }
+
+// lines prints lines.
+func (p *printer) lines(lines []string) error {
+	return p.raw([]byte(strings.Join(lines, "\n") + "\n"))
+}
+
+// raw prints bytes as they are.
+func (p *printer) raw(content []byte) error {
+	_, err := p.out.Write(content)
+	return err
+}
+
+// pairs prints names and values in two columns, without those that have no value.
+func (p *printer) pairs(rows [][2]string) error {
+	t := p.table()
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+		}
+	}
+	return t.Flush()
 }
 
 // ask asks a question and reports whether the answer is yes. An end of the input is
@@ -64,32 +97,10 @@ func (p *printer) line(v any) error {
 // table returns a writer of tab-separated columns. The caller flushes it.
 func (p *printer) table() *tabwriter.Writer { return tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0) }
 
-// cut shortens a text to a number of columns, one per character.
-func cut(text string, columns int) string {
-	if columns <= 0 || utf8.RuneCountInString(text) <= columns {
-		return text
-	}
-	return string([]rune(text)[:columns-1]) + "…"
-}
-
 // ago returns how long ago a time was, for people.
 func ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "?"
 	}
-	return span(now.Sub(t))
-}
-
-// span returns a duration for people, in its largest unit.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
+	return overview.Span(now.Sub(t))
 }

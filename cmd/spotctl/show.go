@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/table"
 )
 
 // showCommand shows one job that was given up.
@@ -78,23 +79,17 @@ func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error
 		}
 		return p.line(l)
 	}
-	t := p.table()
-	for _, row := range rowsOf(it, text, r) {
-		if row[1] != "" {
-			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
-		}
-	}
-	return t.Flush()
+	return p.pairs(rowsOf(it, text, r))
 }
 
 func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
 	m := it.Poison
-	rows := [][2]string{{"message", it.MessageID}, {"since", moment(it.InsertedAt)}}
+	rows := [][2]string{{"message", it.MessageID}, {"since", moment(it.InsertedAt, time.Now())}}
 	if it.Fault != nil {
 		return append(rows, [2]string{"fault", plaintext.Line(it.Fault.Error())}, [2]string{"text", shown(text)})
 	}
 	rows = append(rows, [][2]string{
-		{"job", plaintext.Line(m.ID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.PoisonedAt)},
+		{"job", plaintext.Line(m.ID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.PoisonedAt, time.Now())},
 		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Origin)}, {"original message", plaintext.Line(m.MessageID)},
 	}...)
 	rows = append(rows, rowsOfRecord(r)...)
@@ -131,11 +126,11 @@ func rowsOfRecord(r *checkpoint.Record) [][2]string {
 // maxShown limits how much of a payload is shown to people, in characters.
 const maxShown = 2000
 
-func shown(text string) string { return cut(plaintext.Line(text), maxShown) }
+func shown(text string) string { return table.Cut(plaintext.Line(text), maxShown) }
 
-func moment(t time.Time) string {
+func moment(t, now time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), ago(t, time.Now()))
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), ago(t, now))
 }

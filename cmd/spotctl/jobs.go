@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// statuses are those of records, in the order of a job's life.
+var statuses = []client.Status{client.StatusOpen, client.StatusRunning, client.StatusDone, client.StatusPoison, client.StatusCancelled, client.StatusUnknown}
+
+// selection are the flags that select jobs by their records.
+type selection struct {
+	Status []string      `help:"Only jobs with one of these statuses: ${enum}." enum:"open,running,done,poison,cancelled,unknown" placeholder:"STATUS" env:"-"`
+	Kind   string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	IDs    string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
+	Newer  time.Duration `help:"Only jobs whose record was written within this time, as in 1h30m." placeholder:"TIME" env:"-"`
+	Older  time.Duration `help:"Only jobs whose record was not written for this time." placeholder:"TIME" env:"-"`
+}
+
+// filter returns the selection for the client, and what it cannot select itself.
+func (f *selection) filter() (client.Filter, func(client.Job) bool, error) {
+	if f.Newer < 0 || f.Older < 0 {
+		return client.Filter{}, nil, &cli.ConfigError{Err: errors.New("--newer and --older must not be negative")}
+	}
+	filter := client.Filter{Kind: f.Kind, Prefix: f.IDs}
+	for _, status := range f.Status {
+		filter.Status = append(filter.Status, client.Status(status))
+	}
+	// Ages are by the service's clock, which is in each job.
+	return filter, func(j client.Job) bool {
+		return (f.Newer == 0 || j.Age() <= f.Newer) && (f.Older == 0 || j.Age() >= f.Older)
+	}, nil
+}
+
+// jobsCommand lists jobs.
+type jobsCommand struct {
+	selection
+	Sort    string        `help:"Order: ${enum}. written is that of the last write, the latest first." enum:"id,kind,status,written,created,fraction,runtime,interruptions,failures" default:"written" env:"-"`
+	Reverse bool          `help:"Reverse the order." env:"-"`
+	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
+	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"10m" env:"-"`
+}
+
+// Help is shown by jobs --help.
+func (*jobsCommand) Help() string {
+	return `Lists the jobs that have a record: all that a worker has claimed once, as long as records are kept. A job that waits for its first worker is on the queue alone, which cannot be searched.
+
+It costs one call for each 5,000 records of the deployment, whatever is selected.`
+}
+
+func (c *jobsCommand) run(ctx context.Context, s *session) error {
+	if c.Limit < 0 {
+		return &cli.ConfigError{Err: fmt.Errorf("--limit is %d; it must not be negative", c.Limit)}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	jobs, err := s.find(ctx, deployment, &c.selection)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, orders[c.Sort])
+	if c.Reverse {
+		slices.Reverse(jobs)
+	}
+	all := len(jobs)
+	if c.Limit > 0 {
+		jobs = jobs[:min(all, c.Limit)]
+	}
+	if err := s.printer.jobs(jobs); err != nil {
+		return err
+	}
+	if len(jobs) < all && !s.printer.json {
+		s.printer.note("these are %d of %d jobs; a higher --limit prints more", len(jobs), all)
+	}
+	return nil
+}
+
+// orders compare two jobs, for jobs --sort.
+var orders = map[string]func(a, b client.Job) int{
+	"id":            compareBy(func(client.Job) string { return "" }),
+	"kind":          compareBy(func(j client.Job) string { return j.Kind }),
+	"status":        compareBy(func(j client.Job) int { return slices.Index(statuses, j.Status) }),
+	"written":       compareBy(func(j client.Job) int64 { return -j.UpdatedAt.UnixNano() }),
+	"created":       compareBy(func(j client.Job) int64 { return -j.CreatedAt.UnixNano() }),
+	"fraction":      compareBy(func(j client.Job) float64 { return -j.Fraction }),
+	"runtime":       compareBy(func(j client.Job) time.Duration { return -j.RunTime }),
+	"interruptions": compareBy(func(j client.Job) int { return -j.Interruptions }),
+	"failures":      compareBy(func(j client.Job) int { return -j.TotalFailures }),
+}
+
+// compareBy compares by a key, and by the id where it is equal.
+func compareBy[K cmp.Ordered](key func(client.Job) K) func(a, b client.Job) int {
+	return func(a, b client.Job) int { return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.ID, b.ID)) }
+}
+
+// find returns the selected jobs.
+func (s *session) find(ctx context.Context, deployment *client.Client, f *selection) ([]client.Job, error) {
+	filter, has, err := f.filter()
+	if err != nil {
+		return nil, err
+	}
+	var jobs []client.Job
+	for j, err := range deployment.List(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		if has(j) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+// jobs prints a list of jobs.
+func (p *printer) jobs(jobs []client.Job) error {
+	if p.json {
+		for _, j := range jobs {
+			if err := p.line(jobLineOf(j)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(jobs) == 0 {
+		p.note("no job with a record is selected")
+		return nil
+	}
+	return p.lines(overview.JobTable(jobs).Lines(p.width))
+}
+
+// jobCommand shows one job.
+type jobCommand struct {
+	ID      string        `arg:"" name:"id" help:"The job's id."`
+	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
+}
+
+// Help is shown by job --help.
+func (*jobCommand) Help() string {
+	return `Shows what the job's record says: how often and by whom it was claimed, how often it was interrupted or failed and why, how far it is, and what it has stored. It costs one call.`
+}
+
+func (c *jobCommand) run(ctx context.Context, s *session) error {
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	j, err := deployment.Get(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if s.printer.json {
+		return s.printer.line(jobLineOf(j))
+	}
+	return s.printer.pairs(rowsOfJob(j, time.Now()))
+}
+
+// rowsOfJob are the rows of a job for people. A row without a value is not printed.
+func rowsOfJob(j client.Job, now time.Time) [][2]string {
+	progress := overview.Percent(j)
+	if left, ok := overview.TimeLeft(j); ok {
+		progress += fmt.Sprintf(", about %s left", overview.Span(left))
+	}
+	if j.Text != "" {
+		progress = strings.TrimPrefix(progress+": "+plaintext.Line(j.Text), ": ")
+	}
+	state := ""
+	if j.StateSize > 0 {
+		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
+	}
+	result := ""
+	if j.Status == client.StatusDone {
+		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
+	}
+	failures := ""
+	if j.TotalFailures > 0 {
+		failures = fmt.Sprintf("%d, of which %d in a row without progress", j.TotalFailures, j.Failures)
+	}
+	exits := ""
+	if j.UncleanExits > 0 {
+		exits = fmt.Sprintf("%d workers in a row died with it", j.UncleanExits)
+	}
+	return [][2]string{
+		{"job", j.ID}, {"kind", plaintext.Line(j.Kind)}, {"status", string(j.Status)}, {"reason", plaintext.Line(j.Reason)},
+		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
+		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
+		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
+		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"checkpoint", state}, {"result", result},
+		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
+	}
+}
+
+func hashed(sha256 string) string {
+	if sha256 == "" {
+		return ""
+	}
+	return "SHA-256 " + sha256
+}
+
+// jobLine is a job, in the JSON output.
+type jobLine struct {
+	ID            string        `json:"id"`
+	Kind          string        `json:"kind,omitempty"`
+	Status        client.Status `json:"status"`
+	Fraction      float64       `json:"fraction"`
+	Text          string        `json:"text,omitempty"`
+	Reason        string        `json:"reason,omitempty"`
+	Owner         string        `json:"owner,omitempty"`
+	Deliveries    int           `json:"deliveries"`
+	Interruptions int           `json:"interruptions"`
+	Failures      int           `json:"failures"`
+	TotalFailures int           `json:"total_failures"`
+	UncleanExits  int           `json:"unclean_exits"`
+	RunSeconds    float64       `json:"run_seconds"`
+	SecondsLeft   *float64      `json:"seconds_left,omitempty"` // estimated
+	StateBytes    int64         `json:"state_bytes"`
+	ResultBytes   int64         `json:"result_bytes"`
+	SinceWrite    float64       `json:"seconds_since_write"`
+	CreatedAt     time.Time     `json:"created_at,omitzero"`
+	ClaimedAt     time.Time     `json:"claimed_at,omitzero"`
+	EndedAt       time.Time     `json:"ended_at,omitzero"`
+	UpdatedAt     time.Time     `json:"updated_at,omitzero"`
+	PayloadSHA256 string        `json:"payload_sha256,omitempty"`
+}
+
+func jobLineOf(j client.Job) jobLine {
+	l := jobLine{
+		ID: j.ID, Kind: j.Kind, Status: j.Status, Fraction: j.Fraction, Text: j.Text, Reason: j.Reason, Owner: j.Owner,
+		Deliveries: j.Deliveries, Interruptions: j.Interruptions, Failures: j.Failures, TotalFailures: j.TotalFailures,
+		UncleanExits: j.UncleanExits, RunSeconds: j.RunTime.Seconds(), StateBytes: j.StateSize, ResultBytes: j.ResultSize,
+		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
+		UpdatedAt: j.UpdatedAt.UTC(), PayloadSHA256: j.PayloadSHA256,
+	}
+	if left, ok := overview.TimeLeft(j); ok {
+		seconds := left.Seconds()
+		l.SecondsLeft = &seconds
+	}
+	return l
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// resultCommand prints the results of given jobs.
+type resultCommand struct {
+	IDs     []string      `arg:"" name:"id" help:"Ids of jobs."`
+	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"10m" env:"-"`
+}
+
+// Help is shown by result --help.
+func (*resultCommand) Help() string {
+	return `One job's result is printed byte for byte. Of several jobs each gets a line: its id, a tab, and its result, JSON without line breaks and other text with line breaks as \n.
+
+The exit code is 1 if a job has no result; the others are printed nevertheless.`
+}
+
+func (c *resultCommand) run(ctx context.Context, s *session) error {
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	if len(c.IDs) == 1 && !s.printer.json {
+		result, err := deployment.Result(ctx, c.IDs[0])
+		if err != nil {
+			return err
+		}
+		return s.printer.raw(result)
+	}
+	report := endReport{printer: s.printer}
+	for _, id := range c.IDs {
+		result, err := deployment.Result(ctx, id)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := report.add(id, result, err); err != nil {
+			return err
+		}
+	}
+	return report.end()
+}
+
+// endReport prints the results of jobs, or why there is none, and counts the latter.
+type endReport struct {
+	printer *printer
+	without int
+}
+
+// resultLine is a job's result, in the JSON output.
+type resultLine struct {
+	ID string `json:"id"`
+
+	// Result is the result if it is JSON, and Text otherwise if it is text. Base64 has
+	// all others.
+	Result json.RawMessage `json:"result,omitempty"`
+	Text   *string         `json:"text,omitempty"`
+	Base64 []byte          `json:"base64,omitempty"`
+
+	Status client.Status `json:"status,omitempty"` // why there is no result
+	Error  string        `json:"error,omitempty"`
+}
+
+// add prints a job's result, or why there is none. Its error is that of printing.
+func (r *endReport) add(id string, result []byte, err error) error {
+	if err != nil {
+		r.without++
+	}
+	if r.printer.json {
+		return r.printer.line(resultLineOf(id, result, err))
+	}
+	if err != nil {
+		text := azure.Explain(err)
+		if !strings.Contains(text, id) {
+			text = "job " + id + ": " + text
+		}
+		r.printer.note("%s", plaintext.Line(text))
+		return nil
+	}
+	return r.printer.raw([]byte(id + "\t" + r.printer.field(result) + "\n"))
+}
+
+// end returns the error to exit with.
+func (r *endReport) end() error {
+	if r.without > 0 {
+		return fmt.Errorf("%d of the jobs have no result; see above", r.without)
+	}
+	return nil
+}
+
+func resultLineOf(id string, result []byte, err error) resultLine {
+	l := resultLine{ID: id}
+	var ended *client.EndedError
+	switch {
+	case errors.As(err, &ended):
+		l.Status, l.Error = ended.Job.Status, ended.Error()
+	case err != nil:
+		l.Error = azure.Explain(err)
+	case json.Valid(result):
+		l.Result = result
+	case plaintext.Block(string(result)) == string(result):
+		text := string(result)
+		l.Text = &text
+	default:
+		l.Base64 = result
+	}
+	return l
+}
+
+// field returns a result as the rest of a line: JSON compacted, and other text with its
+// line breaks as \n. A terminal gets printable characters only.
+func (p *printer) field(result []byte) string {
+	var compact bytes.Buffer
+	text := string(bytes.TrimSuffix(result, []byte("\n")))
+	if strings.ContainsAny(text, "\r\n\t") && json.Compact(&compact, result) == nil {
+		text = compact.String()
+	}
+	if text = plaintext.Field(text); p.width > 0 {
+		return plaintext.Line(text)
+	}
+	return text
+}
+
+// resultsCommand fetches the results of many jobs.
+type resultsCommand struct {
+	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	IDs     string        `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
+	Newer   time.Duration `help:"Only jobs that were done within this time, as in 24h." placeholder:"TIME" env:"-"`
+	Dir     string        `help:"Write each result into a file of this folder, named as the job, instead of a line of JSON on standard output." placeholder:"FOLDER" type:"path" env:"-"`
+	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"0s" env:"-"`
+}
+
+// Help is shown by results --help.
+func (*resultsCommand) Help() string {
+	return `Fetches the results of all jobs that are done, in no useful order: as lines of JSON, or with --dir as files, byte for byte. A file that exists is written again, whole or not at all, so the command may be repeated.
+
+It costs one call for each 5,000 records of the deployment, and one for each result.`
+}
+
+func (c *resultsCommand) run(ctx context.Context, s *session) error {
+	selected := selection{Status: []string{string(client.StatusDone)}, Kind: c.Kind, IDs: c.IDs, Newer: c.Newer}
+	filter, has, err := selected.filter()
+	if err != nil {
+		return err
+	}
+	if c.Dir != "" {
+		if err := os.MkdirAll(c.Dir, 0o750); err != nil {
+			return &cli.ConfigError{Err: fmt.Errorf("--dir: %w", err)}
+		}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	n := 0
+	fetched, failed := make(chan result), make(chan error, 1)
+	go func() {
+		failed <- fetch(ctx, deployment, filter, has, fetched)
+		close(fetched)
+	}()
+	var printErr error
+	for r := range fetched {
+		if printErr != nil {
+			continue // until fetch has ended
+		}
+		if printErr = c.store(s.printer, r); printErr != nil {
+			cancel()
+		}
+		n++
+	}
+	if err := <-failed; err != nil && printErr == nil {
+		return err
+	}
+	switch {
+	case printErr != nil:
+	case n == 0:
+		s.printer.note("no job with a result is selected")
+	case c.Dir != "":
+		s.printer.note("results written: %d, in %s", n, c.Dir)
+	}
+	return printErr
+}
+
+// store prints a result, or writes its file.
+func (c *resultsCommand) store(p *printer, r result) error {
+	if c.Dir == "" {
+		return p.line(resultLineOf(r.id, r.content, nil))
+	}
+	return writeFile(filepath.Join(c.Dir, r.id), r.content)
+}
+
+// result is the result of a job.
+type result struct {
+	id      string
+	content []byte
+}
+
+// fetch sends the results of the selected jobs. The error is that of listing or of
+// reading a result.
+func fetch(ctx context.Context, deployment *client.Client, filter client.Filter, has func(client.Job) bool, to chan<- result) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelCalls)
+	for j, err := range deployment.List(ctx, filter) {
+		if err != nil {
+			_ = group.Wait() // their error is the consequence, or as good
+			return err
+		}
+		if !has(j) {
+			continue
+		}
+		group.Go(func() error {
+			content, err := deployment.Result(ctx, j.ID)
+			if errors.Is(err, client.ErrNotFound) || errors.Is(err, client.ErrNotFinished) {
+				return nil // it was removed or replaced since the listing
+			}
+			if err != nil {
+				return fmt.Errorf("result of %s: %w", j.ID, err)
+			}
+			select {
+			case to <- result{id: j.ID, content: content}:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, content []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".result-*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(content)
+	if closeErr := temporary.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name()) // the error before is the one to report
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
+)
+
+// waitCommand waits for jobs.
+type waitCommand struct {
+	IDs     []string      `arg:"" name:"id" help:"Ids of jobs; - reads them from standard input, one on a line."`
+	Timeout time.Duration `help:"Longest time to wait; 0s is no limit." default:"0s" env:"-"`
+	Quiet   bool          `short:"q" help:"Print no results." env:"-"`
+}
+
+// Help is shown by wait --help.
+func (*waitCommand) Help() string {
+	return `Waits until the jobs have ended, and prints each result as its job ends, as result does for several jobs. On a terminal a bar shows how far all of them are, by their own reports.
+
+A job without a record is waited for: it may be on the queue. The exit code is 1 if a job ended without a result or --timeout came first. An interruption affects no job.`
+}
+
+func (c *waitCommand) run(ctx context.Context, s *session) error {
+	ids, err := c.ids(s.printer.in)
+	if err != nil {
+		return err
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	within, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	bar := newJobBar(s.printer, ids)
+	report := endReport{printer: s.printer}
+	pending := map[string]bool{}
+	for _, id := range ids {
+		pending[id] = true
+	}
+	err = func() error {
+		defer bar.close()
+		for outcome, err := range deployment.WaitMany(within, ids, client.WaitOptions{Progress: bar.progress}) {
+			if err != nil {
+				return err
+			}
+			delete(pending, outcome.Job.ID)
+			bar.ended(outcome.Job.ID)
+			if c.Quiet && outcome.Err == nil {
+				continue
+			}
+			bar.clear()
+			if err := report.add(outcome.Job.ID, outcome.Result, outcome.Err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted; the jobs continue: %s", some(ids, pending))
+	case errors.Is(err, errTimeout):
+		return fmt.Errorf("waited for %s; these jobs have not ended: %s", c.Timeout, some(ids, pending))
+	case err != nil:
+		return err
+	}
+	return report.end()
+}
+
+// ids returns the given ids, or those on standard input.
+func (c *waitCommand) ids(in *bufio.Reader) ([]string, error) {
+	if len(c.IDs) != 1 || c.IDs[0] != "-" {
+		return c.IDs, nil
+	}
+	var ids []string
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if id := strings.TrimSpace(lines.Text()); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read ids from standard input: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil, &cli.ConfigError{Err: errors.New("standard input has no ids")}
+	}
+	return ids, nil
+}
+
+// some names the first of the pending jobs.
+func some(ids []string, pending map[string]bool) string {
+	const named = 5
+	var names []string
+	for _, id := range ids {
+		if pending[id] && len(names) < named {
+			names = append(names, id)
+		}
+	}
+	text := strings.Join(names, ", ")
+	if more := len(pending) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// jobBar is a bar on a terminal that shows how far all jobs are. Elsewhere it does
+// nothing.
+type jobBar struct {
+	bar *progressbar.ProgressBar // nil for none
+	all int
+
+	mu        sync.Mutex
+	fractions map[string]float64
+	sum       float64 // of the fractions
+	count     int     // of the jobs that have ended
+}
+
+// barSteps is how many steps of the bar are one job.
+const barSteps = 1000
+
+func newJobBar(p *printer, ids []string) *jobBar {
+	if !p.bars {
+		return &jobBar{}
+	}
+	return &jobBar{all: len(ids), fractions: map[string]float64{}, bar: progressbar.NewOptions64(int64(len(ids)*barSteps),
+		progressbar.OptionSetWriter(p.err), progressbar.OptionUseANSICodes(true), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetWidth(24), progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetDescription(fmt.Sprintf("0 of %d", len(ids))),
+	)}
+}
+
+// progress moves the bar to a job's own fraction.
+func (b *jobBar) progress(j client.Job) { b.move(j.ID, j.Fraction, false) }
+
+// ended moves the bar by the rest of a job.
+func (b *jobBar) ended(id string) { b.move(id, 1, true) }
+
+func (b *jobBar) move(id string, fraction float64, ended bool) {
+	if b.bar == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ended {
+		b.count++
+		b.bar.Describe(fmt.Sprintf("%d of %d", b.count, b.all))
+	}
+	b.sum += fraction - b.fractions[id]
+	b.fractions[id] = fraction
+	_ = b.bar.Set64(int64(b.sum * barSteps)) // a bar that cannot be drawn is not worth an error
+}
+
+// clear removes the bar until it moves again, so that a line can be printed.
+func (b *jobBar) clear() {
+	if b.bar != nil {
+		_ = b.bar.Clear()
+	}
+}
+
+// close removes the bar.
+func (b *jobBar) close() {
+	if b.bar != nil {
+		_ = b.bar.Exit()
+		_ = b.bar.Clear()
+	}
+}

@@ -1,0 +1,139 @@
+package overview
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+var update = flag.Bool("update", false, "update the golden files")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var noon = time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
+
+// busy is a deployment in which everything happens at once.
+func busy() Snapshot {
+	before := func(d time.Duration) time.Time { return noon.Add(-d) }
+	workers := []client.Worker{
+		{Name: "vmss_1-0123abcd-0", State: "process", Jobs: 2, Version: "1.2.3", Age: 5 * time.Second, StartedAt: before(3 * time.Hour)},
+		{Name: "vmss_2-0123abcd-0", State: "shutdown", Version: "1.2.4", Age: 9 * time.Second, StartedAt: before(time.Minute),
+			LastEvent: &client.Event{Type: "Preempt", SeenAt: before(20 * time.Second)},
+			LastDrain: &client.Drain{EndedAt: before(19 * time.Second), Jobs: 4, Released: 2, Done: 1, Left: 1, Took: 412345 * time.Microsecond}},
+		{Name: "vmss_3-0123abcd-0", State: "process", Jobs: 1, Version: "1.2.3", Age: 4 * time.Minute},
+		{Name: "vmss_4-0123abcd-0", State: "stopped", Version: "1.2.2", Age: 26 * time.Hour},
+	}
+	s := Snapshot{
+		At: noon, Took: 300 * time.Millisecond,
+		Queues: client.Queues{
+			Jobs: client.Queue{Name: "spotworker-jobs", Messages: 1204}, OnDemand: client.Queue{Messages: 8}, Poison: client.Queue{Messages: 2},
+		},
+		Jobs: Jobs{
+			ByStatus: map[client.Status]int{
+				client.StatusRunning: 3, client.StatusOpen: 4, client.StatusDone: 1234567, client.StatusPoison: 1, client.StatusUnknown: 1,
+			},
+			DoneRecently: 412,
+			Running: []client.Job{
+				{ID: "stranded", Kind: "render", Status: client.StatusRunning, Owner: "vmss_3-0123abcd-0", UpdatedAt: before(4 * time.Minute), ReadAt: noon, RunTime: 90 * time.Second},
+				{ID: "film-7_frame-000123", Kind: "render", Status: client.StatusRunning, Owner: "vmss_1-0123abcd-0", Fraction: 0.5, Text: "tile \x1b[31m 8 of 16", UpdatedAt: before(10 * time.Second), ReadAt: noon, RunTime: 20 * time.Minute},
+				{ID: "new", Kind: "digest", Status: client.StatusRunning, Owner: "vmss_1-0123abcd-0", UpdatedAt: noon, ReadAt: noon},
+			},
+		},
+	}
+	for _, w := range workers {
+		s.Workers = append(s.Workers, Worker{Worker: w, Life: LifeOf(w)})
+	}
+	return s
+}
+
+func TestDraw(t *testing.T) {
+	blind := busy()
+	blind.Jobs, blind.Faults = Jobs{}, []Fault{{PartJobs, errors.New("access denied: the role Storage Blob Data Reader is missing")}}
+	for name, row := range map[string]struct {
+		snapshot      Snapshot
+		width, height int
+	}{
+		"wide": {busy(), 160, 0}, "usual": {busy(), 80, 24}, "narrow": {busy(), 40, 30}, "low": {busy(), 80, 8},
+		"empty": {Snapshot{At: noon, Queues: client.Queues{Jobs: client.Queue{Name: "spotworker-jobs"}}}, 80, 24}, "no role": {blind, 100, 0}, "tiny": {busy(), 8, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := Draw(row.snapshot, row.width, row.height)
+			got := strings.Join(lines, "\n") + "\n"
+			golden := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("picture (-want +got):\n%s", diff)
+			}
+			if row.height > 0 && len(lines) > row.height {
+				t.Errorf("%d lines for a terminal of %d", len(lines), row.height)
+			}
+			for _, line := range lines {
+				if n := utf8.RuneCountInString(line); n > max(row.width, 26) { // what the columns that stay need
+					t.Errorf("line has %d columns, want at most %d: %s", n, row.width, line)
+				}
+			}
+		})
+	}
+}
+
+func TestTimeLeft(t *testing.T) {
+	for name, row := range map[string]struct {
+		job  client.Job
+		left time.Duration
+		ok   bool
+	}{
+		"half":           {client.Job{Status: client.StatusRunning, Fraction: 0.5, RunTime: time.Hour, ReadAt: noon, UpdatedAt: noon.Add(-time.Minute)}, 59 * time.Minute, true},
+		"overdue":        {client.Job{Status: client.StatusRunning, Fraction: 0.9, RunTime: 9 * time.Second, ReadAt: noon, UpdatedAt: noon.Add(-time.Minute)}, 0, true},
+		"no fraction":    {client.Job{Status: client.StatusRunning, RunTime: time.Hour}, 0, false},
+		"no time":        {client.Job{Status: client.StatusRunning, Fraction: 0.5}, 0, false},
+		"does not run":   {client.Job{Status: client.StatusOpen, Fraction: 0.5, RunTime: time.Hour}, 0, false},
+		"says it is all": {client.Job{Status: client.StatusRunning, Fraction: 1, RunTime: time.Hour}, 0, false},
+	} {
+		if left, ok := TimeLeft(row.job); left != row.left || ok != row.ok {
+			t.Errorf("%s: TimeLeft = %s, %t, want %s, %t", name, left, ok, row.left, row.ok)
+		}
+	}
+}
+
+func TestLifeOf(t *testing.T) {
+	for _, row := range []struct {
+		state string
+		age   time.Duration
+		want  Life
+	}{
+		{"process", 30 * time.Second, Alive}, {"process", time.Minute, Silent}, {"process", 2 * time.Hour, Ended}, {"start", time.Minute, Silent},
+		{"shutdown", 30 * time.Second, Alive}, {"shutdown", time.Minute, Ended}, {"stopped", time.Second, Ended},
+	} {
+		if got := LifeOf(client.Worker{State: row.state, Age: row.age}); got != row.want {
+			t.Errorf("LifeOf(%s, %s) = %s, want %s", row.state, row.age, got, row.want)
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, row := range []struct{ rows, a, b, forA, forB int }{
+		{20, 5, 5, 5, 5}, {20, 50, 50, 10, 10}, {20, 50, 4, 16, 4}, {20, 4, 50, 4, 16}, {-3, 9, 9, 1, 1}, {20, 0, 50, 0, 20},
+	} {
+		if a, b := share(row.rows, row.a, row.b); a != row.forA || b != row.forB {
+			t.Errorf("share(%d, %d, %d) = %d, %d, want %d, %d", row.rows, row.a, row.b, a, b, row.forA, row.forB)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package overview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+// Problems returns what an operator should look at first, a sentence each; none if all
+// is well.
+func (s *Snapshot) Problems() []string {
+	var all []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, fault := range s.Faults {
+		all = append(all, fmt.Sprintf("the %s cannot be read: %v", fault.Part, fault.Err))
+	}
+	if s.Has(PartWorkers) && s.Count(Alive) == 0 {
+		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
+	}
+	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
+	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
+	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
+	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
+	if without := s.withoutWorker(); s.Has(PartWorkers) {
+		add(without, "%s running according to the records, on workers that are not alive", count(without, "job is", "jobs are"))
+	}
+	if versions := s.versions(); len(versions) > 1 {
+		all = append(all, "workers of several versions run: "+strings.Join(versions, ", "))
+	}
+	return all
+}
+
+// withoutWorker counts the jobs whose record says that a worker runs them which is not
+// alive.
+func (s *Snapshot) withoutWorker() int {
+	alive := map[string]bool{}
+	for _, w := range s.Workers {
+		alive[w.Name] = w.Life == Alive
+	}
+	n := 0
+	for _, j := range s.Jobs.Running {
+		if !alive[j.Owner] {
+			n++
+		}
+	}
+	return n
+}
+
+// versions returns the versions of the workers that are alive.
+func (s *Snapshot) versions() []string {
+	var versions []string
+	for _, w := range s.Workers {
+		if w.Life == Alive && !slices.Contains(versions, w.Version) {
+			versions = append(versions, w.Version)
+		}
+	}
+	slices.Sort(versions)
+	return versions
+}
+
+// count returns a number with its words.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+// number writes a number with commas between its thousands.
+func number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,208 @@
+// Package overview reads what a deployment looks like at one moment, and draws it: once
+// for "spotctl status", and again and again for "spotctl top".
+//
+// It makes list calls only: one for each 5,000 records of jobs and each 5,000 heartbeats,
+// and one for each of the three queues. Nothing is asked of a worker.
+package overview
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+const (
+	// SilentAfter is how old the heartbeat of a worker is that should have written
+	// another one: three intervals of 15 s.
+	SilentAfter = 45 * time.Second
+
+	// Recently is how far back a snapshot looks for ends of jobs, scheduled events and
+	// workers that fell silent.
+	Recently = time.Hour
+)
+
+// Snapshot is a deployment at one moment.
+type Snapshot struct {
+	At     time.Time // by this machine's clock
+	Took   time.Duration
+	Queues client.Queues
+	Jobs   Jobs
+
+	// Workers are sorted: those that run, those that are silent, those that ended.
+	Workers []Worker
+
+	// Faults are why parts of the snapshot are missing.
+	Faults []Fault
+}
+
+// Part is a part of a snapshot that is read on its own.
+type Part string
+
+// The parts.
+const (
+	PartJobs    Part = "jobs"
+	PartWorkers Part = "workers"
+	PartQueues  Part = "queues"
+)
+
+// Fault is why a part could not be read.
+type Fault struct {
+	Part Part
+	Err  error
+}
+
+// Has reports whether a part was read.
+func (s *Snapshot) Has(p Part) bool {
+	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p })
+}
+
+// Jobs are the records of a deployment.
+type Jobs struct {
+	ByStatus map[client.Status]int
+
+	// DoneRecently counts the jobs that were done within the last hour.
+	DoneRecently int
+
+	// Running are the jobs with that status, the one longest without a report first.
+	Running []client.Job
+}
+
+// Worker is a worker with what its heartbeat says about its life.
+type Worker struct {
+	client.Worker
+	Life Life
+}
+
+// Life is whether a worker runs.
+type Life int
+
+// The lives.
+const (
+	Alive  Life = iota // its heartbeat is fresh
+	Silent             // it writes none since a moment, and did not end in good order
+	Ended              // it ended, or fell silent more than an hour ago
+)
+
+// String returns a word for people.
+func (l Life) String() string { return [...]string{"alive", "silent", "ended"}[l] }
+
+// LifeOf tells the life of a worker from its heartbeat. A worker whose VM is evicted
+// stays in the state shutdown until the VM is gone, so that is an end too.
+func LifeOf(w client.Worker) Life {
+	switch {
+	case w.State == "stopped" || w.Age > Recently || w.State == "shutdown" && w.Age > SilentAfter:
+		return Ended
+	case w.Age > SilentAfter:
+		return Silent
+	}
+	return Alive
+}
+
+// Read reads a snapshot. A part that cannot be read is a fault in it; the error is that
+// of ctx, or the fault if no part could be read.
+func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
+	began := time.Now()
+	s := Snapshot{At: began}
+	faults := []Fault{{Part: PartJobs}, {Part: PartWorkers}, {Part: PartQueues}}
+	var parts sync.WaitGroup
+	parts.Go(func() { s.Jobs, faults[0].Err = readJobs(ctx, c) })
+	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
+	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
+	parts.Wait()
+	if ctx.Err() != nil {
+		return s, context.Cause(ctx)
+	}
+	s.Faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Err == nil })
+	if len(s.Faults) == 3 {
+		return s, s.Faults[0].Err
+	}
+	s.Took = time.Since(began)
+	return s, nil
+}
+
+func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
+	jobs := Jobs{ByStatus: map[client.Status]int{}}
+	for j, err := range c.List(ctx, client.Filter{}) {
+		if err != nil {
+			return Jobs{}, err
+		}
+		jobs.ByStatus[j.Status]++
+		switch {
+		case j.Status == client.StatusRunning:
+			jobs.Running = append(jobs.Running, j)
+		case j.Status == client.StatusDone && j.Age() <= Recently:
+			jobs.DoneRecently++
+		}
+	}
+	slices.SortFunc(jobs.Running, func(a, b client.Job) int {
+		return cmp.Or(cmp.Compare(b.Age(), a.Age()), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs, nil
+}
+
+// Workers reads the workers: those that run first, then those that are silent, then
+// those that ended.
+func Workers(ctx context.Context, c *client.Client) ([]Worker, error) {
+	listed, err := c.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	workers := make([]Worker, len(listed))
+	for i, w := range listed {
+		workers[i] = Worker{Worker: w, Life: LifeOf(w)}
+	}
+	slices.SortFunc(workers, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(a.Life, b.Life), cmp.Compare(a.Name, b.Name))
+	})
+	return workers, nil
+}
+
+// Count returns the number of workers with that life.
+func (s *Snapshot) Count(life Life) int {
+	n := 0
+	for _, w := range s.Workers {
+		if w.Life == life {
+			n++
+		}
+	}
+	return n
+}
+
+// Waiting returns about how many jobs wait for a worker: the messages that no worker
+// says it has.
+func (s *Snapshot) Waiting() int {
+	waiting := s.Queues.Jobs.Messages + s.Queues.OnDemand.Messages
+	for _, w := range s.Workers {
+		if w.Life == Alive {
+			waiting -= w.Jobs
+		}
+	}
+	return max(0, waiting)
+}
+
+// Evictions returns the workers whose VM got a scheduled event within the last hour,
+// the latest first.
+func (s *Snapshot) Evictions() []Worker {
+	var found []Worker
+	for _, w := range s.Workers {
+		if w.LastEvent != nil && s.At.Sub(w.LastEvent.SeenAt) <= Recently {
+			found = append(found, w)
+		}
+	}
+	slices.SortFunc(found, func(a, b Worker) int { return b.LastEvent.SeenAt.Compare(a.LastEvent.SeenAt) })
+	return found
+}
+
+// TimeLeft estimates how long a running job still takes, from its fraction and its run
+// time over all deliveries. It reports false where there is nothing to estimate from.
+func TimeLeft(j client.Job) (time.Duration, bool) {
+	if j.Status != client.StatusRunning || j.Fraction <= 0 || j.Fraction >= 1 || j.RunTime <= 0 {
+		return 0, false
+	}
+	left := time.Duration(float64(j.RunTime)*(1-j.Fraction)/j.Fraction) - j.Age()
+	return max(0, left), true
+}

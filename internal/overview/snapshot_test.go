@@ -1,0 +1,151 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// rig is a deployment on an emulator, seen by its operator and from inside.
+type rig struct {
+	server *storage.Server
+	client *client.Client
+	stores *deployment.Stores
+}
+
+func setup(tb testing.TB) *rig {
+	tb.Helper()
+	r := &rig{server: storage.New(storage.Options{})}
+	c, err := client.Open(client.Options{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
+	if err == nil {
+		err = c.Create(context.Background())
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	names, err := azure.NamesFor(azure.DefaultPrefix, "")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	account, err := azure.Connect(azure.Config{ConnectionString: r.server.ConnectionString(), Transport: r.server.Transport()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r.client, r.stores = c, deployment.StoresOf(account, names)
+	return r
+}
+
+// fill makes that many jobs that run, and workers that run them. Every tenth job is
+// done.
+func (r *rig) fill(tb testing.TB, jobs, workers int) {
+	tb.Helper()
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(8)
+	for i := range jobs {
+		group.Go(func() error {
+			d := checkpoint.Delivery{ID: fmt.Sprintf("job-%06d", i), Kind: "render", PayloadHash: queue.Payload{}.Hash(), MessageID: fmt.Sprint(i)}
+			claim, err := r.stores.Records.Create(ctx, d, fmt.Sprintf("vmss_%06d-0123abcd-0", i%max(workers, 1)))
+			switch {
+			case err != nil:
+				return err
+			case i%10 == 0:
+				return claim.Commit(ctx, []byte("{}"))
+			}
+			return nil
+		})
+	}
+	for i := range workers {
+		group.Go(func() error {
+			name := fmt.Sprintf("vmss_%06d-0123abcd-0", i)
+			return r.stores.Workers.Write(ctx, presence.Presence{Worker: name, VM: name, State: "process", StartedAt: time.Now(), At: time.Now(), Program: "1.2.3", Jobs: []string{"x"}})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		tb.Fatal(err)
+	}
+	r.server.ResetCounts()
+}
+
+// calls is how many calls the service answered since fill.
+func (r *rig) calls() (n int64) {
+	for _, count := range r.server.Counts() {
+		n += count
+	}
+	return n
+}
+
+// TestReadCost: a screen of 5,001 jobs, which are two pages, and 500 workers costs 6
+// calls, and so does one of 10,000 jobs.
+func TestReadCost(t *testing.T) {
+	r := setup(t)
+	r.fill(t, 5001, 500)
+	s, err := Read(t.Context(), r.client)
+	if err != nil || len(s.Faults) > 0 {
+		t.Fatalf("Read = %v, %v", err, s.Faults)
+	}
+	if n := r.calls(); n > 6 {
+		t.Errorf("Read cost %d calls, want at most 6: %v", n, r.server.Counts())
+	}
+	done, running := s.Jobs.ByStatus[client.StatusDone], s.Jobs.ByStatus[client.StatusRunning]
+	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(Alive) != 500 {
+		t.Errorf("Read = %d done, %d running (%d listed), %d workers, want 501, 4500 and 500", done, running, len(s.Jobs.Running), s.Count(Alive))
+	}
+}
+
+// TestReadWithoutRole: what can be read is shown, and what cannot is named.
+func TestReadWithoutRole(t *testing.T) {
+	r := setup(t)
+	r.fill(t, 1, 1)
+	refuse := func(operations ...string) {
+		r.server.OnCall(func(c storage.Call) storage.Fault {
+			if slices.Contains(operations, c.Operation) {
+				return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+			}
+			return storage.Fault{}
+		})
+	}
+	refuse("GetQueueMetadata")
+	s, err := Read(t.Context(), r.client)
+	if err != nil || len(s.Faults) != 1 || s.Count(Alive) != 1 {
+		t.Fatalf("Read without the queues' role = %v, faults %v, want one fault and the worker", err, s.Faults)
+	}
+	if problem := strings.Join(s.Problems(), "\n"); !strings.Contains(problem, "Storage Queue Data") {
+		t.Errorf("problems = %s, want the missing role", problem)
+	}
+	refuse("GetQueueMetadata", "ListBlobs")
+	if _, err := Read(t.Context(), r.client); !errors.Is(err, client.ErrDenied) {
+		t.Errorf("Read without any role = %v, want ErrDenied", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if _, err := Read(ctx, r.client); err == nil || err.Error() != "enough" {
+		t.Errorf("Read after its end = %v, want the cause", err)
+	}
+}
+
+// BenchmarkRead is the time of a screen with 10,000 jobs and 500 workers, without the
+// network.
+func BenchmarkRead(b *testing.B) {
+	r := setup(b)
+	r.fill(b, 10_000, 500)
+	for b.Loop() {
+		if _, err := Read(b.Context(), r.client); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(r.calls())/float64(b.N), "calls/op")
+}
