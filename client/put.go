@@ -111,7 +111,7 @@ func (e *JobError) Error() string {
 // Unwrap returns the reason.
 func (e *JobError) Unwrap() error { return e.Err }
 
-// PutResult is what became of one job.
+// PutResult is the outcome of one put.
 type PutResult struct {
 	ID, Kind, Where string
 
@@ -167,7 +167,7 @@ type PutOptions struct {
 	DryRun bool
 }
 
-// PutSummary counts what became of the jobs of a run.
+// PutSummary counts the outcomes of a run.
 type PutSummary struct {
 	Put, Skipped, Failed int
 

@@ -43,7 +43,7 @@ func (r *report) note(format string, args ...any) {
 	}
 }
 
-// put reports what became of a job.
+// put reports the outcome of a put.
 func (r *report) put(result client.PutResult) error {
 	switch {
 	case result.Err != nil:
