@@ -71,6 +71,7 @@ type Job struct {
 	reported int // number of states so far
 	onReport func(*Progress)
 	onDrop   func()
+	onPut    func(context.Context, string, FollowUp) error
 	cleanups []func()
 }
 

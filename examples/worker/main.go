@@ -8,5 +8,5 @@ import (
 )
 
 func main() {
-	spotworker.Main(job.Kinds{"primes": job.HandlerFunc(countPrimes)})
+	spotworker.Main(job.Kinds{"primes": primes})
 }

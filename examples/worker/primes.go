@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -23,22 +22,28 @@ type payload struct {
 	To   uint64 `json:"to"`
 }
 
+// Validate returns why no attempt can succeed, or nil.
+func (p payload) Validate() error {
+	if p.From > p.To || p.To > math.MaxUint32 {
+		return errors.New("payload must have from <= to, and to below 2^32")
+	}
+	return nil
+}
+
 // state is all that another worker needs in order to resume.
 type state struct {
 	Next   uint64 `json:"next"` // the first number that was not looked at
 	Primes uint64 `json:"primes"`
 }
 
-// countPrimes is the handler of the kind "primes". Stopped at any moment, it goes
-// on from the last step that it reported.
-func countPrimes(ctx context.Context, j *job.Job) ([]byte, error) {
-	p, err := parse(j.Payload)
-	if err != nil {
-		return nil, job.Permanent(err) // no further attempt can succeed
-	}
-	s, err := resume(j, p)
-	if err != nil {
-		return nil, err
+// primes is the handler of the kind "primes".
+var primes = job.Typed(stateVersion, countPrimes)
+
+// countPrimes continues from the last step that was reported, wherever it was stopped.
+func countPrimes(ctx context.Context, j *job.TypedJob[payload, state]) (any, error) {
+	p, s := j.Payload, &j.State
+	if !j.Resumed {
+		s.Next = p.From
 	}
 	for s.Next < p.To {
 		if ctx.Err() != nil {
@@ -47,51 +52,12 @@ func countPrimes(ctx context.Context, j *job.Job) ([]byte, error) {
 		end := min(s.Next+step, p.To)
 		s.Primes += sieve(s.Next, end)
 		s.Next = end
-		if err := report(j, p, s); err != nil {
+		done := float64(s.Next-p.From) / float64(p.To-p.From)
+		if err := j.ReportState(done, fmt.Sprintf("%d primes below %d", s.Primes, s.Next)); err != nil {
 			return nil, err
 		}
 	}
-	return json.Marshal(map[string]uint64{"primes": s.Primes})
-}
-
-func parse(raw []byte) (payload, error) {
-	var p payload
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return p, fmt.Errorf(`payload must be like {"from": 0, "to": 1000000}: %w`, err)
-	}
-	if p.From > p.To || p.To > math.MaxUint32 {
-		return p, errors.New("payload must have from <= to, and to below 2^32")
-	}
-	return p, nil
-}
-
-// resume returns the recorded state, or the one to begin with.
-func resume(j *job.Job, p payload) (state, error) {
-	if err := j.CheckVersion(stateVersion); err != nil {
-		return state{}, err // an older worker: one that knows the state can resume
-	}
-	saved, _, ok := j.Saved()
-	if !ok {
-		return state{Next: p.From}, nil
-	}
-	var s state
-	if err := json.Unmarshal(saved, &s); err != nil {
-		return state{}, job.Permanent(fmt.Errorf("recorded state: %w", err))
-	}
-	return s, nil
-}
-
-func report(j *job.Job, p payload, s state) error {
-	saved, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	j.Report(job.Progress{
-		State: saved, Version: stateVersion,
-		Fraction: float64(s.Next-p.From) / float64(p.To-p.From),
-		Text:     fmt.Sprintf("%d primes below %d", s.Primes, s.Next),
-	})
-	return nil
+	return map[string]uint64{"primes": s.Primes}, nil
 }
 
 // sieve returns how many primes p there are with from ≤ p < to.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -12,7 +11,7 @@ import (
 // TestPrimesSurviveEvictions is all it takes to know that a handler can be
 // interrupted anywhere.
 func TestPrimesSurviveEvictions(t *testing.T) {
-	jobtest.Run(t, func() job.Handler { return job.HandlerFunc(countPrimes) }, jobtest.Case{
+	jobtest.Run(t, func() job.Handler { return primes }, jobtest.Case{
 		Payload: []byte(`{"from": 1000000, "to": 2300000}`),
 	})
 }
@@ -26,7 +25,7 @@ func TestPrimes(t *testing.T) {
 		`{"from": 0, "to": 10000000}`:      `{"primes":664579}`,
 		`{"from": 9000000, "to": 9000012}`: `{"primes":1}`, // 9000011
 	} {
-		got, err := countPrimes(t.Context(), job.New(job.Spec{Payload: []byte(payload)}, nil))
+		got, err := primes.Run(t.Context(), job.New(job.Spec{Payload: []byte(payload)}, nil))
 		if err != nil || string(got) != want {
 			t.Errorf("primes of %s = %s, %v, want %s", payload, got, err, want)
 		}
@@ -35,8 +34,8 @@ func TestPrimes(t *testing.T) {
 
 func TestPayloadsThatCannotBeRight(t *testing.T) {
 	for _, payload := range []string{``, `[]`, `{"from": "one"}`, `{"from": 2, "to": 1}`, `{"from": 0, "to": 4294967296}`} {
-		_, err := countPrimes(context.Background(), job.New(job.Spec{Payload: []byte(payload)}, nil))
-		if !job.IsPermanent(err) || !strings.HasPrefix(err.Error(), "payload must") {
+		_, err := primes.Run(t.Context(), job.New(job.Spec{Payload: []byte(payload)}, nil))
+		if !job.IsPermanent(err) || !strings.Contains(err.Error(), "payload") {
 			t.Errorf("primes of %s = %v, want a permanent error about the payload", payload, err)
 		}
 	}

@@ -42,6 +42,7 @@ type Delivery struct {
 
 	claim         *checkpoint.Claim
 	job           *job.Job
+	jobLog        *slog.Logger    // for the handler: job.Logger
 	recordWritten time.Time       // when the record that was found was last written, by the local clock
 	restored      *job.Progress   // the state that the handler began with
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows

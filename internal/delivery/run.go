@@ -120,7 +120,7 @@ func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end en
 			end = ended{err: fmt.Errorf("handler panicked: %v", p)}
 		}
 	}()
-	result, err := handler.Run(ctx, d.job)
+	result, err := handler.Run(job.WithLogger(ctx, d.jobLog), d.job)
 	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
 }
 

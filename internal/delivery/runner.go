@@ -29,6 +29,7 @@ const parallelWrites = 32
 
 // Config is what a [Runner] is made of.
 type Config struct {
+	Queue    *queue.Queue    // receives the follow-up jobs of handlers
 	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
 	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
 	Payloads *queue.Payloads // the container of large payloads
@@ -69,6 +70,7 @@ type Runner struct {
 	owner   string // the worker's name, as records show it
 	machine string // the part of the name that all workers of this machine share
 
+	queue    *queue.Queue
 	poison   *queue.Queue
 	onDemand *queue.Queue
 	payloads *queue.Payloads
@@ -115,7 +117,7 @@ type counters struct {
 func NewRunner(c Config) *Runner {
 	p := newPace(c.Visibility)
 	r := &Runner{
-		poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
+		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,

@@ -200,15 +200,7 @@ func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
 	if j.onDemand {
 		to = p.OnDemand
 	}
-	err := to.Put(ctx, e, j.delay)
-	if !tooLarge(err) {
-		return err
-	}
-	e, err = p.Payloads.Offload(ctx, e)
-	if err != nil {
-		return err
-	}
-	return to.Put(ctx, e, j.delay)
+	return to.PutAny(ctx, e, j.delay, p.Payloads)
 }
 
 // checkSize returns why a message could not be sent, as far as that is known without

@@ -59,7 +59,7 @@ func decodeAny(raw []byte) (Envelope, error) {
 	if err != nil {
 		return invalid("envelope cannot be read: %v", err)
 	}
-	if err := e.validate(); err != nil {
+	if err := e.Validate(); err != nil {
 		return invalid("%v", err)
 	}
 	return e, nil

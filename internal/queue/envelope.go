@@ -111,7 +111,7 @@ func (e *TooLargeError) Error() string {
 // is a [*TooLargeError] if it does not fit with room for a later put-back. Decode
 // accepts every text that Encode returns.
 func (e Envelope) Encode() (string, error) {
-	if err := e.validate(); err != nil {
+	if err := e.Validate(); err != nil {
 		return "", fmt.Errorf("encode message of job %.*s: %w", jobid.MaxID, e.ID, err)
 	}
 	return e.encode(maxJSON - putBackRoom)
@@ -133,9 +133,9 @@ func (e Envelope) encode(limit int) (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), nil
 }
 
-// validate returns why the envelope cannot be used, or nil. Fields that are added
+// Validate returns why the envelope cannot be used, or nil. Fields that are added
 // later do not count towards its size, so that a rewrite cannot make it invalid.
-func (e Envelope) validate() error {
+func (e Envelope) Validate() error {
 	if err := jobid.Validate(e.ID); err != nil {
 		return err
 	}

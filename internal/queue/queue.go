@@ -80,6 +80,18 @@ func (q *Queue) Put(ctx context.Context, e Envelope, delay time.Duration) error 
 	return q.putText(ctx, text, delay)
 }
 
+// PutAny is Put, with the payload in a blob if it does not fit into the message.
+func (q *Queue) PutAny(ctx context.Context, e Envelope, delay time.Duration, payloads *Payloads) error {
+	err := q.Put(ctx, e, delay)
+	if _, ok := errors.AsType[*TooLargeError](err); !ok {
+		return err
+	}
+	if e, err = payloads.Offload(ctx, e); err != nil {
+		return err
+	}
+	return q.Put(ctx, e, delay)
+}
+
 func (q *Queue) putText(ctx context.Context, text string, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -155,14 +167,7 @@ func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.
 // makes a duplicate, which costs only a read of the record.
 func (q *Queue) PutMoved(ctx context.Context, e Envelope, delay time.Duration, payloads *Payloads) error {
 	e.Resume, e.PutBackSince = true, time.Time{}
-	err := q.Put(ctx, e, delay)
-	if _, ok := errors.AsType[*TooLargeError](err); !ok {
-		return err
-	}
-	if e, err = payloads.Offload(ctx, e); err != nil {
-		return err
-	}
-	return q.Put(ctx, e, delay)
+	return q.PutAny(ctx, e, delay, payloads)
 }
 
 // Peeked is a message on the queue that was not claimed.

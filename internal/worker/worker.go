@@ -55,7 +55,7 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
-		Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
+		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,

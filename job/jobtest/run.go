@@ -68,6 +68,7 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 	r.stop, r.done = cancel, make(chan struct{})
 	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline}, r.from.saved(&r.open))
 	r.job.OnReport(r.onReport)
+	r.job.OnPut(r.onPut)
 	r.marked, r.learned = r.from, ranks{}
 	if r.from != nil {
 		r.highest = progress{r.from.fraction, r.from.rank}
@@ -92,6 +93,16 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 		}
 	}
 	r.close()
+}
+
+// onPut counts a follow-up job as an effect: it must be put by every job, and its name
+// must stand for the same work each time.
+func (r *run) onPut(ctx context.Context, id string, f job.FollowUp) error {
+	if err := ctx.Err(); err != nil {
+		return err // as a call to storage
+	}
+	r.c.Effects.Apply(id, fmt.Sprintf("follow-up job %q of kind %s, payload %q", f.Name, f.Kind, f.Payload))
+	return nil
 }
 
 // endCounting ends the counting of what the run does.
