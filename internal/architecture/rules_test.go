@@ -286,7 +286,7 @@ var importRules = []importRule{
 	{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
+		notIn:   []string{"./client/clienttest", "./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
 		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/..."},
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
@@ -341,7 +341,7 @@ var importRules = []importRule{
 	{
 		name:    "emulators stay in the lab",
 		in:      []string{"./..."},
-		notIn:   []string{"./bench", "./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./bench", "./client/clienttest", "./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
 		forbids: []string{"./internal/emulator/..."},
 		reason:  "a worker that could reach an emulator could run on one by mistake",
 	},
@@ -396,7 +396,7 @@ var importRules = []importRule{
 	{
 		name:    "test helpers stay in tests",
 		in:      []string{"./..."},
-		notIn:   []string{"./internal/emulator/conformance/...", "./internal/integration/...", "./internal/lab/labtest", "./internal/testing/...", "./job/jobtest/..."},
+		notIn:   []string{"./client/clienttest", "./internal/emulator/conformance/...", "./internal/integration/...", "./internal/lab/labtest", "./internal/testing/...", "./job/jobtest/..."},
 		forbids: []string{"testing", "testing/...", "./internal/testing/..."},
 		reason:  "package testing adds its flags to every binary that imports it",
 	},
