@@ -144,8 +144,8 @@ func TestStopSaves(t *testing.T) {
 	k.Directory = filepath.Dir(ready)
 	w := b.begin(k, "1", nil)
 	b.until("the program is ready", func() bool { return exists(ready) })
-	w.stop(job.Evicted, 10*time.Second)
-	w.wait(t, 5*time.Second)
+	w.stop(job.Evicted, time.Minute)
+	w.wait(t, 30*time.Second)
 	if !job.IsInterrupted(w.err) {
 		t.Errorf("Run = %v, want an interruption", w.err)
 	}
@@ -165,8 +165,8 @@ func TestCtrlBreakEnds(t *testing.T) {
 	k.Directory = filepath.Dir(ready)
 	w := b.begin(k, "1", nil)
 	b.until("the program is ready", func() bool { return exists(ready) })
-	w.stop(job.Evicted, 20*time.Second)
-	w.wait(t, 8*time.Second)
+	w.stop(job.Evicted, time.Minute)
+	w.wait(t, 30*time.Second)
 	if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "Ctrl-Break") {
 		t.Errorf("Run = %v, want an interruption by Ctrl-Break", w.err)
 	}
@@ -181,7 +181,7 @@ func TestStubbornTree(t *testing.T) {
 	b.until("three processes run", func() bool { return len(readIDs(ids)) == 3 })
 	b.until("the checkpoint", func() bool { return w.Latest() != nil })
 	w.stop(job.Evicted, 500*time.Millisecond)
-	w.wait(t, 10*time.Second)
+	w.wait(t, 30*time.Second)
 	if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "was killed") {
 		t.Errorf("Run = %v, want an interruption of a program that was killed", w.err)
 	}
@@ -304,8 +304,6 @@ func TestExits(t *testing.T) {
 	b := setup(t)
 	for _, row := range []struct{ code, want string }{
 		{"0xC0000005", "ended by exception 0xC0000005 (access violation)"},
-		{"0xC0000017", "(out of memory)"},
-		{"0xC0001234", "ended by exception 0xC0001234"},
 		{"1816", "cpu_time"},
 		{"3", "exited with code 3"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -111,7 +112,7 @@ func (w *Windows) server(path, flag string) {
 func (w *Windows) environ() []string {
 	return []string{
 		"WINEPREFIX=" + w.prefix, "WINEDEBUG=-all", "WINEDLLOVERRIDES=bcryptprimitives=n;mscoree,mshtml,winemenubuilder.exe=",
-		"HOME=" + w.prefix, "USER=tester", "PATH=/usr/bin:/bin", "LANG=C.UTF-8",
+		"HOME=" + w.prefix, "PATH=/usr/bin:/bin", "LANG=C.UTF-8",
 	}
 }
 
@@ -132,6 +133,10 @@ func (w *Windows) DriveC(path string) string {
 	return filepath.Join(w.prefix, "drive_c", strings.ReplaceAll(path, `\`, "/"))
 }
 
-// Temp is the folder for temporary files, C:\users\tester\Temp, as a path of this
-// system.
-func (w *Windows) Temp() string { return w.DriveC(`users\tester\Temp`) }
+// Temp is the folder for temporary files, C:\users\NAME\Temp, as a path of this system.
+func (w *Windows) Temp() string {
+	w.t.Helper()
+	u, err := user.Current() // Wine takes its name from the system
+	w.check(err)
+	return w.DriveC(`users\` + u.Username + `\Temp`)
+}
