@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,12 @@ type File struct {
 // Go installation if there is one, then what most systems have.
 func Roots(ctx context.Context) []string {
 	roots := []string{"/usr/lib", "/usr/bin", "/usr/share", "/Library"}
+	if runtime.GOOS == "windows" {
+		roots = []string{filepath.Join(os.Getenv("SystemRoot"), "System32"), os.Getenv("ProgramFiles")}
+		if self, err := os.Executable(); err == nil {
+			roots = append(roots, filepath.Dir(self)) // with the other programs
+		}
+	}
 	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if goroot := strings.TrimSpace(string(out)); err == nil && goroot != "" {
 		roots = slices.Insert(roots, 0, goroot)
@@ -100,7 +107,7 @@ func filesBelow(root string, most int64) []part {
 			return nil //nolint:nilerr // what cannot be read is no input
 		}
 		info, err := entry.Info()
-		if err != nil || info.Size() == 0 || info.Size() > most || !isPlain(path) {
+		if err != nil || info.Size() == 0 || info.Size() > most || !isPlain(filepath.ToSlash(path)) {
 			return nil //nolint:nilerr // as above
 		}
 		found = append(found, part{path, info.Size()})
@@ -157,7 +164,8 @@ func blobName(parts []string) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	name := strings.TrimPrefix(filepath.ToSlash(parts[0]), "/")
+	path := strings.TrimPrefix(parts[0], filepath.VolumeName(parts[0]))
+	name := strings.TrimPrefix(filepath.ToSlash(path), "/")
 	if more := len(parts) - 1; more > 0 {
 		name += fmt.Sprintf("+%d", more)
 	}

@@ -32,12 +32,14 @@ type guide struct {
 	evict    func(vm string) string   // arguments with which the Azure CLI evicts a VM
 	queue    string                   // the queue of jobs
 	sample   string                   // a blob to hash; empty without any
+	windows  bool                     // the terminals run cmd
 }
 
 func (u *up) newGuide() (guide, error) {
 	g := guide{
 		tokens: u.local.TokenEnvironment, base: u.local.Endpoint, listen: listenAddress,
 		evict: u.evictArguments, queue: u.names.Queue, sample: u.sample, identity: u.config.Local.Identity,
+		windows: runtime.GOOS == "windows",
 	}
 	if u.config.Local.MetadataPort != DefaultMetadataPort {
 		g.listen = func(string) string { return anyPort } // another lab up may use the usual ones
@@ -56,24 +58,28 @@ func (u *up) newGuide() (guide, error) {
 func (g guide) write(out io.Writer, vms []string) {
 	var b strings.Builder
 	b.WriteString("\nA local Azure is up on 127.0.0.1, until Ctrl-C. Nothing leaves this machine.\n")
-	b.WriteString("make build makes the programs. First, in every terminal:\n\n")
-	if g.identity {
-		b.WriteString("    unset " + lab.ConnectionStringVariable + "\n")
-	}
-	export(&b, g.storage)
-	b.WriteString("\nIn one for the producer:\n\n")
-	export(&b, g.tokens(producerVM))
-	if g.sample != "" {
-		fmt.Fprintf(&b, "    bin/producer digests --container %s\n", lab.InputContainer)
+	if g.windows {
+		b.WriteString("First, in every console (cmd), in the folder above bin:\n\n")
 	} else {
-		b.WriteString("    bin/producer put --kind KIND --payload JSON\n")
+		b.WriteString("make build makes the programs. First, in every terminal:\n\n")
+	}
+	if g.identity {
+		g.unset(&b, lab.ConnectionStringVariable)
+	}
+	g.export(&b, g.storage)
+	b.WriteString("\nIn one for the producer:\n\n")
+	g.export(&b, g.tokens(producerVM))
+	if g.sample != "" {
+		fmt.Fprintf(&b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
+	} else {
+		b.WriteString("    " + g.program("producer") + " put --kind KIND --payload JSON\n")
 	}
 	b.WriteString("\nIn one for each worker; each stands for a VM:\n")
 	for _, vm := range vms {
 		g.writeWorker(&b, vm)
 	}
-	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    bin/lab evict%s %s\n    bin/lab withdraw%s %s\n\n",
-		g.port, vms[0], g.port, vms[0])
+	fmt.Fprintf(&b, "\nEvict a VM with 30 s of notice, or withdraw the eviction:\n\n    %[1]s evict%[2]s %[3]s\n    %[1]s withdraw%[2]s %[3]s\n\n",
+		g.program("lab"), g.port, vms[0])
 	if g.az != "" {
 		g.writeAzureCLI(&b, vms[0])
 	}
@@ -97,8 +103,8 @@ func (g guide) writeAzureCLI(b *strings.Builder, vm string) {
 func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
-	export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    bin/worker --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
+	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
+	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
 
@@ -121,9 +127,31 @@ func listenAddress(vm string) string {
 	return fmt.Sprintf("127.0.0.1:%d", workerPort+n)
 }
 
-// export prints shell commands that set variables.
-func export(b *strings.Builder, variables []string) {
+// program returns the command that runs one of our programs.
+func (g guide) program(name string) string {
+	if g.windows {
+		return `bin\` + name
+	}
+	return "bin/" + name
+}
+
+// unset prints a command that removes a variable.
+func (g guide) unset(b *strings.Builder, name string) {
+	if g.windows {
+		b.WriteString("    set " + name + "=\n")
+		return
+	}
+	b.WriteString("    unset " + name + "\n")
+}
+
+// export prints commands that set variables. In cmd the quotes around the whole
+// keep the signs of the value from being read as commands.
+func (g guide) export(b *strings.Builder, variables []string) {
 	for _, variable := range variables {
+		if g.windows {
+			fmt.Fprintf(b, "    set \"%s\"\n", variable)
+			continue
+		}
 		name, value, _ := strings.Cut(variable, "=")
 		fmt.Fprintf(b, "    export %s=%s\n", name, quote(value))
 	}

@@ -31,3 +31,26 @@ func TestGuideGivesEachWorkerAnAddress(t *testing.T) {
 		}
 	}
 }
+
+// On Windows the commands are for cmd.
+func TestGuideForWindows(t *testing.T) {
+	g := guide{
+		storage: []string{"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e"}, identity: true, windows: true, port: " --metadata-port 7",
+		tokens: func(string) []string { return nil }, base: func(string) string { return "http://127.0.0.1:1" }, listen: listenAddress,
+	}
+	var out strings.Builder
+	g.write(&out, []string{lab.VMName(1)})
+	for _, want := range []string{
+		"    set AZURE_STORAGE_CONNECTION_STRING=\n    set \"AZURE_STORAGE_CONNECTION_STRING=A=b;C=d&e\"\n", `    bin\worker --data-container `,
+		`    bin\producer put `, `    bin\lab evict --metadata-port 7 `, `    bin\lab withdraw `,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("guide has no %q:\n%s", want, out.String())
+		}
+	}
+	for _, not := range []string{"export", "unset", "bin/", "make build"} {
+		if strings.Contains(out.String(), not) {
+			t.Errorf("guide has %q, which is for other shells:\n%s", not, out.String())
+		}
+	}
+}
