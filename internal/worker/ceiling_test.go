@@ -64,8 +64,9 @@ func TestCeilingBySlots(t *testing.T) {
 				if rate < tt.least {
 					t.Errorf("jobs a second = %.0f, want at least %.0f", rate, tt.least)
 				}
-				// Until the first job ends, slots are filled as they are.
-				if most := int64(tt.batches + tt.slots/queue.MaxClaim); claims > most {
+				// Until the first job ends, slots are filled as they are. Which of several
+				// calls at one moment comes first is not fixed, so one more may be short.
+				if most := int64(tt.batches + tt.slots/queue.MaxClaim + 1); claims > most {
 					t.Errorf("claims of %d jobs = %d, want at most %d", jobs, claims, most)
 				}
 			})
