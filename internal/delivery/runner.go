@@ -126,7 +126,7 @@ func NewRunner(c Config) *Runner {
 		quarantine: make(chan struct{}, 1),
 	}
 	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
-	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Mean(), runtime.GOMAXPROCS(0)) })
+	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Least(), runtime.GOMAXPROCS(0)) })
 	return r
 }
 

@@ -11,15 +11,16 @@ const (
 	// LeastParallel is how many jobs are saved and released at once in a drain, at
 	// least, and mostParallel at most.
 	LeastParallel = 64
-	mostParallel  = 192
+	mostParallel  = 160
 
 	// processorTime is how long a processor is busy with one call of a drain, about.
 	processorTime = 150 * time.Microsecond
 )
 
 // Parallel returns how many jobs are saved and released at once in a drain where
-// answers take that long: so many that the processors are busy while calls wait for
-// their answers.
+// answers take that long at least: so many that the processors are busy while calls wait
+// for their answers, and no more, since calls that wait for processors are cut off as if
+// storage did not answer.
 func Parallel(latency time.Duration, processors int) int {
 	return min(max(int(latency/processorTime)*processors, LeastParallel), mostParallel)
 }

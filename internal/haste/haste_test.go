@@ -162,3 +162,25 @@ func TestNoAnswerIsATimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestLeast: waiting for a busy machine's processors hardly raises the shortest response
+// time, and a service that gets slower does.
+func TestLeast(t *testing.T) {
+	var l Latency
+	for i := range 1000 {
+		took := 10 * time.Millisecond
+		if i%10 > 0 {
+			took = 200 * time.Millisecond
+		}
+		l.add(took)
+	}
+	if got := l.Least(); got < 10*time.Millisecond || got > 20*time.Millisecond {
+		t.Errorf("Least() with one response in ten after 10 ms = %s, want 10 to 20 ms", got)
+	}
+	for range 1000 {
+		l.add(100 * time.Millisecond)
+	}
+	if got := l.Least(); got < 90*time.Millisecond || got > 100*time.Millisecond {
+		t.Errorf("Least() after 1000 responses in 100 ms = %s, want about that", got)
+	}
+}

@@ -10,6 +10,9 @@ const (
 	// weight is the denominator of one response's weight in the moving average.
 	weight = 8
 
+	// leastWeight is that of a response which took longer than the shortest ones.
+	leastWeight = 256
+
 	// outlier limits how much one response counts, as a multiple of the average, so
 	// that a single slow one does not make a drain wait for dead connections.
 	outlier = 4
@@ -18,8 +21,9 @@ const (
 // Latency is a moving average of the response times of small calls. The zero value
 // is ready to use. It may be used from several goroutines.
 type Latency struct {
-	mu   sync.Mutex
-	mean time.Duration
+	mu    sync.Mutex
+	mean  time.Duration
+	least time.Duration
 }
 
 // Mean returns the average, 0 before the first response.
@@ -29,10 +33,24 @@ func (l *Latency) Mean() time.Duration {
 	return l.mean
 }
 
+// Least returns about the shortest of the recent response times, 0 before the first
+// response: what network and service take, without the time that responses wait for
+// this machine's processors.
+func (l *Latency) Least() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.least
+}
+
 func (l *Latency) add(took time.Duration) {
 	took = max(took, 1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.least == 0 || took < l.least {
+		l.least = took
+	} else {
+		l.least += (took - l.least) / leastWeight
+	}
 	if l.mean == 0 {
 		l.mean = took
 		return

@@ -23,7 +23,7 @@ import (
 )
 
 // MaxConcurrency is the most jobs that one worker runs at once.
-const MaxConcurrency = 1024
+const MaxConcurrency = 10_000
 
 const defaultPayloadMemory = 1 << 30
 

@@ -66,6 +66,9 @@ func (f *flags) policy() (checkpoint.Policy, error) {
 	return p, p.Validate()
 }
 
+// mostConnections bounds the connections that are kept for jobs.
+const mostConnections = 2048
+
 // spareConnections are for calls that belong to no job: claims, heartbeats.
 const spareConnections = 4
 
@@ -84,6 +87,7 @@ func (f *flags) payloadMemory() int64 {
 	return max(min(f.PayloadMemory, most)<<20, 1)
 }
 
-// connections returns how many connections to storage are kept: for each job one
-// for its data, since a drain writes all at once, and one for its renewal.
-func connections(slots int) int { return 2*slots + spareConnections }
+// connections returns how many connections to storage are kept while they are idle: as
+// many as short jobs in all slots use at once. Long jobs use far fewer, since their
+// writes and renewals take turns.
+func connections(slots int) int { return min(2*slots, mostConnections) + spareConnections }
