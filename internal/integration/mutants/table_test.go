@@ -22,7 +22,7 @@ var mutations = []mutation{
 		// Without it every job of more than 30 s is claimed by another worker
 		// while its own is well.
 		name: "no renewal of messages", important: true,
-		file: "internal/delivery/renew.go",
+		file: "internal/delivery/storage.go",
 		old:  "due := asked.Add(after)", replacement: "due := asked.Add(after * 10000)",
 		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
 	},
