@@ -1,0 +1,103 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+type frame struct {
+	Scene  string `json:"scene"`
+	Number int    `json:"number"`
+}
+
+type image struct {
+	Blob  string `json:"blob"`
+	Bytes int    `json:"bytes"`
+}
+
+// Any credential of package azidentity will do; without one the developer's own sign-in
+// is used.
+func ExampleOpen() {
+	var credential azcore.TokenCredential // azidentity.NewDefaultAzureCredential(nil)
+	c, err := client.Open(client.Options{Account: "contoso", Credential: credential})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = c
+}
+
+// A job is put, waited for, and its result decoded.
+func ExampleDecode() {
+	render := func(ctx context.Context, c *client.Client) (image, error) {
+		id, err := c.Put(ctx, client.Spec{ID: "alps-frame-7", Kind: "render", Payload: frame{"alps", 7}})
+		if err != nil {
+			return image{}, err
+		}
+		return client.Decode[image](c.Wait(ctx, id))
+	}
+	_ = render
+}
+
+// Many jobs are put as cheaply as by the producer command: a call for each, 16 at once.
+func ExampleClient_PutMany() {
+	putAll := func(ctx context.Context, c *client.Client, frames int) error {
+		jobs := func(yield func(client.Spec, error) bool) {
+			for n := range frames {
+				if !yield(client.Spec{ID: fmt.Sprintf("alps-frame-%d", n), Kind: "render", Payload: frame{"alps", n}}, nil) {
+					return
+				}
+			}
+		}
+		sum, err := c.PutMany(ctx, jobs, client.PutOptions{Report: func(r client.PutResult) error {
+			if r.Err != nil {
+				log.Printf("job %s is not on the queue: %v", r.ID, r.Err)
+			}
+			return nil
+		}})
+		log.Printf("%d jobs put, %d ended before, %d failed", sum.Put, sum.Skipped, sum.Failed)
+		return err
+	}
+	_ = putAll
+}
+
+// All jobs of a kind that were given up.
+func ExampleClient_List() {
+	list := func(ctx context.Context, c *client.Client) error {
+		for j, err := range c.List(ctx, client.Filter{Kind: "render", Status: []client.Status{client.StatusPoison}}) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(j.ID, j.Reason)
+		}
+		return nil
+	}
+	_ = list
+}
+
+// The errors tell what to do.
+func ExampleClient_Result() {
+	show := func(ctx context.Context, c *client.Client, id string) {
+		result, err := c.Result(ctx, id)
+		var ended *client.EndedError
+		var denied *client.DeniedError
+		switch {
+		case err == nil:
+			fmt.Printf("%s\n", result)
+		case errors.Is(err, client.ErrNotFinished), errors.Is(err, client.ErrNotFound):
+			fmt.Println("not yet")
+		case errors.As(err, &ended):
+			fmt.Println("given up or cancelled:", ended.Job.Reason)
+		case errors.As(err, &denied):
+			fmt.Println("assign this role:", denied.Role)
+		default:
+			fmt.Println(err)
+		}
+	}
+	_ = show
+}
