@@ -19,6 +19,14 @@ const (
 	Faulty   Reason = "unusable state" // a reported state cannot be saved
 	Overrun  Reason = "ran too long"   // longer than Limits.MaxRun
 	Silent   Reason = "no report"      // for longer than Limits.MaxSilence
+
+	// Cancelled means that an operator cancelled the job. Nothing of it is saved or
+	// committed any more, whatever the handler returns: clean up and return.
+	Cancelled Reason = "cancelled"
+
+	// Drained means that an operator drains this worker. The job is saved, and
+	// continues on another one.
+	Drained Reason = "drained"
 )
 
 // Stop is the cause of a handler's cancelled context: the reason and the deadline.

@@ -1,6 +1,6 @@
 // Command spotctl operates a deployment: it shows its queues, jobs and workers, fetches
-// results, replays and purges jobs that were given up, and requeues jobs whose messages
-// were lost. Run it with --help for its
+// results, cancels jobs, drains and pauses workers, replays and purges jobs that were
+// given up, and requeues jobs whose messages were lost. Run it with --help for its
 // commands.
 package main
 
@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -47,6 +48,13 @@ type flags struct {
 	Worker  workerCommand  `cmd:"" help:"Show one worker."`
 
 	Poison poisonCommands `cmd:"" help:"Jobs that were given up: list, show, replay or purge them."`
+
+	Cancel cancelCommand `cmd:"" help:"Cancel jobs that wait or run."`
+
+	Drain   drainCommand   `cmd:"" help:"Make workers hand over their jobs and idle."`
+	Resume  resumeCommand  `cmd:"" help:"Let drained workers work again."`
+	Pause   pauseCommand   `cmd:"" help:"Stop claiming on all workers."`
+	Unpause unpauseCommand `cmd:"" help:"Let all workers claim again."`
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
@@ -99,7 +107,10 @@ func main() {
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
-	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete}
+	program := cli.Program{
+		Name: "spotctl", Description: description, Version: version, Prepare: complete,
+		Vars: map[string]string{"unasked": strconv.Itoa(cancelUnasked)},
+	}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}

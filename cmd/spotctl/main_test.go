@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -60,6 +61,8 @@ func TestScripts(t *testing.T) {
 			"strand":    strand,
 			"claim":     claim,
 			"heartbeat": heartbeat,
+			"steered":   steered,
+			"control":   controlDocument,
 			"record":    record,
 			"messages":  messages,
 			"visible":   visible,
@@ -87,7 +90,7 @@ func newWorld() (w *world, connectionString string, err error) {
 			return nil, "", err
 		}
 	}
-	for _, name := range []string{names.Records, names.Payloads, names.Workers} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
 		if _, err := account.Container(name).Create(context.Background(), nil); err != nil {
 			return nil, "", err
 		}
@@ -206,6 +209,24 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	owner, _, _ := strings.Cut(r.Owner, "@")
 	fmt.Fprintf(ts.Stdout(), "%s state=%t by=%s\n", r.Status, r.HasState(), owner)
+}
+
+// steered WORKER VM STATE REVISION writes a worker's heartbeat. REVISION is that of the
+// control document, or old for a worker that does not read it.
+func steered(ts *testscript.TestScript, _ bool, args []string) {
+	revision, err := strconv.Atoi(args[3])
+	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+		Worker: args[0], VM: args[1], State: args[2], At: time.Now(), StartedAt: time.Now(), Steered: err == nil, Control: revision,
+	}))
+}
+
+// controlDocument prints the control document.
+func controlDocument(ts *testscript.TestScript, _ bool, _ []string) {
+	found, _, err := worldOf(ts).stores.Control.Read(context.Background(), "")
+	ts.Check(err)
+	text, err := json.Marshal(found.Document)
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "%s\n", text)
 }
 
 // messages QUEUE prints the jobs on a queue.

@@ -247,7 +247,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/delivery/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/drain", "./internal/haste", "./internal/health",
+			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
 			"./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",

@@ -54,6 +54,8 @@ type Delivery struct {
 	quarantined   bool            // this delivery holds the worker's place for a quarantined job
 	endRecorded   bool            // the record says how this delivery ended
 	leftOut       bool            // the last state could not be recorded
+	cancelChecked time.Time       // cancellations up to here are known not to concern the job
+	cancelRetry   time.Time       // the record is not read before, after a read for that failed
 	moved         bool            // a message on the on-demand queue replaced this one
 	replaced      bool            // a new message on the same queue replaced this one
 }

@@ -16,12 +16,14 @@ import (
 
 // recover acquires the job's record. A first delivery reads nothing: its first write
 // finds out whether the record exists. For an id that was chosen, and so may have
-// been used, that write comes before the handler starts; a generated id needs none.
+// been used, that write comes before the handler starts; a generated id needs none,
+// unless jobs were cancelled since the message was put.
 func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
+	d.cancelChecked = d.runner.cancelledAt(d.envelope.ID) // before the call that would show it
 	switch {
 	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.first():
 		return d.lookup(ctx)
-	case d.envelope.ChosenID:
+	case d.envelope.ChosenID, d.runner.mayBeCancelled(d.lease.InsertedAt):
 		return d.applyRuling(ctx, checkpoint.Record{}, checkpoint.Create)
 	default:
 		if out, ok := d.confirmLease(ctx); !ok {

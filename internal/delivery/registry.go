@@ -196,7 +196,8 @@ func (a *runningJobs) saveAll() *saveRequest {
 	return r
 }
 
-// wakeAll makes every running job check what is asked of it.
+// wakeAll makes every running job check what is asked of it: by a save request, by the
+// time left, or by an operator.
 func (a *runningJobs) wakeAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

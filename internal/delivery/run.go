@@ -46,6 +46,9 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	defer running.remove()
 	since, tried := time.Now(), time.Time{}
 	for {
+		if end, over := d.checkCancelled(ctx); over {
+			return d.waitHandler(ctx, done, end)
+		}
 		if late := d.departureDrain(since, time.Now()); late != nil {
 			d.cancel(late)
 			return d.waitHandler(ctx, done, ended{})
@@ -74,6 +77,39 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		case <-timer.C:
 		}
 	}
+}
+
+// checkCancelled reads the job's record if an operator has announced since the last
+// time that the job, or any, was cancelled. over is true if the record is not this
+// delivery's any more, for that or another reason. A read that fails is tried again.
+func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
+	announced := d.runner.cancelledAt(d.envelope.ID)
+	if !announced.After(d.cancelChecked) || time.Now().Before(d.cancelRetry) || ctx.Err() != nil {
+		return ended{}, false
+	}
+	err := d.claim.Check(ctx)
+	if conflict := asConflict(err); conflict != nil {
+		return d.stopForConflict(ctx, conflict), true
+	}
+	if err != nil {
+		d.log.WarnContext(ctx, "cannot read whether the job was cancelled; trying again", "error", err, "in", recheckEvery)
+		d.cancelRetry = time.Now().Add(recheckEvery)
+		return ended{}, false
+	}
+	d.cancelChecked = announced
+	return ended{}, false
+}
+
+// stopForConflict stops the job because its record is not this delivery's any more.
+func (d *Delivery) stopForConflict(ctx context.Context, conflict *checkpoint.ConflictError) ended {
+	if r := conflict.Record; r.Status == checkpoint.Cancelled {
+		d.log.InfoContext(ctx, "job was cancelled; stopping it", "by", r.Owner, "why", r.Reason)
+		d.stopJob(job.Cancelled, fmt.Errorf("by %s: %s", r.Owner, r.Reason))
+	} else {
+		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", conflict)
+		d.stopJob(job.Fenced, conflict)
+	}
+	return ended{conflict: conflict}
 }
 
 // writeAndAnswer makes the write that is due, and answers the save requests. If there

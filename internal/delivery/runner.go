@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/health"
@@ -106,6 +107,8 @@ type Runner struct {
 	deferred      spacing
 	counters      counters
 	putBackLines  logLimit // of messages that were put back
+
+	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
 }
 
 // counters count how deliveries ended.
@@ -145,6 +148,29 @@ func machineOf(worker string) string {
 }
 
 func (r *Runner) uptime() time.Duration { return time.Since(r.started) }
+
+// Follow sets what operators ask of all workers. Running jobs that may have been
+// cancelled check their records at once, and deliveries that begin later know.
+func (r *Runner) Follow(asked *control.Document) {
+	r.asked.Store(asked)
+	r.running.wakeAll()
+}
+
+// cancelledAt returns when the job may have been cancelled last, as far as operators
+// announced that; zero if they did not.
+func (r *Runner) cancelledAt(id string) time.Time {
+	if asked := r.asked.Load(); asked != nil {
+		return asked.CancelledAt(id)
+	}
+	return time.Time{}
+}
+
+// mayBeCancelled reports whether a message that was put at that time may be of a job
+// that was cancelled while it waited.
+func (r *Runner) mayBeCancelled(put time.Time) bool {
+	asked := r.asked.Load()
+	return asked != nil && asked.MustCheck(put)
+}
 
 // Visibility returns the visibility timeout to claim messages with, and how long
 // after a claim they must be renewed.

@@ -27,9 +27,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 	d.writeFailed = err != nil
 	switch conflict := asConflict(err); {
 	case conflict != nil:
-		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", err)
-		d.stopJob(job.Fenced, err)
-		return ended{conflict: conflict}, true
+		return d.stopForConflict(ctx, conflict), true
 	case errors.Is(err, checkpoint.ErrTooLarge):
 		d.stopJob(job.Faulty, err)
 		return ended{fault: err}, true

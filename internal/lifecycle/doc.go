@@ -5,11 +5,11 @@
 //	Start ───────▶ Recover ─────▶ Resume ─────▶ Process
 //	 ▲  │           ▲  │            │              │
 //	 │  │           │  │            │              │
-//	 │  └───────────┼──┴────────────┴──────────────┤ Notice or Terminate
+//	 │  └───────────┼──┴────────────┴──────────────┤ Notice, Hold
 //	 │              │                              │
-//	 │ never warm   │ was warm                     ▼
+//	 │ never warm   │ was warm                     ▼ or Terminate
 //	 └──────────────┴────────────────────────── Shutdown ────────▶ Stopped
-//	                 Withdrawn                          drained and
+//	             Withdrawn or Unhold                    drained and
 //	                                                    asked to end
 //
 // A VM can be evicted right after its creation, and a process can be ended
@@ -19,6 +19,8 @@
 //   - after a notice the worker waits in Shutdown, without any jobs, for the end
 //     of the VM. If the platform withdraws the event, the worker continues with
 //     Recover, or with Start if this process was never warm;
+//   - after a Hold, an operator's drain, it idles in Shutdown in the same way until
+//     the Unhold. Where an event stands as well, it waits until both are over;
 //   - once the process was asked to end, it stops as soon as the drain is over,
 //     whatever else happens.
 //

@@ -58,12 +58,12 @@ func regenerate(text string) (string, error) {
 }
 
 func TestRegenerate(t *testing.T) {
-	stale := "above\n" + generatedBegin + "old\n" + generatedEnd + "below\n"
+	stale := "above\n" + generatedBegin + "superseded\n" + generatedEnd + "below\n"
 	fresh, err := regenerate(stale)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(fresh, "old") {
+	if strings.Contains(fresh, "superseded") {
 		t.Errorf("regenerate kept the old text:\n%s", fresh)
 	}
 	for _, want := range []string{"above\n", "below\n", diagram(), table()} {

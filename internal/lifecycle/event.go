@@ -26,6 +26,11 @@ const (
 	// Withdrawn says that no event that called for a Notice stands any more.
 	// Where several stood, it comes with the last of them.
 	Withdrawn
+	// Hold says that an operator drains this worker: it releases its jobs and
+	// idles. It may repeat.
+	Hold
+	// Unhold says that the operator takes that back.
+	Unhold
 )
 
 var eventNames = [...]string{
@@ -36,11 +41,13 @@ var eventNames = [...]string{
 	Terminate: "terminate",
 	Drained:   "drained",
 	Withdrawn: "withdrawn",
+	Hold:      "hold",
+	Unhold:    "unhold",
 }
 
 // Events returns all events, those of a start first.
 func Events() []Event {
-	return []Event{Warm, Known, Ready, Notice, Terminate, Drained, Withdrawn}
+	return []Event{Warm, Known, Ready, Notice, Terminate, Drained, Withdrawn, Hold, Unhold}
 }
 
 // String returns the lower-case name that logs show.

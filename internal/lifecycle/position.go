@@ -31,6 +31,8 @@ const (
 	EndRequested
 	// WorkReleased holds once the drain of this Shutdown is over.
 	WorkReleased
+	// Held holds while an operator drains this worker.
+	Held
 )
 
 // factNames has for each fact how it reads when it holds and when it does not.
@@ -41,6 +43,7 @@ var factNames = []struct {
 	{WorkReleased, "drained", "still draining"},
 	{EndRequested, "end requested", "no end requested"},
 	{EventStands, "event stands", "event withdrawn"},
+	{Held, "held", "not held"},
 	{WasWarm, "was warm", "never warm"},
 }
 
@@ -58,6 +61,10 @@ func (f Facts) after(e Event) Facts {
 		return f | EventStands
 	case Withdrawn:
 		return f &^ EventStands
+	case Hold:
+		return f | Held
+	case Unhold:
+		return f &^ Held
 	case Terminate:
 		return f | EndRequested
 	case Drained:

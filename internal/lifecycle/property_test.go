@@ -9,7 +9,7 @@ import (
 // past is what the promises of the package are stated in. It is kept apart
 // from Facts, from the accepted events alone.
 type past struct {
-	warm, ending, stands, drained bool
+	warm, ending, stands, held, drained bool
 }
 
 // TestAnySequence checks after every step of any sequence of events what must
@@ -45,6 +45,10 @@ func (w *past) add(from State, e Event) {
 		w.stands = true
 	case Withdrawn:
 		w.stands = false
+	case Hold:
+		w.held = true
+	case Unhold:
+		w.held = false
 	case Drained:
 		w.drained = true
 	case Known, Ready:
@@ -52,12 +56,12 @@ func (w *past) add(from State, e Event) {
 }
 
 // checkRefusal: a refusal changes nothing, only a stopped worker may refuse a
-// notice or a request to end, and no drain ends unheard.
+// notice, a hold or a request to end, and no drain ends unheard.
 func checkRefusal(t *rapid.T, p, next Position, e Event) {
 	if next != p {
 		t.Fatalf("refused %s moved %s to %s", e, p, next)
 	}
-	if p.State != Stopped && (e == Notice || e == Terminate) {
+	if p.State != Stopped && (e == Notice || e == Hold || e == Terminate) {
 		t.Fatalf("%s was refused in %s", e, p)
 	}
 	if p.State == Shutdown && e == Drained {
@@ -68,7 +72,7 @@ func checkRefusal(t *rapid.T, p, next Position, e Event) {
 // checkStep: what must be true of any step that is taken; was includes the
 // event that caused it.
 func checkStep(t *rapid.T, from State, e Event, to State, was past) {
-	told := e == Notice || e == Terminate
+	told := e == Notice || e == Hold || e == Terminate
 	back := from == Shutdown && (to == Recover || to == Start)
 	for _, law := range []struct {
 		name  string
@@ -87,8 +91,9 @@ func checkStep(t *rapid.T, from State, e Event, to State, was past) {
 		{"drained and asked to end is stopped", to != Shutdown || !was.drained || !was.ending},
 		{"shutdown is left only when drained", to == Shutdown || from != Shutdown || was.drained},
 		{"no worker returns to work while an event stands", !back || !was.stands},
+		{"no worker returns to work while an operator holds it", !back || !was.held},
 		{"no worker returns to work after it was asked to end", !back || !was.ending},
-		{"drained and withdrawn is back to work", to != Shutdown || !was.drained || was.stands},
+		{"drained and withdrawn is back to work", to != Shutdown || !was.drained || was.stands || was.held},
 	} {
 		if !law.holds {
 			t.Fatalf("%s: broken by %s from %s to %s after %+v", law.name, e, from, to, was)

@@ -28,31 +28,43 @@ type rule struct {
 var rules = []rule{
 	{from: Start, on: Warm, to: Recover, meaning: "warm-up is complete"},
 	{from: Start, on: Notice, to: Shutdown, meaning: "the VM was announced to go before it was warm"},
+	{from: Start, on: Hold, to: Shutdown, meaning: "an operator drained it before it was warm"},
 	{from: Start, on: Terminate, to: Shutdown, meaning: "asked to end before it was warm"},
 
 	{from: Recover, on: Known, to: Resume, meaning: "the past and the announced events are known"},
 	{from: Recover, on: Notice, to: Shutdown, meaning: "an event was announced already, or comes now"},
+	{from: Recover, on: Hold, to: Shutdown, meaning: "an operator drains it"},
 	{from: Recover, on: Terminate, to: Shutdown, meaning: "asked to end before it took work"},
 
 	{from: Resume, on: Ready, to: Process, meaning: "healthy, and ready to take work"},
 	{from: Resume, on: Notice, to: Shutdown, meaning: "the VM was announced to go before it took work"},
+	{from: Resume, on: Hold, to: Shutdown, meaning: "an operator drains it"},
 	{from: Resume, on: Terminate, to: Shutdown, meaning: "asked to end before it took work"},
 
 	{from: Process, on: Notice, to: Shutdown, meaning: "jobs are to be handed over now"},
+	{from: Process, on: Hold, to: Shutdown, meaning: "an operator drains it; jobs are handed over"},
 	{from: Process, on: Terminate, to: Shutdown, meaning: "asked to end; jobs are handed over first"},
 
 	{from: Shutdown, on: Notice, to: Shutdown, meaning: "one more announcement: nothing changes but what a withdrawal has to undo"},
+	{from: Shutdown, on: Hold, to: Shutdown, meaning: "an operator drains it as well: only what has to be undone changes"},
 	{from: Shutdown, on: Terminate, lacks: WorkReleased, to: Shutdown, meaning: "asked to end; the drain continues"},
 	{from: Shutdown, on: Terminate, has: WorkReleased, to: Stopped, meaning: "nothing is left to do"},
 
 	{from: Shutdown, on: Drained, has: EndRequested, to: Stopped, meaning: "nothing is left to do"},
 	{from: Shutdown, on: Drained, has: EventStands, lacks: EndRequested, to: Shutdown, meaning: "wait for the end of the VM"},
-	{from: Shutdown, on: Drained, has: WasWarm, lacks: EventStands | EndRequested, to: Recover, meaning: "the event was withdrawn during the drain: back to work"},
-	{from: Shutdown, on: Drained, lacks: WasWarm | EventStands | EndRequested, to: Start, meaning: "the event was withdrawn during the drain: warm up after all"},
+	{from: Shutdown, on: Drained, has: Held, lacks: EventStands | EndRequested, to: Shutdown, meaning: "idle until an operator resumes it"},
+	{from: Shutdown, on: Drained, has: WasWarm, lacks: EventStands | Held | EndRequested, to: Recover, meaning: "the event was withdrawn, or the hold, during the drain: back to work"},
+	{from: Shutdown, on: Drained, lacks: WasWarm | EventStands | Held | EndRequested, to: Start, meaning: "the event was withdrawn, or the hold, during the drain: warm up after all"},
 
 	{from: Shutdown, on: Withdrawn, has: EventStands, lacks: WorkReleased, to: Shutdown, meaning: "finish the drain first"},
-	{from: Shutdown, on: Withdrawn, has: EventStands | WorkReleased | WasWarm, to: Recover, meaning: "the VM stays: back to work"},
-	{from: Shutdown, on: Withdrawn, has: EventStands | WorkReleased, lacks: WasWarm, to: Start, meaning: "the VM stays: warm up after all"},
+	{from: Shutdown, on: Withdrawn, has: EventStands | WorkReleased | Held, to: Shutdown, meaning: "the VM stays; idle until an operator resumes it"},
+	{from: Shutdown, on: Withdrawn, has: EventStands | WorkReleased | WasWarm, lacks: Held, to: Recover, meaning: "the VM stays: back to work"},
+	{from: Shutdown, on: Withdrawn, has: EventStands | WorkReleased, lacks: WasWarm | Held, to: Start, meaning: "the VM stays: warm up after all"},
+
+	{from: Shutdown, on: Unhold, has: Held, lacks: WorkReleased, to: Shutdown, meaning: "finish the drain first"},
+	{from: Shutdown, on: Unhold, has: Held | WorkReleased | EventStands, to: Shutdown, meaning: "wait for the end of the VM"},
+	{from: Shutdown, on: Unhold, has: Held | WorkReleased | WasWarm, lacks: EventStands, to: Recover, meaning: "resumed: back to work"},
+	{from: Shutdown, on: Unhold, has: Held | WorkReleased, lacks: WasWarm | EventStands, to: Start, meaning: "resumed: warm up after all"},
 }
 
 // Next returns the position that follows from p when e happens. It returns p
@@ -75,7 +87,7 @@ func (r rule) fits(p Position, e Event) bool {
 // nothing of it counts any more.
 func keeps(s State) Facts {
 	if s == Shutdown || s == Stopped {
-		return WasWarm | EventStands | EndRequested | WorkReleased
+		return WasWarm | EventStands | EndRequested | WorkReleased | Held
 	}
 	return WasWarm
 }

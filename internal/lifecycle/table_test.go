@@ -20,10 +20,6 @@ var (
 	rewarming = Position{Recover, WasWarm}
 	resuming  = Position{Resume, WasWarm}
 	working   = Position{Process, WasWarm}
-	stopped   = Position{Stopped, EndRequested | WorkReleased}
-	stoppedW  = Position{Stopped, EndRequested | WorkReleased | WasWarm}
-	stoppedE  = Position{Stopped, EndRequested | WorkReleased | EventStands}
-	stoppedEW = Position{Stopped, EndRequested | WorkReleased | EventStands | WasWarm}
 )
 
 // down returns a position in Shutdown.
@@ -37,67 +33,108 @@ func walked() []step {
 	steps := []step{
 		{cold, Warm, rewarming},
 		{cold, Notice, down(EventStands)},
+		{cold, Hold, down(Held)},
 		{cold, Terminate, down(EndRequested)},
 
 		{rewarming, Known, resuming},
 		{rewarming, Notice, down(WasWarm | EventStands)},
+		{rewarming, Hold, down(WasWarm | Held)},
 		{rewarming, Terminate, down(WasWarm | EndRequested)},
 
 		{resuming, Ready, working},
 		{resuming, Notice, down(WasWarm | EventStands)},
+		{resuming, Hold, down(WasWarm | Held)},
 		{resuming, Terminate, down(WasWarm | EndRequested)},
 
 		{working, Notice, down(WasWarm | EventStands)},
+		{working, Hold, down(WasWarm | Held)},
 		{working, Terminate, down(WasWarm | EndRequested)},
 	}
-	steps = append(steps, shutdownSteps(0, cold, stopped, stoppedE)...)
-	return append(steps, shutdownSteps(WasWarm, rewarming, stoppedW, stoppedEW)...)
+	for _, stands := range []Facts{0, EventStands} {
+		for _, held := range []Facts{0, Held} {
+			steps = append(steps, drainSteps(0, stands, held, cold)...)
+			steps = append(steps, drainSteps(WasWarm, stands, held, rewarming)...)
+			if stands|held != 0 {
+				steps = append(steps, waitSteps(0, stands, held, cold)...)
+				steps = append(steps, waitSteps(WasWarm, stands, held, rewarming)...)
+			}
+		}
+	}
+	return steps
 }
 
-// shutdownSteps lists the steps in Shutdown; back is where a withdrawal leads.
-func shutdownSteps(warm Facts, back, ended, endedWithEvent Position) []step {
+// drainSteps lists the steps during a drain while an event stands or not, and an
+// operator holds the worker or not; back is where work begins again.
+func drainSteps(warm, stands, held Facts, back Position) []step {
 	var (
-		forEvent   = down(warm | EventStands)
-		forEnd     = down(warm | EndRequested)
-		forBoth    = down(warm | EventStands | EndRequested)
-		forNoEvent = down(warm) // the event was withdrawn, the drain continues
-		waiting    = down(warm | EventStands | WorkReleased)
+		here   = down(warm | stands | held)
+		ending = down(warm | stands | held | EndRequested)
+		after  = down(warm | stands | held | WorkReleased)
 	)
-	return []step{
-		{forEvent, Notice, forEvent},
-		{forEvent, Terminate, forBoth},
-		{forEvent, Drained, waiting},
-		{forEvent, Withdrawn, forNoEvent},
-
-		{forEnd, Notice, forBoth},
-		{forEnd, Terminate, forEnd},
-		{forEnd, Drained, ended},
-
-		{forBoth, Notice, forBoth},
-		{forBoth, Terminate, forBoth},
-		{forBoth, Drained, endedWithEvent},
-		{forBoth, Withdrawn, forEnd},
-
-		{forNoEvent, Notice, forEvent},
-		{forNoEvent, Terminate, forEnd},
-		{forNoEvent, Drained, back},
-
-		{waiting, Notice, waiting},
-		{waiting, Terminate, endedWithEvent},
-		{waiting, Drained, waiting},
-		{waiting, Withdrawn, back},
+	if stands|held == 0 {
+		after = back
 	}
+	steps := []step{
+		{here, Notice, down(warm | EventStands | held)},
+		{here, Hold, down(warm | stands | Held)},
+		{here, Terminate, ending},
+		{here, Drained, after},
+
+		{ending, Notice, down(warm | EventStands | held | EndRequested)},
+		{ending, Hold, down(warm | stands | Held | EndRequested)},
+		{ending, Terminate, ending},
+		{ending, Drained, stoppedWith(warm | stands | held)},
+	}
+	if stands != 0 {
+		steps = append(steps, step{here, Withdrawn, down(warm | held)}, step{ending, Withdrawn, down(warm | held | EndRequested)})
+	}
+	if held != 0 {
+		steps = append(steps, step{here, Unhold, down(warm | stands)}, step{ending, Unhold, down(warm | stands | EndRequested)})
+	}
+	return steps
+}
+
+// waitSteps lists the steps after a drain, of a worker that waits because an event
+// stands, an operator holds it, or both.
+func waitSteps(warm, stands, held Facts, back Position) []step {
+	here := down(warm | stands | held | WorkReleased)
+	steps := []step{
+		{here, Notice, down(warm | EventStands | held | WorkReleased)},
+		{here, Hold, down(warm | stands | Held | WorkReleased)},
+		{here, Terminate, stoppedWith(warm | stands | held)},
+		{here, Drained, here},
+	}
+	withdrawn, unheld := back, back
+	if held != 0 {
+		withdrawn = down(warm | held | WorkReleased)
+	}
+	if stands != 0 {
+		unheld = down(warm | stands | WorkReleased)
+		steps = append(steps, step{here, Withdrawn, withdrawn})
+	}
+	if held != 0 {
+		steps = append(steps, step{here, Unhold, unheld})
+	}
+	return steps
+}
+
+// stoppedWith returns a position in Stopped.
+func stoppedWith(facts Facts) Position {
+	return Position{Stopped, facts | EndRequested | WorkReleased}
 }
 
 // TestNext goes through every event in every position a worker can be in: the
 // listed steps are taken, all others are refused and change nothing.
 func TestNext(t *testing.T) {
-	want := map[Position]map[Event]Position{stopped: nil, stoppedW: nil, stoppedE: nil, stoppedEW: nil}
+	want := map[Position]map[Event]Position{}
 	for _, s := range walked() {
 		if want[s.from] == nil {
 			want[s.from] = make(map[Event]Position)
 		}
 		want[s.from][s.on] = s.to
+		if s.to.State == Stopped {
+			want[s.to] = nil // refuses everything
+		}
 	}
 	for from, steps := range want {
 		for _, on := range Events() {

@@ -1,6 +1,7 @@
 // Package operate has the operator's actions on jobs that were given up: list the
 // poison queue, replay jobs, and purge them. It also finds jobs whose messages were
-// lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]).
+// lost, and puts new ones ([PoisonQueue.Orphans], [PoisonQueue.Requeue]). A
+// [Canceller] cancels jobs that wait or run.
 //
 //	             ┌─ Replay ─▶ record open ─▶ new message ─┐
 //	poison queue ┤                                        ├─▶ poison message gone

@@ -78,11 +78,24 @@ type Presence struct {
 	// maxKinds: a final [MoreKinds] then stands for the rest.
 	Kinds []string
 
+	// Steered says that the worker reads what operators ask, and Control which revision
+	// of the control document it follows; 0 if there is none. Asked is what keeps it
+	// from claiming: [AskedDrain], [AskedPause], or nothing.
+	Steered bool
+	Control int
+	Asked   string
+
 	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
 	// number, Count.
 	Jobs  []string
 	Count int
 }
+
+// What operators can ask of a worker, as [Presence.Asked] has it.
+const (
+	AskedDrain = "drain"
+	AskedPause = "pause"
+)
 
 // Store reads and writes the heartbeats of a deployment's workers.
 type Store struct {
@@ -155,6 +168,10 @@ func (p Presence) metadata() map[string]*string {
 		"ready":     formatReady(p.Ready),
 		"lastevent": p.LastEvent.format(),
 		"lastdrain": p.LastDrain.format(),
+		"asked":     p.Asked,
+	}
+	if p.Steered {
+		values["control"] = strconv.Itoa(p.Control)
 	}
 	out := make(map[string]*string, len(values))
 	for key, value := range values {
@@ -193,6 +210,8 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.StartedAt, _ = time.Parse(time.RFC3339, values["startedat"])
 	p.At, _ = time.Parse(time.RFC3339, values["at"])
 	p.Count, _ = strconv.Atoi(values["jobs"])
+	control, err := strconv.Atoi(values["control"])
+	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
 	p.VM, p.Ready = values["vm"], parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
 	return p

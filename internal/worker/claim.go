@@ -27,6 +27,7 @@ const claimGrace = time.Second
 type claimer struct {
 	runner     *delivery.Runner
 	departure  *drain.Departure
+	pause      *pause
 	leave      func() // starts the drain for the departure
 	deliveries *sync.WaitGroup
 	loop       *health.Loop
@@ -50,6 +51,9 @@ type claimer struct {
 	// fail on it. Nothing is claimed before restUntil because of them.
 	skipped   int
 	restUntil time.Time
+
+	// pauseChanged is closed when claiming is paused or unpaused.
+	pauseChanged <-chan struct{}
 }
 
 // ended is the end of a delivery.
@@ -79,7 +83,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
 	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	c := &claimer{
-		runner: w.runner, departure: w.departure, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim, jitter: w.Jitter, log: w.Log,
+		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.fleet.Idle, w.Jitter),
 	}
@@ -91,6 +95,13 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
 		}
 		if state.Closed {
 			c.awaitDeparture(ctx, state)
+			continue
+		}
+		var paused bool
+		if paused, c.pauseChanged = c.pause.current(); paused {
+			c.releaseAll(c.buffer)
+			c.buffer = nil
+			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, longestPoll))
 			continue
 		}
 		c.start(ctx)
@@ -233,8 +244,8 @@ func waitedFor(leases []*queue.Lease) time.Duration {
 }
 
 // await returns when there may be something to do: a slot is free, a claim has ended, a
-// buffered message is old, a queue may be asked again after wait, the departure
-// changed, or ctx ended.
+// buffered message is old, a queue may be asked again after wait, claiming was paused,
+// the departure changed, or ctx ended.
 func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait time.Duration) {
 	if len(c.buffer) > 0 {
 		wait = min(wait, time.Until(c.buffer[0].AskedAt.Add(c.maxBuffered())))
@@ -243,7 +254,8 @@ func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait ti
 }
 
 // waitAny waits until a delivery or a claim ends, and learns from all that have ended.
-// It returns earlier if the time is over, the departure changed or ctx ended.
+// It returns earlier if the time is over, claiming was paused or unpaused, the departure
+// changed or ctx ended.
 func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait time.Duration) {
 	c.turn(max(wait, 0))
 	timer := time.NewTimer(wait)
@@ -252,6 +264,7 @@ func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait 
 	case <-ctx.Done():
 		return
 	case <-state.Changed:
+	case <-c.pauseChanged:
 	case <-timer.C:
 	case e := <-c.ended:
 		c.learn(e, time.Now())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
@@ -48,6 +49,9 @@ type Config struct {
 	Payloads *queue.Payloads
 	Records  *checkpoint.Store
 	Workers  *presence.Store
+
+	// Control has what operators ask of all workers. Optional.
+	Control *control.Store
 
 	// Kinds are the handlers.
 	Kinds job.Kinds

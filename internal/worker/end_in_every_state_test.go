@@ -88,7 +88,7 @@ func TestNoticeBeforeTheFirstPhase(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		control{w}.Evict(preempt.Notice{EventID: "a", Type: "Preempt", SeenAt: now, Deadline: now.Add(10 * time.Second)})
+		eventTarget{w}.Evict(preempt.Notice{EventID: "a", Type: "Preempt", SeenAt: now, Deadline: now.Add(10 * time.Second)})
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		if err := w.Run(ctx); err != nil {

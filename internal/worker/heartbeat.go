@@ -22,7 +22,8 @@ const (
 	lastWrite = time.Second
 )
 
-// heartbeat writes the worker's presence on every transition and every 15 s.
+// heartbeat writes the worker's presence on every transition and every 15 s, and reads
+// what operators ask every 15 s.
 type heartbeat struct {
 	worker  *Worker
 	changed chan struct{} // holds one: a transition that was not written yet
@@ -63,6 +64,8 @@ func (b *heartbeat) run(ctx context.Context) {
 			return
 		case <-b.changed:
 		case <-ticker.C:
+			b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
+			b.worker.steering.read(ctx)
 		}
 	}
 }
@@ -98,11 +101,17 @@ func (b *heartbeat) write(ctx context.Context) error {
 	}
 	w := b.worker
 	event, drain := b.last()
+	var steered followed
+	follows := w.steering.followed.Load()
+	if follows != nil {
+		steered = *follows
+	}
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: w.started, At: time.Now(), Program: w.Program,
 		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
+		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
 	})
 }
 
@@ -142,7 +151,7 @@ func (b *heartbeat) carryOver(p presence.Presence) {
 func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	w.events.WaitDecided(ctx, announcedPatience)
 	if w.heartbeat.ready.Load() {
-		return "the announced event was withdrawn"
+		return "what kept it from work is over"
 	}
 	last, ok, err := w.Workers.Read(ctx, w.name)
 	if err == nil && ok {
@@ -150,6 +159,7 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 		w.heartbeat.carryOver(last.Presence)
 	}
 	w.events.AddLeft(last.Ready)
+	w.steering.read(ctx)
 	w.heartbeat.ready.Store(true)
 	defer w.tasks.Go(func() { w.heartbeat.run(background) })
 	switch {

@@ -60,7 +60,7 @@ func ObserverWords() Words {
 	w := Words{
 		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Saves: delivery.Saves(), Circles: delivery.Circles(),
 		Acknowledgements: events.AcknowledgeResults(),
-		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown)},
+		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown), string(job.Drained)},
 		Refusals:         checkpoint.PermanentRefusals(),
 	}
 	for _, state := range lifecycle.States() {

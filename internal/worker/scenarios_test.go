@@ -84,6 +84,16 @@ var scenarios = []scenario{
 		prepare: enqueueTwice, act: runsFor(50 * time.Second), want: wantDone("long"), twice: true,
 	},
 	{
+		name: "cancelled while it runs", minCalls: 16, wantLog: "job was cancelled; stopping it",
+		prepare: enqueueJobs("a", "waits", "b", "echo"), act: cancelled(12*time.Second, 10*time.Second, "a"),
+		want: map[string]checkpoint.Status{"a": checkpoint.Cancelled, "b": checkpoint.Done},
+	},
+	{
+		name: "cancelled while it waits", minCalls: 12, wantLog: "message deleted: its job is over already",
+		prepare: enqueueAndCancel("a", "steps"), act: runsFor(5 * time.Second),
+		want: map[string]checkpoint.Status{"a": checkpoint.Cancelled},
+	},
+	{
 		name: "several at once", minCalls: 22, wantLog: "job released",
 		prepare: enqueueJobs("a", "echo", "b", "fails", "long", "steps", "c", "hopeless"),
 		act:     runsFor(7 * time.Second),
@@ -109,6 +119,14 @@ func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 			})
 			return []byte("ok"), err
 		}),
+		"waits": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(time.Minute):
+				return []byte("waited"), nil
+			}
+		}),
 		"hopeless": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
 			return nil, job.Permanent(errors.New("it cannot be done"))
 		}),
@@ -121,6 +139,24 @@ func enqueueJobs(jobs ...string) func(*testing.T, *testbed, *scenarioRun) {
 		for i := 0; i < len(jobs); i += 2 {
 			b.put(jobs[i], jobs[i+1], "1")
 		}
+	}
+}
+
+// cancelled lets the worker run for that long, cancels jobs as an operator does, and
+// lets it run on.
+func cancelled(after, runsOn time.Duration, ids ...string) func(*testing.T, *testbed, *scenarioRun) {
+	return func(t *testing.T, b *testbed, _ *scenarioRun) {
+		time.Sleep(after)
+		b.cancelJobs(ids...)
+		time.Sleep(runsOn)
+	}
+}
+
+// enqueueAndCancel enqueues a job and cancels it before any worker runs.
+func enqueueAndCancel(id, kind string) func(*testing.T, *testbed, *scenarioRun) {
+	return func(t *testing.T, b *testbed, r *scenarioRun) {
+		enqueueJobs(id, kind)(t, b, r)
+		b.cancelJobs(id)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -44,6 +45,7 @@ type stores struct {
 	payloads                *queue.Payloads
 	records                 *checkpoint.Store
 	workers                 *presence.Store
+	control                 *control.Store
 }
 
 // inBubble runs a test in a synctest bubble, that is in virtual time, with a testbed
@@ -57,7 +59,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 		}
 		b := &testbed{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
 		client := b.account(b.server.Transport())
-		for _, name := range []string{names.Records, names.Payloads, names.Workers} {
+		for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
 			if _, err := client.Container(name).Create(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -95,6 +97,7 @@ func (b *testbed) connect(transport policy.Transporter) stores {
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
 		records:  records,
 		workers:  presence.NewStore(account.Container(b.names.Workers)),
+		control:  control.NewStore(account.Container(b.names.Control)),
 	}
 }
 
@@ -129,7 +132,7 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	}
 	s := b.connect(p.link)
 	c := Config{
-		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers,
+		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter,
 		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

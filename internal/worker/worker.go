@@ -25,6 +25,7 @@ type Worker struct {
 	departure *drain.Departure
 	events    *events.Responder
 	heartbeat *heartbeat
+	steering  *steering
 	losses    *lossEstimate
 	fleet     *delivery.Fleet
 	loops     loops
@@ -51,7 +52,7 @@ func New(c Config) (*Worker, error) {
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
-		Worker: control{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
+		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
@@ -61,6 +62,7 @@ func New(c Config) (*Worker, error) {
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
 		Jitter: c.Jitter, Started: now, Log: c.Log,
 	})
+	w.steering = &steering{worker: w, store: c.Control, runner: w.runner}
 	return w, nil
 }
 
@@ -114,6 +116,21 @@ func (w *Worker) interrupt(event lifecycle.Event, why string, d *drain.Drain) {
 	w.drains.Impose(d)
 	w.stop(d)
 	_ = w.apply(event, why) // refused only when the worker has stopped already
+}
+
+// hold drains the worker because an operator asks for that. Afterwards it idles until
+// unhold. A drain that is under way for another reason keeps its deadlines.
+func (w *Worker) hold(why string) {
+	if s := w.machine.State(); s == lifecycle.Shutdown || s == lifecycle.Stopped {
+		_ = w.apply(lifecycle.Hold, why) // refused only when the worker has stopped already
+		return
+	}
+	w.interrupt(lifecycle.Hold, why, drain.New(job.Drained, errors.New(why), time.Now(), w.DrainBudget))
+}
+
+// unhold lets the worker take up work again, unless something else keeps it from that.
+func (w *Worker) unhold(why string) {
+	_ = w.apply(lifecycle.Unhold, why) // refused only when the worker has stopped already
 }
 
 // inState does the work of a state and applies the event that ends it. If the table
@@ -235,37 +252,39 @@ func (w *Worker) transition(t lifecycle.Transition) {
 	w.events.Progressed()
 }
 
-// control is the worker as package events controls it. It implements
+// eventTarget is the worker as package events controls it. It implements
 // [events.Worker].
-type control struct{ worker *Worker }
+type eventTarget struct{ worker *Worker }
 
-func (c control) Position() lifecycle.Position { return c.worker.machine.Position() }
+func (c eventTarget) Position() lifecycle.Position { return c.worker.machine.Position() }
 
-func (c control) Evict(n preempt.Notice) {
+func (c eventTarget) Evict(n preempt.Notice) {
 	d := drain.ForNotice(n)
 	c.worker.interrupt(lifecycle.Notice, (&preempt.Error{Notice: n}).Error(), d)
 }
 
-func (c control) Hasten(n preempt.Notice) {
+func (c eventTarget) Hasten(n preempt.Notice) {
 	if c.worker.drains.Impose(drain.ForNotice(n)) {
 		c.worker.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
 	}
 }
 
-func (c control) Withdraw() {
+func (c eventTarget) Withdraw() {
 	_ = c.worker.apply(lifecycle.Withdrawn, "the event is no longer announced") // refused after the end
 }
 
-func (c control) SaveAll(done func(jobs, unsaved int)) {
+func (c eventTarget) SaveAll(done func(jobs, unsaved int)) {
 	wait := c.worker.runner.SaveAll()
 	c.worker.tasks.Go(func() { done(wait()) })
 }
 
-func (c control) Blind(since time.Time) {
+func (c eventTarget) Blind(since time.Time) {
 	c.worker.Observer.Blind(since)
 	c.worker.losses.blind(since)
 }
 
-func (c control) RecordEvent(e presence.Event) { c.worker.heartbeat.keepEvent(e) }
+func (c eventTarget) RecordEvent(e presence.Event) { c.worker.heartbeat.keepEvent(e) }
 
-func (c control) WriteHeartbeat(ctx context.Context) error { return c.worker.heartbeat.publish(ctx) }
+func (c eventTarget) WriteHeartbeat(ctx context.Context) error {
+	return c.worker.heartbeat.publish(ctx)
+}

@@ -156,7 +156,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 	}
 	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
 	config.TakeFrom = f.takeFrom(stores)
-	config.Payloads, config.Records, config.Workers = stores.Payloads, stores.Records, stores.Workers
+	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
 	config.Log, config.Observer, config.Loops = log, t, &t.loops
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err

@@ -33,7 +33,7 @@ type Write struct {
 	Before, After      string // ETags; Before is empty for a create
 	Unconditional      bool   // it would have replaced any record
 	Wrong              bool   // it has a result, which is not the expected one
-	Operator           bool   // it replays or purges a dead-lettered job
+	Operator           bool   // it replays or purges a dead-lettered job, or cancels one that has not ended
 	At                 time.Time
 	Took               time.Duration // from its arrival at storage to At; 0 where that is unknown
 }

@@ -101,6 +101,7 @@ func (r *Record) addOutcome(w Write, breaks func(rule Rule, format string, args 
 		if w.Wrong {
 			breaks(Wrong, "the result is not the expected one")
 		}
+	case w.Status == Cancelled && w.Operator:
 	case r.Healthy && (w.Status != Poison || !r.isDoomed()):
 		breaks(Unjust, "the job became %s without cause", w.Status)
 	}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/operate"
+)
+
+// asking are the flags of all commands that ask something of workers.
+type asking struct {
+	Reason string        `help:"Why, for people; workers log it." env:"-"`
+	Wait   time.Duration `help:"Wait this long until the workers have done it, and fail if they have not." placeholder:"TIME" env:"-"`
+}
+
+// targets are the flags that select workers.
+type targets struct {
+	Names []string `arg:"" optional:"" name:"worker" help:"Names of workers, or of their VMs."`
+	All   bool     `help:"All workers, also those that start later." env:"-"`
+}
+
+// check refuses no choice, and names with --all.
+func (t *targets) check() error {
+	switch {
+	case len(t.Names) == 0 && !t.All:
+		return &cli.ConfigError{Err: errors.New("nothing is chosen: give names of workers, or --all")}
+	case len(t.Names) > 0 && t.All:
+		return &cli.ConfigError{Err: errors.New("--all means every worker: leave the names out")}
+	}
+	return nil
+}
+
+type drainCommand struct {
+	targets
+	asking
+	Yes bool `help:"Do not ask before --all." env:"-"`
+}
+
+// Help is shown by drain --help.
+func (*drainCommand) Help() string {
+	return `A drained worker does what it does on an eviction notice, without one: it stops claiming, saves its jobs and hands them over to other workers. It stays alive and idle, also after a restart, until "spotctl resume". It follows within 15 s, and has the drain budget of a SIGTERM (10 s).
+
+With --all no job of the deployment runs. Workers of versions before this command do not follow; the output names them.`
+}
+
+func (c *drainCommand) run(ctx context.Context, s *session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.All {
+		if err := s.confirm(c.Yes, "--all stops all work of the deployment", "Drain all workers?"); err != nil {
+			return err
+		}
+	}
+	return s.ask(ctx, "drain", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, c.Names) })
+}
+
+type resumeCommand struct {
+	targets
+	asking
+}
+
+// Help is shown by resume --help.
+func (*resumeCommand) Help() string {
+	return `Lets workers work again that "spotctl drain" drained. --all also ends the drain of single workers.`
+}
+
+func (c *resumeCommand) run(ctx context.Context, s *session) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return s.ask(ctx, "resume", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, c.Names) })
+}
+
+type pauseCommand struct {
+	asking
+	Yes bool `help:"Do not ask." env:"-"`
+}
+
+// Help is shown by pause --help.
+func (*pauseCommand) Help() string {
+	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts later. Jobs that run continue to their end.`
+}
+
+func (c *pauseCommand) run(ctx context.Context, s *session) error {
+	if err := s.confirm(c.Yes, "pause stops all claiming", "Stop claiming on all workers?"); err != nil {
+		return err
+	}
+	return s.ask(ctx, "pause", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, true) })
+}
+
+type unpauseCommand struct{ asking }
+
+// Help is shown by unpause --help.
+func (*unpauseCommand) Help() string { return `Ends what "spotctl pause" began.` }
+
+func (c *unpauseCommand) run(ctx context.Context, s *session) error {
+	return s.ask(ctx, "unpause", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, false) })
+}
+
+// confirm asks a question unless yes is set. Without a terminal it refuses.
+func (s *session) confirm(yes bool, what, question string) error {
+	switch {
+	case yes:
+		return nil
+	case !s.printer.interactive:
+		return &cli.ConfigError{Err: fmt.Errorf("%s: give --yes too", what)}
+	case !s.printer.ask("%s [y/N] ", question):
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+// askedLine is what was asked of which workers, in the JSON output.
+type askedLine struct {
+	Action   string   `json:"action"`
+	Revision int      `json:"revision"` // of the control document
+	Workers  []string `json:"workers"`  // that run and are concerned
+	Older    []string `json:"older,omitempty"`
+	Done     *bool    `json:"done,omitempty"` // with --wait
+	Error    string   `json:"error,omitempty"`
+}
+
+// ask asks something of workers, and waits for them if that is wanted.
+func (s *session) ask(ctx context.Context, action string, flags asking, do func(*operate.Fleet) (operate.Asked, error)) error {
+	if len(flags.Reason) > maxReason {
+		return &cli.ConfigError{Err: fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(flags.Reason), maxReason)}
+	}
+	stores, err := s.flags.Open(parallelCalls, version)
+	if err != nil {
+		return err
+	}
+	f := &operate.Fleet{Control: stores.Control, Workers: stores.Workers, Name: name(), Reason: flags.Reason}
+	asked, err := do(f)
+	if err != nil {
+		return err
+	}
+	line := askedLine{Action: action, Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older}
+	if !s.printer.json {
+		s.printer.note("%s: asked of %d running workers, which follow within 15 s", action, len(asked.Workers))
+		if len(asked.Older) > 0 {
+			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s", stores.Names.Control, strings.Join(asked.Older, ", "))
+		}
+	}
+	if flags.Wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, flags.Wait)
+		defer cancel()
+		last := -1
+		err = f.Wait(waiting, asked, func(left []string) {
+			if len(left) != last && !s.printer.json {
+				s.printer.note("%d of %d workers have done it", len(asked.Workers)-len(left), len(asked.Workers))
+			}
+			last = len(left)
+		})
+		line.Done = new(err == nil)
+	}
+	if !s.printer.json {
+		return err
+	}
+	if err != nil {
+		line.Error = azure.Explain(err)
+	}
+	return errors.Join(err, s.printer.line(line))
+}
+
+// maxReason is the longest reason in the control document, in bytes.
+const maxReason = 256

@@ -1,0 +1,130 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// canceller cancels through the operator's link.
+func (b *rig) canceller(t *testing.T) *Canceller {
+	t.Helper()
+	s := b.connect(t, b.link)
+	return &Canceller{Records: s.Records, Control: s.Control, Name: "spotctl@test", Reason: "not needed"}
+}
+
+// cancel cancels jobs and returns their outcomes by id.
+func (b *rig) cancel(ctx context.Context, t *testing.T, ids ...string) (map[string]CancelOutcome, error) {
+	t.Helper()
+	outcomes := map[string]CancelOutcome{}
+	err := b.canceller(t).Cancel(ctx, slices.Values(ids), func(o CancelOutcome) error {
+		outcomes[o.ID] = o
+		return nil
+	})
+	return outcomes, err
+}
+
+// named returns the jobs that the control document names.
+func (b *rig) named(t *testing.T) (ids []string) {
+	t.Helper()
+	found, _, err := b.stores.Control.Read(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range found.Document.Cancels {
+		ids = append(ids, c.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// TestCancelEveryCall makes each fault happen at each storage call of a cancel, which
+// is then repeated. Every job ends cancelled and is named in the control document, and
+// no job that had ended is changed.
+func TestCancelEveryCall(t *testing.T) {
+	for _, m := range faults {
+		t.Run(m.name, func(t *testing.T) {
+			points := 0
+			for at := 1; ; at++ {
+				reached := false
+				inBubble(t, func(t *testing.T, b *rig) {
+					b.put(t, given{id: "runs", state: "half", status: checkpoint.Running})
+					b.put(t, given{id: "ended", status: checkpoint.Done})
+					done := b.record(t, "ended").ETag
+					b.link.effect, b.link.drop = m.effect, at
+					if m.death {
+						b.link.drop, b.link.dieAt = 0, at
+					}
+					_, _ = b.cancel(t.Context(), t, "runs", "waits", "ended") // however it ended: it is done again
+					reached = b.link.count() >= at
+					b.restart(t)
+					outcomes, err := b.cancel(t.Context(), t, "runs", "waits", "ended")
+					if err != nil || outcomes["runs"].Action != Cancelled || outcomes["waits"].Action != Cancelled || outcomes["ended"].Action != Over {
+						t.Errorf("call %d: repeated: %+v, %v", at, outcomes, err)
+					}
+					for _, id := range []string{"runs", "waits"} {
+						if r := b.record(t, id); r.Status != checkpoint.Cancelled || r.HasState() {
+							t.Errorf("call %d: job %s is %s, with a state: %t; want it cancelled, without", at, id, r.Status, r.HasState())
+						}
+					}
+					if named := b.named(t); !slices.Equal(named, []string{"runs", "waits"}) {
+						t.Errorf("call %d: the control document names %q, want runs and waits", at, named)
+					}
+					if b.record(t, "ended").ETag != done {
+						t.Errorf("call %d: the record of a job that is done was changed", at)
+					}
+				})
+				if !reached || t.Failed() {
+					break
+				}
+				points++
+			}
+			if points < 7 {
+				t.Errorf("calls at which it happened = %d, want all of them", points)
+			}
+		})
+	}
+}
+
+// TestCancelMany: two calls a job, two more for a thousand, and a bounded document.
+func TestCancelMany(t *testing.T) {
+	const jobs = 2500
+	inBubble(t, func(t *testing.T, b *rig) {
+		ids := make([]string, jobs)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("job-%d", i)
+		}
+		b.server.ResetCounts()
+		outcomes, err := b.cancel(t.Context(), t, ids...)
+		if err != nil || len(outcomes) != jobs {
+			t.Fatalf("Cancel = %d outcomes, %v, want %d", len(outcomes), err, jobs)
+		}
+		calls := b.server.Counts()
+		t.Logf("calls for %d jobs: %v", jobs, calls)
+		if calls[storage.OpGetBlobProperties] != jobs || calls[storage.OpPutBlockList] != jobs || calls[storage.OpGetBlob] != 3 || calls[storage.OpPutBlob] != 3 {
+			t.Errorf("calls = %v, want two for each job, and two for each thousand", calls)
+		}
+		found, _, err := b.stores.Control.Read(t.Context(), "")
+		if err != nil || len(found.Document.Cancels) > control.MaxCancels || found.Document.CheckAll.IsZero() {
+			t.Errorf("document names %d jobs, CheckAll %s, %v, want at most %d, and that all are checked", len(found.Document.Cancels), found.Document.CheckAll, err, control.MaxCancels)
+		}
+	})
+}
+
+// TestCancelKnownOnly: a job without a record is left alone if that was asked for.
+func TestCancelKnownOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		c := b.canceller(t)
+		c.KnownOnly = true
+		var got CancelOutcome
+		err := c.Cancel(t.Context(), slices.Values([]string{"absent"}), func(o CancelOutcome) error { got = o; return nil })
+		if err != nil || got.Action != Unknown || len(b.named(t)) != 0 || len(b.server.Blobs(b.names.Records)) != 0 {
+			t.Errorf("cancel of an absent job = %+v, %v, want it unknown and nothing written", got, err)
+		}
+	})
+}

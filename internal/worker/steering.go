@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/presence"
+)
+
+// steering follows the control document: what operators ask of all workers. It is
+// read before the first claim and with each heartbeat, by one goroutine at a time.
+//
+// A worker that cannot read the document keeps to what it read last. One that starts
+// and cannot read it takes work: an account whose containers are not in order yet must
+// not stop a fleet that no one asked to stop.
+type steering struct {
+	worker  *Worker
+	store   *control.Store // nil for a worker without a control document
+	runner  *delivery.Runner
+	etag    azcore.ETag // of the document that is followed; empty if there is none
+	failing bool        // the last read failed
+	held    bool        // the worker is asked to drain
+
+	pause    pause
+	followed atomic.Pointer[followed] // for heartbeats
+}
+
+// followed is what a heartbeat shows of the control document.
+type followed struct {
+	revision int
+	asked    string
+}
+
+// read reads the document and follows it if it changed.
+func (s *steering) read(ctx context.Context) {
+	if s.store == nil {
+		return
+	}
+	found, changed, err := s.store.Read(ctx, s.etag)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		if !s.failing {
+			s.worker.Log.WarnContext(ctx, "control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses", "error", err)
+		}
+		s.failing = true
+		return
+	case s.failing:
+		s.worker.Log.InfoContext(ctx, "control document is read again")
+	}
+	s.failing = false
+	if s.followed.Load() == nil {
+		s.followed.Store(&followed{})
+	}
+	if changed {
+		s.etag = found.ETag
+		s.follow(ctx, &found.Document)
+	}
+}
+
+// follow does what the document asks.
+func (s *steering) follow(ctx context.Context, d *control.Document) {
+	s.worker.Log.DebugContext(ctx, "control document changed", "revision", d.Revision, "cancels", len(d.Cancels))
+	now := &followed{revision: d.Revision}
+	if d.Pause != nil {
+		now.asked = presence.AskedPause
+	}
+	why, held := d.Drained(s.worker.name)
+	if held {
+		now.asked = presence.AskedDrain
+	}
+	s.followed.Store(now)
+	s.runner.Follow(d)
+	switch changed := s.pause.set(d.Pause != nil); {
+	case changed && d.Pause != nil:
+		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "why", asked(*d.Pause))
+	case changed:
+		s.worker.Log.InfoContext(ctx, "claiming is unpaused")
+	}
+	switch {
+	case held && !s.held:
+		s.worker.hold(asked(why))
+	case !held && s.held:
+		s.worker.unhold("an operator resumed the worker")
+	}
+	s.held = held
+}
+
+// asked says who asked for something, and why.
+func asked(m control.Mark) string {
+	text := "asked for by " + cmp.Or(m.By, "an operator")
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+	return text
+}
+
+// pause says whether claiming is paused. The zero value is not.
+type pause struct {
+	mu      sync.Mutex
+	paused  bool
+	changed chan struct{} // closed when that changes; nil before it was asked for
+}
+
+// set reports whether that is a change.
+func (p *pause) set(paused bool) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused == paused {
+		return false
+	}
+	p.paused = paused
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+	return true
+}
+
+// current returns whether claiming is paused, and a channel that is closed when that
+// changes.
+func (p *pause) current() (paused bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.paused, p.changed
+}
