@@ -97,7 +97,7 @@ func TestMetadata(t *testing.T) {
 			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
 			"ready":     "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
-			"control": "7", "asked": "drain",
+			"control":   "7", "asked": "drain",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {
