@@ -39,9 +39,9 @@ func serviceSID(name string) string {
 		data = binary.LittleEndian.AppendUint16(data, unit)
 	}
 	digest := sha1.Sum(data) //nolint:gosec // as above
-	sid := "S-1-5-80"
+	parts := []any{}
 	for i := 0; i < len(digest); i += 4 {
-		sid += fmt.Sprintf("-%d", binary.LittleEndian.Uint32(digest[i:]))
+		parts = append(parts, binary.LittleEndian.Uint32(digest[i:]))
 	}
-	return sid
+	return fmt.Sprintf("S-1-5-80-%d-%d-%d-%d-%d", parts...)
 }

@@ -17,16 +17,9 @@ const (
 	// stopMargin is what the end of the process may take after the drain.
 	stopMargin = 20 * time.Second
 
-	// startPatience is how long a worker may take to read its configuration.
-	startPatience = time.Minute
-
 	// unhealthyLimit is how long loops may stand still before the process ends
 	// itself, as with WatchdogSec= in the systemd unit.
 	unhealthyLimit = time.Minute
-
-	// recoveryReset is the time without a failure after which the delays of
-	// recovery begin at the shortest again.
-	recoveryReset = 10 * time.Minute
 )
 
 // recoveryDelays are the waits before the restarts of a service that failed. The

@@ -14,8 +14,14 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 )
 
-// pollEvery is how often a state that has to change is read.
-const pollEvery = 100 * time.Millisecond
+const (
+	// pollEvery is how often a state that has to change is read.
+	pollEvery = 100 * time.Millisecond
+
+	// recoveryReset is the time without a failure after which the delays of
+	// recovery begin at the shortest again.
+	recoveryReset = 10 * time.Minute
+)
 
 // Manager is a connection to the service manager.
 type Manager struct{ handle windows.Handle }

@@ -20,6 +20,9 @@ const (
 	eventUnhealthy = 4
 )
 
+// startPatience is how long a worker may take to read its configuration.
+const startPatience = time.Minute
+
 // Run runs the process as a service until the service manager stops it. It returns
 // an error if the service manager did not start the process.
 func Run(c RunConfig) error {
@@ -129,7 +132,7 @@ func (p *program) end(err error, asked bool) (specific bool, code uint32) {
 	default:
 		p.crash(eventFailed, fmt.Sprintf("%s ended with exit code %d: %s. The service manager starts it again", p.Describe, exit, p.Explain(err)))
 	}
-	return true, uint32(exit) //nolint:gosec // an exit code
+	return true, uint32(exit)
 }
 
 // crash ends the process without the state Stopped.
@@ -151,4 +154,4 @@ func (p *program) report(kind uint16, event uint32, text string) {
 	}
 }
 
-func milliseconds(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31)) } //nolint:gosec // bounded
+func milliseconds(d time.Duration) uint32 { return uint32(min(d.Milliseconds(), 1<<31)) }

@@ -1,6 +1,7 @@
 package winsetup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func (s *Setup) started() string { return s.release(startedName) }
 // later version could not be unpacked. It is copied elsewhere to be run, and copies
 // the worker there, since neither can remove the folder that it runs from.
 func (d *deployment) leaveRemover() error {
-	text := fmt.Sprintf("@copy /y \"%s\" worker.exe >nul && .\\worker.exe package remove\r\n", d.executable(d.pack.release))
+	text := `@copy /y "` + d.executable(d.pack.release) + `" worker.exe >nul && .\worker.exe package remove` + "\r\n"
 	return os.WriteFile(d.data("remove.cmd"), []byte(text), 0o600)
 }
 
@@ -113,7 +114,7 @@ func (d *deployment) isSame() bool {
 		return false
 	}
 	there, err := os.ReadFile(d.data(ConfigurationFile))
-	return err == nil && string(there) == string(d.config.text)
+	return err == nil && bytes.Equal(there, d.config.text)
 }
 
 // run makes the services those of a release with a configuration, and starts them.
