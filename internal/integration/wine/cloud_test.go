@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -183,16 +186,11 @@ func (w *worker) add(text []byte) {
 	w.lines = append(w.lines, line)
 }
 
-// find returns the log's lines with that message.
-func (w *worker) find(msg string) (found []map[string]any) {
+// says reports whether a line of the log has that text in it.
+func (w *worker) says(text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, line := range w.lines {
-		if line["msg"] == msg {
-			found = append(found, line)
-		}
-	}
-	return found
+	return slices.ContainsFunc(w.lines, func(line map[string]any) bool { return strings.Contains(fmt.Sprint(line), text) })
 }
 
 // kindsFile writes a kinds file into a folder and returns its path.

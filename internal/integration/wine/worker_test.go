@@ -3,6 +3,7 @@
 package wine
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -41,5 +42,40 @@ func TestEviction(t *testing.T) {
 	}
 	if r := c.record("long"); r.Interruptions != 1 || r.Failures != 0 {
 		t.Errorf("the long job had %d interruptions and %d failures, want 1 and 0", r.Interruptions, r.Failures)
+	}
+}
+
+// TestTwoWorkers has two workers on one machine, in a folder whose name is not plain.
+// A third one that takes the name of one of them is refused, and an eviction ends the
+// jobs of both.
+func TestTwoWorkers(t *testing.T) {
+	w, c := New(t), newCloud(t)
+	bin := filepath.Join(t.TempDir(), "Müllers Aufträge (neu)")
+	if err := os.Rename(Build(t, "./cmd/worker", "./internal/integration/wine/program"), bin); err != nil {
+		t.Fatal(err)
+	}
+	kinds := kindsFile(t, bin, map[string]any{"count": map[string]any{"command": []string{"./program.exe", "count"}}})
+	instance := func(name string) *worker {
+		return c.start(w, filepath.Join(bin, "worker.exe"), "--kinds-file="+w.Path(kinds), "--concurrency=1",
+			"--instance="+name, `--runtime-dir=C:\ProgramData\läuft`, `--scratch=C:\ProgramData\Ordner der Aufträge`)
+	}
+
+	c.put("a", "count", "100000")
+	c.put("b", "count", "100000")
+	instance("0")
+	instance("1")
+	for _, id := range []string{"a", "b"} {
+		await(t, "a checkpoint of job "+id, func() bool { return c.record(id).HasState() })
+	}
+	third := instance("0")
+	<-third.ended
+	if code := third.cmd.ProcessState.ExitCode(); code != 78 || !third.says("another worker on this VM runs as instance 0") {
+		t.Errorf("a second worker named 0 = exit code %d, want 78 and why", code)
+	}
+	if _, err := c.metadata.SimulateEviction(testVM); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b"} {
+		await(t, "job "+id+" released", func() bool { return c.record(id).Status == checkpoint.Open })
 	}
 }
