@@ -13,7 +13,7 @@ import (
 )
 
 // lock is a file whose lock is held. Windows releases it when the process ends, and
-// lets nobody remove a file that is open.
+// lets no process remove a file that is open.
 type lock struct{ file *os.File }
 
 // checkOwner returns an [UnsafeError] for a link. Who may write the folder is a matter
@@ -76,7 +76,7 @@ func openShared(path string, access, disposition uint32) (*os.File, error) {
 	return file, nil
 }
 
-// lockByte locks a byte far behind the content: Windows lets nobody else read or write
+// lockByte locks a byte far behind the content: Windows lets no other process read or write
 // what is locked.
 func lockByte(file *os.File, how uint32) error {
 	at := windows.Overlapped{OffsetHigh: math.MaxInt32}
