@@ -353,7 +353,7 @@ func TestPause(t *testing.T) {
 }
 
 // TestControlNotRead: a worker that cannot read the control document keeps to what it
-// read last, says so once, and follows it again later. One that starts so takes work.
+// read last, logs that once, and follows it again later. One that starts so takes work.
 func TestControlNotRead(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.ask(func(d *control.Document, now time.Time) { d.Pause = &control.Mark{At: now} })
