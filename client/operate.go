@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spotworker/spotworker/internal/operate"
 )
@@ -17,6 +18,8 @@ const (
 	Dropped   Action = "dropped"   // the job needed nothing; an old message was removed
 	Refused   Action = "refused"   // nothing was done, and a repeat would not help
 	Failed    Action = "failed"    // storage failed; a repeat may help
+	Cancelled Action = "cancelled" // nothing of the job is committed from now on
+	Over      Action = "over"      // the job had ended before, and is left alone
 	NotPoison Action = "not found" // the poison queue has no message of the job
 )
 
@@ -67,6 +70,22 @@ func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResul
 	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
 		return p.Purge(ctx, s, report)
 	})
+}
+
+// Cancel cancels jobs that wait or run, with a reason for people. First it writes their
+// records: from then on nothing of a job is committed, and no message starts it. Then it
+// tells the workers, which stop its handlers. It calls report with each outcome, one at
+// a time; an error of report ends it. A job that has ended is left alone, and one that
+// was given up too: see [Client.Purge]. Cancelling again is harmless.
+//
+// An id without a record may wait for its first worker: it gets a record that is
+// cancelled, so an id that is misspelt does too.
+func (c *Client) Cancel(ctx context.Context, reason string, ids []string, report func(ActionResult) error) error {
+	canceller := &operate.Canceller{Records: c.stores.Records, Control: c.stores.Control, Name: c.name, Reason: reason}
+	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {
+		return report(ActionResult{ID: o.ID, Action: Action(o.Action), Detail: o.Detail, Err: c.readable(o.Err, toWrite)})
+	})
+	return c.readable(err, toWrite)
 }
 
 // operate runs an operation on the poison queue.

@@ -64,3 +64,23 @@ func TestReplayAndPurge(t *testing.T) {
 		t.Errorf("Replay = %v, want the error of report", err)
 	}
 }
+
+// TestCancel: what waits or runs is cancelled, and what has ended stays as it is.
+func TestCancel(t *testing.T) {
+	b := setup(t)
+	b.seed(t, "running", StatusRunning)
+	b.seed(t, "done", StatusDone)
+	got := map[string]Action{}
+	err := b.Cancel(t.Context(), "not wanted", []string{"running", "done", "waiting"}, func(r ActionResult) error {
+		got[r.ID] = r.Action
+		return r.Err
+	})
+	if diff := cmp.Diff(map[string]Action{"running": Cancelled, "done": Over, "waiting": Cancelled}, got); diff != "" || err != nil {
+		t.Errorf("Cancel: %v (-want +got)\n%s", err, diff)
+	}
+	for _, id := range []string{"running", "waiting"} {
+		if _, err := b.Result(t.Context(), id); !errors.Is(err, ErrCancelled) {
+			t.Errorf("Result of %s = %v, want ErrCancelled", id, err)
+		}
+	}
+}
