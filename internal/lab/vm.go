@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
-	"syscall"
 )
 
 // maxLine is the longest log line that is parsed, in bytes.
@@ -80,7 +79,7 @@ func (vm *VM) Thaw() error { return resume(vm.process) }
 // terminate asks the worker, frozen or not, to drain and exit. It does not wait.
 func (vm *VM) terminate() {
 	vm.stopped.Store(true)
-	_ = vm.process.Signal(syscall.SIGTERM) // fails only if the process has ended
+	_ = terminate(vm.process) // fails only if the process has ended
 	_ = vm.Thaw()
 }
 
