@@ -36,7 +36,7 @@ type asyncWriter struct {
 	pending  []byte        // lines that are not being written yet
 	size     int           // bytes that are not written, those being written included
 	lost     int           // lines
-	behind   bool          // writing takes too long: nobody waits
+	behind   bool          // writing takes too long: no caller waits
 	waiting  chan struct{} // closed when the pending lines are written; nil without a waiter
 	current  chan struct{} // closed when the lines that are being written now are; nil without a waiter
 	writing  time.Time     // when that began; zero if nothing is being written

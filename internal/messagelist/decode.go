@@ -2,6 +2,7 @@ package messagelist
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 )
@@ -38,16 +39,12 @@ func decode(body []byte) ([]Message, bool) {
 
 // declaration reads the XML declaration, if there is one.
 func (s *scanner) declaration() {
-	for _, known := range []string{
+	_ = slices.ContainsFunc([]string{
 		`<?xml version="1.0" encoding="utf-8"?>`,
 		`<?xml version="1.0" encoding="UTF-8"?>`,
 		`<?xml version="1.0" encoding="utf-8" standalone="yes"?>`,
 		`<?xml version="1.0" encoding="UTF-8" standalone="yes"?>`,
-	} {
-		if s.skip(known) {
-			return
-		}
-	}
+	}, s.skip)
 }
 
 // elements of a message. Each is required once.

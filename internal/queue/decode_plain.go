@@ -21,7 +21,6 @@ func decodePlain(raw []byte) (Envelope, bool) {
 	if len(raw) < 2 || raw[0] != '{' || raw[len(raw)-1] != '}' || !json.Valid(raw) {
 		return e, false
 	}
-	const hasVersion, hasID, hasKind, hasPayload, hasEnqueuedAt, hasChosenID, hasResume, hasAwaited = 1, 2, 4, 8, 16, 32, 64, 128
 	seen, beside := 0, len(raw)
 	for rest := raw[1 : len(raw)-1]; len(rest) > 0; {
 		name, value, behind, ok := nextField(rest)
@@ -29,36 +28,59 @@ func decodePlain(raw []byte) (Envelope, bool) {
 			return e, false
 		}
 		rest = behind
-		bit := 0
-		switch string(name) {
-		case "v":
-			bit, ok = hasVersion, string(value) == strconv.Itoa(Version)
-		case "id":
-			bit = hasID
-			e.ID, ok = plainString(value)
-		case "kind":
-			bit = hasKind
-			e.Kind, ok = plainString(value)
-		case "payload":
-			bit, e.Payload = hasPayload, Payload{data: value, isJSON: true}
-			beside -= len(value)
-		case "enqueued_at":
-			bit = hasEnqueuedAt
-			e.EnqueuedAt, ok = plainTime(value)
-		case "chosen_id":
-			bit, e.ChosenID, ok = hasChosenID, true, string(value) == "true"
-		case "resume":
-			bit, e.Resume, ok = hasResume, true, string(value) == "true"
-		case "awaited":
-			bit, e.Awaited, ok = hasAwaited, true, string(value) == "true"
-		}
+		bit, ok := e.setPlain(string(name), value)
 		if !ok || bit == 0 || seen&bit != 0 {
 			return e, false
 		}
-		seen |= bit
+		if seen |= bit; bit == hasPayload {
+			beside -= len(value)
+		}
 	}
 	const required = hasVersion | hasID | hasKind
 	return e, seen&required == required && beside <= maxPlainBeside && jobid.Validate(e.ID) == nil && jobid.ValidateKind(e.Kind) == nil
+}
+
+// The fields of a plain envelope.
+const (
+	hasVersion = 1 << iota
+	hasID
+	hasKind
+	hasPayload
+	hasEnqueuedAt
+	hasChosenID
+	hasResume
+	hasAwaited
+)
+
+// setPlain sets a field, and returns its bit; 0 for one that plain envelopes lack.
+func (e *Envelope) setPlain(name string, value []byte) (bit int, ok bool) {
+	switch name {
+	case "v":
+		return hasVersion, string(value) == strconv.Itoa(Version)
+	case "id":
+		e.ID, ok = plainString(value)
+		return hasID, ok
+	case "kind":
+		e.Kind, ok = plainString(value)
+		return hasKind, ok
+	case "payload":
+		e.Payload = Payload{data: value, isJSON: true}
+		return hasPayload, true
+	case "enqueued_at":
+		e.EnqueuedAt, ok = plainTime(value)
+		return hasEnqueuedAt, ok
+	case "chosen_id":
+		e.ChosenID = true
+		return hasChosenID, string(value) == "true"
+	case "resume":
+		e.Resume = true
+		return hasResume, string(value) == "true"
+	case "awaited":
+		e.Awaited = true
+		return hasAwaited, string(value) == "true"
+	default:
+		return 0, false
+	}
 }
 
 // nextField returns the first field of a valid object's content, and what is behind it.
