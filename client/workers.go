@@ -33,6 +33,10 @@ type Worker struct {
 	// Age is how old the heartbeat is, by the clock of the storage service.
 	Age time.Duration
 
+	// Asked is what an operator asked of it and keeps it from claiming: "drain", "pause",
+	// or nothing.
+	Asked string
+
 	// Queues are the names of the queues from which the worker claims jobs, and Kinds the
 	// kinds that it has handlers for. They are empty if they are not known.
 	Queues, Kinds []string
@@ -103,7 +107,7 @@ func (c *Client) Worker(ctx context.Context, name string) (Worker, error) {
 func workerOf(p presence.Listed) Worker {
 	w := Worker{
 		Name: p.Worker, VM: p.VM, State: p.State, Version: p.Program, StartedAt: p.StartedAt, Age: p.Age,
-		Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
+		Asked: p.Asked, Queues: p.TakesFrom, Kinds: p.Kinds, Jobs: p.Count, JobIDs: p.Jobs,
 	}
 	if e := p.LastEvent; e.ID != "" || e.Type != "" {
 		w.LastEvent = &Event{ID: e.ID, Type: e.Type, Status: e.Status, NotBefore: e.NotBefore, Description: e.Description, Action: e.Action, SeenAt: e.SeenAt}

@@ -94,7 +94,7 @@ func (c *workerCommand) run(ctx context.Context, s *session) error {
 func rowsOfWorker(w overview.Worker, now time.Time) [][2]string {
 	rows := [][2]string{
 		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
-		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"version", plaintext.Line(w.Version)},
+		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"asked", plaintext.Line(w.Asked)}, {"version", plaintext.Line(w.Version)},
 		{"started", moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
 		{"queues", plaintext.Line(strings.Join(w.Queues, ", "))}, {"kinds", plaintext.Line(strings.Join(w.Kinds, ", "))},
 	}
@@ -120,7 +120,8 @@ type workerLine struct {
 	Name         string     `json:"name"`
 	VM           string     `json:"vm,omitempty"`
 	State        string     `json:"state"`
-	Life         string     `json:"life"` // alive, silent or ended
+	Asked        string     `json:"asked,omitempty"` // by an operator: drain or pause
+	Life         string     `json:"life"`            // alive, silent or ended
 	Version      string     `json:"version,omitempty"`
 	StartedAt    time.Time  `json:"started_at,omitzero"`
 	HeartbeatAge float64    `json:"heartbeat_age_seconds"`
@@ -155,7 +156,7 @@ type drainLine struct {
 
 func workerLineOf(w overview.Worker) workerLine {
 	l := workerLine{
-		Name: w.Name, VM: w.VM, State: w.State, Life: w.Life.String(), Version: w.Version, StartedAt: w.StartedAt.UTC(),
+		Name: w.Name, VM: w.VM, State: w.State, Asked: w.Asked, Life: w.Life.String(), Version: w.Version, StartedAt: w.StartedAt.UTC(),
 		HeartbeatAge: w.Age.Seconds(), Queues: w.Queues, Kinds: w.Kinds, Jobs: w.Jobs, JobIDs: w.JobIDs,
 	}
 	if e := w.LastEvent; e != nil {

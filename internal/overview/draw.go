@@ -152,8 +152,11 @@ func WorkerTable(workers []Worker, now time.Time) *table.Table {
 	)
 	for _, w := range workers {
 		state, up := w.State, ""
-		if w.Life != Alive {
+		switch {
+		case w.Life != Alive:
 			state = w.Life.String()
+		case w.Asked != "":
+			state += " (" + w.Asked + ")"
 		}
 		if w.Life == Alive && !w.StartedAt.IsZero() {
 			up = Span(now.Sub(w.StartedAt))

@@ -31,6 +31,7 @@ func busy() Snapshot {
 			LastEvent: &client.Event{Type: "Preempt", SeenAt: before(20 * time.Second)},
 			LastDrain: &client.Drain{EndedAt: before(19 * time.Second), Jobs: 4, Released: 2, Done: 1, Left: 1, Took: 412345 * time.Microsecond}},
 		{Name: "vmss_3-0123abcd-0", State: "process", Jobs: 1, Version: "1.2.3", Age: 4 * time.Minute},
+		{Name: "vmss_5-0123abcd-0", State: "process", Asked: "pause", Version: "1.2.3", Age: time.Second},
 		{Name: "vmss_4-0123abcd-0", State: "stopped", Version: "1.2.2", Age: 26 * time.Hour},
 	}
 	s := Snapshot{

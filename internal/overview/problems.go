@@ -24,6 +24,8 @@ func (s *Snapshot) Problems() []string {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}
 	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
+	add(s.asked("pause"), "claiming is paused on %s: spotctl unpause", count(s.asked("pause"), "worker", "workers"))
+	add(s.asked("drain"), "%s drained on request: spotctl resume", count(s.asked("drain"), "worker is", "workers are"))
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
@@ -34,6 +36,17 @@ func (s *Snapshot) Problems() []string {
 		all = append(all, "workers of several versions run: "+strings.Join(versions, ", "))
 	}
 	return all
+}
+
+// asked counts the workers of which an operator asked that.
+func (s *Snapshot) asked(what string) int {
+	n := 0
+	for _, w := range s.Workers {
+		if w.Life == Alive && w.Asked == what {
+			n++
+		}
+	}
+	return n
 }
 
 // withoutWorker counts the jobs whose record says that a worker runs them which is not
