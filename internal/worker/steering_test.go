@@ -296,7 +296,7 @@ func TestDrainAndResume(t *testing.T) {
 			t.Errorf("%d steps were repeated, want none", n)
 		}
 		if h := b.heartbeatOf(p); h.State != "process" || h.Asked != "" || h.Control != 2 {
-			t.Errorf("heartbeat = %+v, want it at work", h)
+			t.Errorf("heartbeat = %+v, want it processing jobs", h)
 		}
 	})
 }
