@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"archive/zip"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func run() (code int, err error) {
 		return 1, err
 	}
 	defer stderr.Close()
-	cmd := exec.Command("cmd")
+	cmd := exec.CommandContext(context.Background(), "cmd")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, stdout, stderr
 	raw(cmd, "/C "+command)
 	err = cmd.Run()
