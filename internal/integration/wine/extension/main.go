@@ -8,8 +8,8 @@
 package main
 
 import (
-	"context"
 	"archive/zip"
+	"context"
 	"errors"
 	"fmt"
 	"os"
