@@ -58,12 +58,26 @@ func (b *heartbeat) run(ctx context.Context) {
 	for {
 		b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
 		b.tryWrite(ctx)
+		due := false
 		select {
 		case <-ctx.Done():
 			b.writeLast(ctx)
 			return
 		case <-b.changed:
 		case <-ticker.C:
+			due = true
+		}
+		// Of two that come during one write, one read and one write take care.
+		select {
+		case <-b.changed:
+		default:
+		}
+		select {
+		case <-ticker.C:
+			due = true
+		default:
+		}
+		if due {
 			b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
 			b.worker.steering.read(ctx)
 		}

@@ -48,6 +48,8 @@ type recorder struct {
 	cleared    bool              // the queues of jobs were cleared
 	violations []string
 	entries    []string // of all jobs, each with its time and sender
+	sentAt     time.Time
+	sent       map[string]int // requests sent at sentAt, by sender and name
 }
 
 // jobHistory is what the recorder knows of one job.
@@ -70,7 +72,7 @@ type historyEntry struct {
 // addRecorder gives the testbed a recorder. It does not record the calls of clients
 // that were made before.
 func (b *testbed) addRecorder() *recorder {
-	rec := &recorder{b: b, began: time.Now(), jobs: map[string]*jobHistory{}, jobOf: map[string]string{}, order: map[string]int{}}
+	rec := &recorder{b: b, began: time.Now(), jobs: map[string]*jobHistory{}, jobOf: map[string]string{}, order: map[string]int{}, sent: map[string]int{}}
 	b.recorder = rec
 	b.stores = b.connect(b.transport("test"))
 	b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: rec.refused} })
@@ -183,11 +185,22 @@ func (rec *recorder) addEntry(who, what string) {
 	rec.entries = append(rec.entries, fmt.Sprintf("%13.9fs %s %s", time.Since(rec.began).Seconds(), who, what))
 }
 
-// requestSent records a request that is being sent, and returns its name.
+// requestSent records a request that is being sent, and returns its name. Of requests
+// that a worker sends at the same time with the same name, the others' names have a
+// number: what happens to them must differ, for which one is which depends on
+// scheduling.
 func (rec *recorder) requestSent(who string, r *http.Request) string {
 	name := rec.nameOf(r)
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
+	if now := time.Now(); !now.Equal(rec.sentAt) {
+		rec.sentAt = now
+		clear(rec.sent)
+	}
+	rec.sent[who+" "+name]++
+	if n := rec.sent[who+" "+name]; n > 1 {
+		name += " " + strconv.Itoa(n)
+	}
 	if !strings.Contains(name, rec.b.names.Workers) { // how many heartbeats are written depends on scheduling
 		rec.addEntry(who, "sends "+name)
 	}
@@ -209,7 +222,7 @@ func (rec *recorder) nameOf(r *http.Request) string {
 		path, message = path[:i], path[i+len("/messages/"):]
 	}
 	q := r.URL.Query()
-	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), r.Header.Get("X-Ms-Range")}, " ")
+	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
 }
 
 // job returns the history of a job. The caller holds mu, here and below.
