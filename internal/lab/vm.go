@@ -17,9 +17,10 @@ type VM struct {
 	LogFile string
 
 	process *os.Process
-	stopped atomic.Bool   // by the fleet
-	ended   chan struct{} // closed when the process has ended and its log is read
-	err     error         // of the process; read it after ended
+	stop    func(*os.Process) error // asks the worker to end
+	stopped atomic.Bool             // by the fleet
+	ended   chan struct{}           // closed when the process has ended and its log is read
+	err     error                   // of the process; read it after ended
 }
 
 // start starts the process, and a goroutine that reads its log and waits for it.
@@ -28,6 +29,10 @@ func (vm *VM) start(c FleetConfig, args []string, log io.WriteCloser) error {
 	cmd := exec.Command(c.Worker, args...) //nolint:gosec,noctx // the binary was built by us; see above
 	cmd.Env = environment(c.ConnectionString)
 	Isolate(cmd)
+	stop, err := newStop(cmd)
+	if err != nil {
+		return err
+	}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -35,7 +40,7 @@ func (vm *VM) start(c FleetConfig, args []string, log io.WriteCloser) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	vm.process = cmd.Process
+	vm.process, vm.stop = cmd.Process, stop
 	go func() {
 		defer close(vm.ended)
 		vm.read(stderr, log, c.OnLine)
@@ -79,7 +84,7 @@ func (vm *VM) Thaw() error { return resume(vm.process) }
 // terminate asks the worker, frozen or not, to drain and exit. It does not wait.
 func (vm *VM) terminate() {
 	vm.stopped.Store(true)
-	_ = terminate(vm.process) // fails only if the process has ended
+	_ = vm.stop(vm.process) // fails only if the process has ended
 	_ = vm.Thaw()
 }
 

@@ -33,6 +33,7 @@ type flags struct {
 	MaxCheckpointInterval time.Duration    `help:"Longest time that auto chooses." default:"10m" group:"Checkpoints"`
 	EvictionRate          float64          `help:"Evictions to expect of a VM, in percent per hour; Azure publishes it for each size and region. Evictions that the workers observe are taken into account." default:"5" group:"Checkpoints"`
 	DrainBudget           time.Duration    `help:"Time to hand everything over after SIGTERM. After a notice the platform's own time counts." default:"10s" group:"Eviction"`
+	StopWithStdin         bool             `help:"End when standard input is closed, as after SIGTERM: for a program that starts the worker where there are no signals, as on Windows." group:"Eviction"`
 	MetadataEndpoint      string           `help:"Metadata service that announces evictions; none runs without." default:"${metadata_endpoint}" group:"Eviction"`
 	VMName                string           `help:"Name of this VM as scheduled events have it, in place of what the metadata service says." group:"Eviction" placeholder:"NAME"`
 	EventsAPIVersion      string           `help:"api-version of scheduled events: auto asks for the newest and falls back, a date asks for that one only." default:"auto" group:"Eviction"`

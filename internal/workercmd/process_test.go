@@ -114,6 +114,7 @@ func (c *cloud) put(t *testing.T, id, kind string) {
 
 // workerProcess is a real worker process.
 type workerProcess struct {
+	input io.Closer // standard input, of a worker that ends with it
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended and its log was read
 	news  chan struct{} // holds one: it logged something
@@ -135,6 +136,12 @@ func (c *cloud) startWith(t *testing.T, variables []string, args ...string) *wor
 	args = append(args, "--metadata-endpoint="+endpoint, "--listen=127.0.0.1:0", "--log-format=json", "--log-level=debug")
 	w := &workerProcess{cmd: exec.Command("testworker", args...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
 	w.cmd.Env = c.environment(variables)
+	if slices.Contains(args, "--stop-with-stdin") {
+		var err error
+		if w.input, err = w.cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	stderr, err := w.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

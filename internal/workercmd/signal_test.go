@@ -67,6 +67,20 @@ func TestTerminate(t *testing.T) {
 	c.demandReleased(t)
 }
 
+// TestStopWithStdin: a worker that was told so hands over when its input is closed.
+func TestStopWithStdin(t *testing.T) {
+	c := newCloud(t, true)
+	w := c.working(t, "stubborn", "--stop-with-stdin")
+	if err := w.input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if end := w.end(t); end.ExitCode() != 0 {
+		t.Errorf("worker ended with %s, want exit code 0", end)
+	}
+	demandStates(t, w, "recover", "resume", "process", "shutdown", "stopped")
+	c.demandReleased(t)
+}
+
 // TestInterruptDuringADrain: a further SIGTERM changes nothing; an interrupt, which
 // a person sends from a terminal, ends the process at once.
 func TestInterruptDuringADrain(t *testing.T) {

@@ -2,6 +2,7 @@ package workercmd
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -39,6 +40,16 @@ func notifyStop() (ctx context.Context, stop func()) {
 		close(stopped)
 		cancel()
 	}
+}
+
+// untilClosed returns a context that is cancelled when input is closed, too.
+func untilClosed(ctx context.Context, input io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, input) // an error is an end as well
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // endBy ends the process by a signal, so that its parent sees what ended it.

@@ -90,6 +90,11 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		log, closeLog = f.OpenLog(stderr)
 		defer closeLog()
 	}
+	if f.StopWithStdin {
+		var cancel context.CancelFunc
+		ctx, cancel = untilClosed(ctx, os.Stdin)
+		defer cancel()
+	}
 	warnOfUnread(program, log)
 	if err := sandbox.HideProcess(); err != nil {
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)

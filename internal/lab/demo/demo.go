@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // buildLimit is the time limit for building the programs, which includes the
@@ -78,10 +79,10 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 func (d *demo) removeFolder(err error) error {
 	failed := err != nil && !errors.Is(err, errInterrupted)
 	if d.number == 0 || !failed && !d.config.Keep {
-		return os.RemoveAll(d.folder)
+		return sandbox.RemoveTree(d.folder)
 	}
 	d.narrator.Say("The workers' logs are in %s.", d.folder)
-	return os.RemoveAll(d.programFolder())
+	return sandbox.RemoveTree(d.programFolder())
 }
 
 func (d *demo) programFolder() string { return filepath.Join(d.folder, "bin") }

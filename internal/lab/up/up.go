@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // maxVMs is how many VMs there may be at first.
@@ -161,14 +162,14 @@ func (u *up) open() (err error) {
 		return err
 	}
 	if u.local, err = lab.StartLocal(u.config.Local); err != nil {
-		return errors.Join(err, os.RemoveAll(u.folder))
+		return errors.Join(err, sandbox.RemoveTree(u.folder))
 	}
 	return nil
 }
 
 func (u *up) close() error {
 	close(u.control.closed)
-	return errors.Join(u.local.Close(), os.RemoveAll(u.folder))
+	return errors.Join(u.local.Close(), sandbox.RemoveTree(u.folder))
 }
 
 // prepare creates queues and containers as a deployment does, and the first VMs.
