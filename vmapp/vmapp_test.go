@@ -179,7 +179,9 @@ func TestDeploymentAgrees(t *testing.T) {
 	if want := quoted("configFileName", ConfigurationFile); !strings.Contains(bicep("modules/application-version.bicep"), want) {
 		t.Errorf("application-version.bicep does not have %s", want)
 	}
-	if want := "var packageName = '" + PackageFile + "'\n"; !strings.Contains(bicep("modules/foundation.bicep"), want) {
+	name, isTarball := strings.CutSuffix(PackageFile, ".tar.gz")
+	want := "var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'\nvar packageName = '" + name + "${packageSuffix}'\n"
+	if !isTarball || !strings.Contains(bicep("modules/foundation.bicep"), want) {
 		t.Errorf("foundation.bicep does not have %s", want)
 	}
 }

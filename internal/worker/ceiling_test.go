@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,10 +45,13 @@ func TestCeilingBySlots(t *testing.T) {
 					b.put(fmt.Sprintf("job-%d", i), "echo", "1")
 				}
 				b.latency(tt.latency)
+				var mu sync.Mutex // guards what follows until done
 				var first, last time.Time
 				deleted, done := 0, make(chan struct{})
 				b.server.ResetCounts()
 				b.server.OnResult(func(r storage.Result) {
+					mu.Lock()
+					defer mu.Unlock()
 					switch {
 					case r.Operation == storage.OpGetMessages && first.IsZero():
 						first = time.Now()
