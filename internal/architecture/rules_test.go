@@ -414,7 +414,7 @@ var sizeRule = struct {
 	most:   12,
 	exceptions: []sizeException{
 		{"./internal/emulator/storage", 22, "one account behind one protocol: a file for each part of the REST documentation"},
-		{"./internal/checkpoint", 15, "record, rulings, claims, the saving and reading of large states, and the policy of when to save, which only together keep a record consistent"},
+		{"./internal/checkpoint", 14, "record, rulings, claims, the saving and reading of large states, and the policy of when to save, which only together keep a record consistent"},
 		{"./internal/lab/chaos", 13, "killer, proxy, workload and their histories, which only one command uses"},
 		{"./internal/process", 16, "one contract with programs: kinds file, folders, start, limits, stop, exit, cleanup"},
 	},

@@ -53,7 +53,9 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 			t.Fatal(err)
 		}
 		server.ResetCounts()
-		test(t, &rig{Server: server, store: NewStore(records).WithChunks(chunk), link: way})
+		store := NewStore(records)
+		store.unit = chunk
+		test(t, &rig{Server: server, store: store, link: way})
 		way.check(t)
 	})
 }
