@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -36,13 +35,7 @@ type screen struct {
 }
 
 func newScreen(out, err io.Writer, bars bool) *screen {
-	return &screen{out: out, err: err, bars: bars && canDraw(err), shared: cli.IsTerminal(out)}
-}
-
-// canDraw reports whether a bar can be drawn on w.
-func canDraw(w io.Writer) bool {
-	kind := os.Getenv("TERM")
-	return kind != "" && kind != "dumb" && cli.IsTerminal(w)
+	return &screen{out: out, err: err, bars: bars && cli.CanDraw(err), shared: cli.IsTerminal(out)}
 }
 
 // printOut writes to standard output.

@@ -35,18 +35,12 @@ func newPrinter(f *flags, in io.Reader, out, err io.Writer) *printer {
 		}
 	}
 	p.interactive = cli.IsTerminal(in) && cli.IsTerminal(err)
-	p.bars = !p.json && canDraw(err)
+	p.bars = !p.json && cli.CanDraw(err)
 	return p
 }
 
-// canDraw reports whether a stream is a terminal that can move its cursor.
-func canDraw(stream any) bool {
-	kind := os.Getenv("TERM")
-	return kind != "" && kind != "dumb" && cli.IsTerminal(stream)
-}
-
 // live reports whether a picture that changes can be shown.
-func (p *printer) live() bool { return canDraw(os.Stdin) && canDraw(p.out) }
+func (p *printer) live() bool { return cli.CanDraw(os.Stdin) && cli.CanDraw(p.out) }
 
 // lines prints lines.
 func (p *printer) lines(lines []string) error {

@@ -91,3 +91,9 @@ func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
+
+// CanDraw reports whether a stream is a terminal that can move its cursor.
+func CanDraw(stream any) bool {
+	kind := os.Getenv("TERM")
+	return kind != "" && kind != "dumb" && IsTerminal(stream)
+}

@@ -16,7 +16,7 @@ import (
 // Fits reports whether a live picture can be shown: input and output are a
 // terminal that can move its cursor.
 func Fits(in, out *os.File) bool {
-	return cli.IsTerminal(in) && cli.IsTerminal(out) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+	return cli.IsTerminal(in) && cli.CanDraw(out)
 }
 
 // Display shows scenes and text while a function runs. It is safe for concurrent
