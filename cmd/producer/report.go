@@ -1,15 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
@@ -137,24 +135,9 @@ func (r *report) ended(o client.Outcome) error {
 	case o.Err != nil:
 		r.screen.printErr(fmt.Sprintf("job %s: %s\n", id, plaintext.Line(azure.Explain(o.Err))))
 	default:
-		return r.screen.printOut(fmt.Sprintf("%s\t%s\n", id, r.result(o.Result)))
+		return r.screen.printOut(fmt.Sprintf("%s\t%s\n", id, cli.ResultField(o.Result, r.screen.shared)))
 	}
 	return nil
-}
-
-// result returns a result as the rest of a line: JSON compacted, and other text with
-// its line breaks as \n. A terminal gets printable characters only. With --json the
-// exact result is printed.
-func (r *report) result(result []byte) string {
-	var compact bytes.Buffer
-	text := string(bytes.TrimSuffix(result, []byte("\n")))
-	if strings.ContainsAny(text, "\r\n\t") && json.Compact(&compact, result) == nil {
-		text = compact.String()
-	}
-	if text = plaintext.Field(text); r.screen.shared {
-		return plaintext.Line(text)
-	}
-	return text
 }
 
 // reason returns why a job ended without a result. It is never empty.

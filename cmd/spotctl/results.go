@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,7 +94,7 @@ func (r *endReport) add(id string, result []byte, err error) error {
 		r.printer.note("%s", plaintext.Line(text))
 		return nil
 	}
-	return r.printer.raw([]byte(id + "\t" + r.printer.field(result) + "\n"))
+	return r.printer.raw([]byte(id + "\t" + cli.ResultField(result, r.printer.width > 0) + "\n"))
 }
 
 // end returns the error to exit with.
@@ -123,20 +122,6 @@ func resultLineOf(id string, result []byte, err error) resultLine {
 		l.Base64 = result
 	}
 	return l
-}
-
-// field returns a result as the rest of a line: JSON compacted, and other text with its
-// line breaks as \n. A terminal gets printable characters only.
-func (p *printer) field(result []byte) string {
-	var compact bytes.Buffer
-	text := string(bytes.TrimSuffix(result, []byte("\n")))
-	if strings.ContainsAny(text, "\r\n\t") && json.Compact(&compact, result) == nil {
-		text = compact.String()
-	}
-	if text = plaintext.Field(text); p.width > 0 {
-		return plaintext.Line(text)
-	}
-	return text
 }
 
 // resultsCommand fetches the results of many jobs.
