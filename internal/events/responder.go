@@ -118,6 +118,7 @@ type Responder struct {
 	nameless     bool              // the metadata service was asked for this VM's name and did not give it
 	document     *preempt.Document // the last one; nil before the first
 	decision     preempt.Decision  // on that
+	blindSince   time.Time         // when the metadata service answered last, if it does not; otherwise zero
 	standing     bool              // the worker was told to drain, and nothing was withdrawn since
 	left         readyList         // events that the worker drained for although there was time
 	ready        readyList         // events that the worker is ready for
@@ -196,15 +197,23 @@ func (r *Responder) observe(o preempt.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.worker.Blind(o.BlindSince)
-	switch {
-	case o.Changed:
+	r.logBlind(o)
+	if o.Changed {
 		r.document = &o.Document
 		r.decide()
-	case o.Blind():
-		r.log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
-	default:
-		r.log.Info("metadata service answers again")
 	}
+}
+
+// logBlind logs that the watcher became blind, or is so no more. The answer that ends
+// its blindness may bring a changed document too. The caller holds mu.
+func (r *Responder) logBlind(o preempt.Observation) {
+	switch since := r.blindSince; {
+	case o.Blind() && since.IsZero():
+		r.log.Warn("metadata service is unavailable; an eviction would come without notice", "since", o.BlindSince, "error", o.Err)
+	case !o.Blind() && !since.IsZero():
+		r.log.Info("metadata service answers again", "after", o.At.Sub(since))
+	}
+	r.blindSince = o.BlindSince
 }
 
 // decide decides on the last document and carries the decision out. The caller
