@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -116,6 +117,7 @@ func (w *asyncWriter) wake() {
 func (w *asyncWriter) run() {
 	var lines []byte
 	for range w.wakeup {
+		runtime.Gosched() // goroutines that run anyway may add lines to the same write
 		for {
 			if lines = w.begin(lines[:0]); len(lines) == 0 {
 				break

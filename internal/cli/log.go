@@ -78,8 +78,11 @@ func formatValue(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().Round(time.Microsecond).String())
 	case slog.KindAny:
-		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(plaintext.Block(azure.Explain(err)))
+		switch v := a.Value.Any().(type) {
+		case slog.Level:
+			a.Value = slog.StringValue(v.String()) // what the JSON handler writes, without encoding/json
+		case error:
+			a.Value = slog.StringValue(plaintext.Block(azure.Explain(v)))
 		}
 	default: // numbers and times
 	}
