@@ -29,7 +29,7 @@ type claimer struct {
 	departure  *drain.Departure
 	pause      *pause
 	leave      func() // starts the drain for the departure
-	deliveries *sync.WaitGroup
+	deliveries *pool
 	loop       *health.Loop
 	jitter     retry.Jitter
 	log        *slog.Logger
@@ -79,7 +79,7 @@ type claimed struct {
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until
 // ctx ends. It releases what it claimed and did not start.
-func (w *Worker) claimLoop(ctx context.Context, deliveries *sync.WaitGroup) {
+func (w *Worker) claimLoop(ctx context.Context, deliveries *pool) {
 	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	c := &claimer{

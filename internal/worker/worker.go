@@ -178,7 +178,7 @@ func (w *Worker) work(ctx context.Context) {
 // runJobs claims and runs jobs until ctx ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
 func (w *Worker) runJobs(ctx context.Context) {
-	var deliveries sync.WaitGroup
+	deliveries := newPool()
 	var before delivery.Counts
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs
@@ -189,7 +189,7 @@ func (w *Worker) runJobs(ctx context.Context) {
 		w.loops.drain(drain.Of(ctx), time.Now())
 		w.logStop(ctx, before.Active)
 	})
-	w.claimLoop(ctx, &deliveries)
+	w.claimLoop(ctx, deliveries)
 	<-stopped
 	deliveries.Wait()
 	w.reportDrained(ctx, before)

@@ -1,0 +1,59 @@
+package worker
+
+import "sync"
+
+// maxKept is how many goroutines a pool keeps for later functions at most.
+const maxKept = 64
+
+// pool runs functions in goroutines, and keeps goroutines for the functions that come
+// later: a delivery needs a deep stack, and growing that of a new goroutine costs
+// several microseconds for each job. Go is called by one goroutine, which then calls
+// Wait.
+type pool struct {
+	next    chan func() // is received from by the goroutines that are kept
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	kept int
+}
+
+func newPool() *pool { return &pool{next: make(chan func())} }
+
+// Go runs a function in a goroutine.
+func (p *pool) Go(f func()) {
+	select {
+	case p.next <- f:
+	default:
+		p.running.Go(func() { p.run(f) })
+	}
+}
+
+// run runs a function and those that come after it, until the pool keeps enough other
+// goroutines or is closed.
+func (p *pool) run(f func()) {
+	for ok := true; ok; {
+		f()
+		if !p.keep(1) {
+			return
+		}
+		f, ok = <-p.next
+		p.keep(-1)
+	}
+}
+
+// keep counts goroutines that are kept, and reports whether they are not too many.
+func (p *pool) keep(n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kept+n > maxKept {
+		return false
+	}
+	p.kept += n
+	return true
+}
+
+// Wait waits until all functions have returned. The pool runs no more after that.
+func (p *pool) Wait() {
+	close(p.next)
+	p.running.Wait()
+}
