@@ -115,6 +115,7 @@ var outages = map[string]struct {
 // failure is counted, a job that ends during the outage is committed later, and the
 // log names the cause in a bounded number of lines.
 func TestOutages(t *testing.T) {
+	skipUnderRace(t)
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {

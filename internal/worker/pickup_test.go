@@ -66,6 +66,7 @@ func mean(all []time.Duration) time.Duration {
 // TestIdlePickUp: a fleet without work claims a job within a second of its put, however
 // many workers it has, and its polls cost no more than those of eight workers.
 func TestIdlePickUp(t *testing.T) {
+	skipUnderRace(t)
 	for _, workers := range []int{1, 4, 64} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -98,6 +99,7 @@ func TestIdlePickUp(t *testing.T) {
 // its workers cannot list the heartbeats, and, from the second job on, when most of its
 // workers are gone.
 func TestIdlePickUpInTrouble(t *testing.T) {
+	skipUnderRace(t)
 	const workers = 64
 	for name, prepare := range map[string]func(b *testbed, p *pickUps){
 		"just started": func(*testbed, *pickUps) { time.Sleep(time.Second) },

@@ -52,6 +52,7 @@ func (b *testbed) putOpen(id, kind string) {
 // times an hour, nothing of them is lost or counted, and they are done once storage
 // accepts them.
 func TestPermanentlyRefused(t *testing.T) {
+	skipUnderRace(t)
 	const refused, healthy = 8, 40
 	big := bytes.Repeat([]byte("x"), 100<<10)
 	cases := map[string]struct {

@@ -73,6 +73,7 @@ func (w *waiting) stopOf(id string) (*job.Stop, time.Time) {
 // TestCancelRunning: a job that is cancelled at any moment is stopped within 30 s, is
 // told why, and commits nothing, although its handler returns a result.
 func TestCancelRunning(t *testing.T) {
+	skipUnderRace(t)
 	const workers, jobs = 5, 100
 	inBubble(t, func(t *testing.T, b *testbed) {
 		handler := newWaiting()
