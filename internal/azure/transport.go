@@ -1,7 +1,10 @@
 package azure
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -32,7 +35,7 @@ const defaultConcurrency = 16
 func (c Config) clientOptions(tls bool) policy.ClientOptions {
 	transport := c.Transport
 	if transport == nil {
-		transport = &http.Client{Transport: newTransport(c.Concurrency, tls), CheckRedirect: refuseRedirects}
+		transport = oneWrite{&http.Client{Transport: newTransport(c.Concurrency, tls), CheckRedirect: refuseRedirects}}
 	}
 	retry := policy.RetryOptions{MaxRetries: maxRetries, RetryDelay: retryDelay, MaxRetryDelay: maxRetryDelay, TryTimeout: tryTimeout}
 	if c.Retry != nil {
@@ -71,11 +74,39 @@ func (d redacted) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// smallBody is the largest request body that oneWrite copies, in bytes. Of larger ones
+// the additional write is a small part of the cost.
+const smallBody = 64 << 10
+
+// oneWrite sends a request with a small body in one write. Package net/http writes the
+// header alone first unless it knows that the body is in memory, and the SDK wraps each
+// body in a type of its own.
+type oneWrite struct{ *http.Client }
+
+// Do implements [policy.Transporter].
+func (o oneWrite) Do(r *http.Request) (*http.Response, error) {
+	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > smallBody {
+		return o.Client.Do(r)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read the body of a request: %w", err)
+	}
+	once := *r
+	once.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	once.Body, _ = once.GetBody()
+	return o.Client.Do(&once)
+}
+
 // newTransport keeps one connection open for each concurrent call. The SDK's default
 // of 10 per host would make most of 128 concurrent calls open a new TLS connection.
 //
 // It uses only HTTP/1.1, as storage does: a call that is cut off then closes its
 // connection, while over HTTP/2 its retry would use the same one.
+//
+// It asks for no compression, which storage does not offer: a blob that was stored
+// compressed would be decompressed on the way, and have another size and hash.
 func newTransport(concurrency int, tls bool) *http.Transport {
 	if concurrency <= 0 {
 		concurrency = defaultConcurrency
@@ -92,6 +123,7 @@ func newTransport(concurrency int, tls bool) *http.Transport {
 		IdleConnTimeout:       idle,
 		TLSHandshakeTimeout:   dialTimeout,
 		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true,
 	}
 }
 
