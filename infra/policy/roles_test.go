@@ -18,7 +18,7 @@ var wantGrants = []string{
 	"worker-roles: queue names.queue: roles.queueDataContributor if !takesOnDemand",
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
-	"worker-roles: queue names.poison: roles.queueDataMessageSender",
+	"worker-roles: queue names.poison: role for [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: container [names.records, names.payloads, names.workers]: roles.blobDataContributor for range(0, 3)",
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 

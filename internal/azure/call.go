@@ -22,9 +22,17 @@ type Call struct {
 	// [Other] for one that this program does not use.
 	Operation string
 
-	// Status is the class of the response, "2xx" to "5xx", "throttled" for 429 and
-	// 503, and "unanswered" if there was none.
+	// Status is the class of the response, "2xx" to "5xx", "denied" for 401 and 403,
+	// "throttled" for 429 and 503, and "unanswered" if there was none.
 	Status string
+
+	// Answered says that the service dealt with the call, also if it refused it: the
+	// status is neither "5xx" nor "unanswered".
+	Answered bool
+
+	// Date is the service's clock as the response has it; empty if there was none. It
+	// is no label.
+	Date string
 
 	// Took is the time until the header of the response.
 	Took time.Duration
@@ -62,7 +70,12 @@ type watcher struct {
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	begun := time.Now()
 	resp, err := req.Next()
-	w.report(Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)})
+	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)}
+	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
+	if resp != nil {
+		c.Date = resp.Header.Get("Date")
+	}
+	w.report(c)
 	return resp, err
 }
 
@@ -72,6 +85,8 @@ func statusOf(resp *http.Response) string {
 		return "unanswered"
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
 		return "throttled"
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		return "denied"
 	case resp.StatusCode < 300:
 		return "2xx"
 	case resp.StatusCode < 400:

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,6 +44,9 @@ type Delivery struct {
 	claim         *checkpoint.Claim
 	job           *job.Job
 	jobLog        *slog.Logger    // for the handler: job.Logger
+	watch         *stopwatch      // of the handler; nil before it is called
+	failure       string          // why the job failed; empty if it did not, or never ran
+	foundOpen     bool            // the record that was found was open
 	recordWritten time.Time       // when the record that was found was last written, by the local clock
 	restored      *job.Progress   // the state that the handler began with
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
@@ -168,6 +172,8 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 		*end = d.saveStream(ctx, *end)
 	}
 	d.recordMachine(*end)
+	d.runner.observer.Returned()
+	d.failure = end.failureClass()
 	return decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
 }
 
@@ -257,7 +263,56 @@ func (d *Delivery) reportOutcome(out outcome) {
 	if d.moved && out.action == interrupted {
 		word = outcomeMoved
 	}
+	d.reportRun(out.action)
 	d.runner.observer.Ended(word)
+}
+
+// reportRun reports the outcome of the handler's time, the job if it is done, and its
+// failure if it failed.
+func (d *Delivery) reportRun(did action) {
+	observer := d.runner.observer
+	kind := d.envelope.Kind
+	if d.runner.kinds[kind] == nil {
+		kind = otherKind
+	}
+	switch did {
+	case commit:
+		r := d.claim.Record()
+		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
+		observer.Committed(kind, d.sincePut(), d.claim.RunTime(), r.Interruptions, exits)
+	case retryLater, poison, reject:
+		observer.Failed(kind, cmp.Or(d.failure, failureWithoutRun[did]))
+	default: // no failure
+	}
+	if d.watch == nil {
+		return
+	}
+	took := d.watch.elapsed()
+	switch did {
+	case commit:
+		observer.Spent(kind, effortCommitted, took)
+	case retryLater, poison:
+		observer.Spent(kind, effortFailed, took)
+	case interrupted:
+		recorded := time.Duration(0)
+		if d.recordedState() != "" {
+			recorded = d.watch.recorded(d.latest(), d.leftOut)
+		}
+		observer.Spent(kind, effortHandedOver, recorded)
+		observer.Spent(kind, effortRedone, took-recorded)
+	default:
+		observer.Spent(kind, effortRedone, took)
+	}
+}
+
+// failureWithoutRun is why a job failed whose handler was not called.
+var failureWithoutRun = map[action]string{retryLater: failedByError, poison: failedByExits, reject: failedMessage}
+
+// sincePut is for how long the job has been there, by the service's clock except where
+// the message says when the job was put.
+func (d *Delivery) sincePut() time.Duration {
+	put := cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt)
+	return max(d.lease.ClaimedAt.Sub(put)+time.Since(d.lease.AskedAt), 0)
 }
 
 // reportFailures reports a job that failed so often in all that it may never end.

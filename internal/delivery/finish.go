@@ -32,7 +32,7 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 		}
 		if d.cleanup.Err() != nil {
 			d.log.ErrorContext(ctx, "no time left; the message becomes visible when its visibility timeout expires", "outcome", out.action.String(), "error", err)
-			d.runner.observer.Ended(outcomeLeft)
+			d.reportLeft()
 			return
 		}
 		if checkpoint.PermanentRefusal(err) != "" {
@@ -47,6 +47,14 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 		d.logRetry(ctx, out.action.String(), err, delay)
 		_ = retry.Sleep(d.cleanup, delay) // the next try finds out if there is no time left
 	}
+}
+
+// reportLeft reports a delivery whose message was left: its record has what was saved
+// before.
+func (d *Delivery) reportLeft() {
+	d.leftOut = true
+	d.reportRun(interrupted)
+	d.runner.observer.Ended(outcomeLeft)
 }
 
 // enterGate waits for this delivery's turn among the last writes of a drain.

@@ -221,6 +221,16 @@ func (f *Fleet) Idle(queue string) (workers int, at time.Time) {
 	return workers, sample.at
 }
 
+// Working returns how many workers take jobs, by the last sample; 0 where there is none.
+func (f *Fleet) Working() (workers int) {
+	for _, p := range f.last().Workers {
+		if p.Age <= lacksKindFor && p.State == lifecycle.Process.String() {
+			workers++
+		}
+	}
+	return workers
+}
+
 // whoHas returns whether a worker that takes from the queue has a handler for the
 // kind, by the best answer of all, and how many of those workers lack it. A worker that stopped, or was silent for [hasKindFor], has nothing; one
 // that leaves its VM, or was silent for [lacksKindFor], is not counted as lacking it.

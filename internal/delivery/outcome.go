@@ -219,6 +219,27 @@ func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 	}
 }
 
+// failureClass returns why the job failed, if the end of its run is a failure.
+func (e ended) failureClass() string {
+	switch {
+	case e.conflict != nil:
+		return ""
+	case e.fault != nil, e.err == nil && len(e.result) > job.MaxResult:
+		return failedTooLarge
+	case e.exceeded() && e.stop.Reason == job.Overrun:
+		return failedOverrun
+	case e.exceeded():
+		return failedSilent
+	case errors.Is(e.err, errPanicked):
+		return failedByPanic
+	case job.IsPermanent(e.err):
+		return failedPermanently
+	case e.err != nil:
+		return failedByError
+	}
+	return ""
+}
+
 // verdict returns what the end of a run means for its kind's circuit breaker. progressed
 // is whether the run made progress, knownElsewhere whether the job failed on another
 // machine last: then the job is more likely to blame.

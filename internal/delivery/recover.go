@@ -82,6 +82,7 @@ func (d *Delivery) readRecord(ctx context.Context) (record checkpoint.Record, ru
 		return err
 	})
 	d.recordWritten = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
+	d.foundOpen = record.Status == checkpoint.Open
 	return record, ruling, err
 }
 
@@ -254,12 +255,23 @@ func (d *Delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bo
 
 // reportStart reports that the handler is about to be called.
 func (d *Delivery) reportStart(record checkpoint.Record, resumed bool) {
+	observer := d.runner.observer
 	switch {
 	case resumed:
-		d.runner.observer.Started(startedResumed)
+		observer.Started(startedResumed)
 	case record.Generation > 1:
-		d.runner.observer.Started(startedAgain)
+		observer.Started(startedAgain)
 	default:
-		d.runner.observer.Started(startedFirst)
+		observer.Started(startedFirst)
+	}
+	switch waited := max(time.Since(d.recordWritten), 0); {
+	case record.Generation <= 1:
+		observer.Waited(afterPut, d.sincePut())
+	case !d.foundOpen:
+		observer.Waited(afterExit, waited)
+	case record.Failures > 0:
+		observer.Waited(afterFailure, waited)
+	default:
+		observer.Waited(afterRelease, waited)
 	}
 }

@@ -151,6 +151,7 @@ type runningJobs struct {
 // runningJob is one of them.
 type runningJob struct {
 	set      *runningJobs
+	watch    *stopwatch     // of its handler
 	woken    chan struct{}  // holds one: there is something to check
 	requests []*saveRequest // not answered yet; guarded by set.mu
 }
@@ -163,10 +164,10 @@ type saveRequest struct {
 }
 
 // add adds a job. The caller must call remove.
-func (a *runningJobs) add() *runningJob {
+func (a *runningJobs) add(watch *stopwatch) *runningJob {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &runningJob{set: a, woken: make(chan struct{}, 1)}
+	s := &runningJob{set: a, watch: watch, woken: make(chan struct{}, 1)}
 	if a.jobs == nil {
 		a.jobs = map[*runningJob]struct{}{}
 	}
@@ -181,6 +182,20 @@ func (s *runningJob) remove() {
 	delete(s.set.jobs, s)
 	s.set.mu.Unlock()
 	answer(s.takeRequests(), true)
+}
+
+// silence returns the age of the oldest last report and of the oldest checkpoint of all
+// jobs, and how many are silent for unusually long.
+func (a *runningJobs) silence() (report, checkpoint time.Duration, silent int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for s := range a.jobs {
+		report, checkpoint = max(report, s.watch.silence()), max(checkpoint, s.watch.unsaved())
+		if s.watch.isSilent() {
+			silent++
+		}
+	}
+	return report, checkpoint, silent
 }
 
 // saveAll asks every running job to save. It does not wait: see wait.

@@ -22,13 +22,17 @@ const recheckEvery = 5 * time.Second
 // errAbandoned is the error of a handler that did not return in time.
 var errAbandoned = errors.New("handler did not return in time")
 
+// errPanicked is the error of a handler that panicked.
+var errPanicked = errors.New("handler panicked")
+
 // runHandler calls the handler and records its progress until it returns, or until it
 // was stopped and its deadline has passed.
 func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	done := make(chan ended, 1)
 	d.closed = make(chan struct{})
 	d.startFraction = fractionOf(d.saved, 0)
-	watch := startStopwatch()
+	watch := startStopwatch(d.job.Latest())
+	d.watch = watch
 	d.claim.CountTime(watch.elapsed)
 	d.chargeExits(watch)
 	defer d.enforceLimits(ctx, d.jobLimits, watch)()
@@ -42,10 +46,11 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		d.closeJob(ctx)
 	}()
 
-	running := d.runner.running.add()
+	running := d.runner.running.add(watch)
 	defer running.remove()
 	since, tried := time.Now(), time.Time{}
 	for {
+		d.noticeReport(watch)
 		if end, over := d.checkCancelled(ctx); over {
 			return d.waitHandler(ctx, done, end)
 		}
@@ -153,7 +158,7 @@ func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end en
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			end = ended{err: fmt.Errorf("handler panicked: %v", p)}
+			end = ended{err: fmt.Errorf("%w: %v", errPanicked, p)}
 		}
 	}()
 	result, err := handler.Run(job.WithLogger(ctx, d.jobLog), d.job)
@@ -210,14 +215,41 @@ func (d *Delivery) departureDrain(begun, now time.Time) *drain.Drain {
 	return drain.ForNotice(p.Notice(now))
 }
 
-// stopwatch measures one run of a handler. It may be read from any goroutine.
-type stopwatch struct {
-	begun      time.Time
-	took       atomic.Int64 // nanoseconds; 0 while it runs
-	lastReport atomic.Int64 // when the last report came, in nanoseconds from begun
+// noticeReport records a report that came since the loop turned last. Looking for it
+// here rather than in the handler's call keeps reports cheap; where silence is limited,
+// the call records it.
+func (d *Delivery) noticeReport(watch *stopwatch) {
+	if latest := d.job.Latest(); latest != watch.seen {
+		watch.seen = latest
+		if d.jobLimits.MaxSilence == 0 {
+			watch.reported()
+		}
+	}
 }
 
-func startStopwatch() *stopwatch { return &stopwatch{begun: time.Now()} }
+const (
+	// silentFor and silentFactor say when a job counts as silent: for so long, and so
+	// many times as long as it ever was between two reports of this run.
+	silentFor    = 2 * time.Minute
+	silentFactor = 10
+
+	// silentAtFirst is when a job counts as silent that has not reported in this run.
+	silentAtFirst = time.Hour
+)
+
+// stopwatch measures one run of a handler. It may be read from any goroutine, but seen.
+type stopwatch struct {
+	begun      time.Time
+	took       atomic.Int64  // nanoseconds; 0 while it runs
+	lastReport atomic.Int64  // when the last report came, in nanoseconds from begun; 0 for none
+	longest    atomic.Int64  // the longest time between two reports, in nanoseconds
+	lastSave   atomic.Int64  // when the last state was recorded, in nanoseconds from begun
+	seen       *job.Progress // the report that the loop saw last
+}
+
+func startStopwatch(restored *job.Progress) *stopwatch {
+	return &stopwatch{begun: time.Now(), seen: restored}
+}
 
 func (s *stopwatch) elapsed() time.Duration {
 	if took := s.took.Load(); took > 0 {
@@ -226,13 +258,46 @@ func (s *stopwatch) elapsed() time.Duration {
 	return time.Since(s.begun)
 }
 
-// reported records that a report came.
-func (s *stopwatch) reported() { s.lastReport.Store(int64(time.Since(s.begun))) }
+// reported records that a report came. It has one caller at a time.
+func (s *stopwatch) reported() {
+	now := int64(time.Since(s.begun))
+	before := s.lastReport.Swap(now)
+	s.longest.Store(max(s.longest.Load(), now-before))
+}
+
+// saved records that a state was recorded.
+func (s *stopwatch) saved() { s.lastSave.Store(int64(time.Since(s.begun))) }
 
 // silence is how long the handler has gone without a report.
 func (s *stopwatch) silence() time.Duration {
 	heard := time.Duration(s.lastReport.Load())
 	return time.Since(s.begun) - heard
+}
+
+// isSilent reports whether that is much longer than ever before in this run.
+func (s *stopwatch) isSilent() bool {
+	if s.lastReport.Load() == 0 {
+		return s.silence() > silentAtFirst
+	}
+	return s.silence() > max(silentFor, silentFactor*time.Duration(s.longest.Load()))
+}
+
+// unsaved is how much work a sudden death would repeat.
+func (s *stopwatch) unsaved() time.Duration {
+	return time.Since(s.begun) - time.Duration(s.lastSave.Load())
+}
+
+// recorded is how long the handler had run when it made the last report that its record
+// has. latest is its last report of all, leftOut says that the record lacks it.
+func (s *stopwatch) recorded(latest *job.Progress, leftOut bool) time.Duration {
+	switch {
+	case leftOut:
+		return min(time.Duration(s.lastSave.Load()), s.elapsed())
+	case latest != s.seen:
+		return s.elapsed() // it came since the loop turned last
+	default:
+		return min(time.Duration(s.lastReport.Load()), s.elapsed())
+	}
 }
 
 func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }

@@ -217,6 +217,12 @@ func (r *Runner) Counts() Counts {
 	}
 }
 
+// Silence says how the running jobs report: the age of the oldest last report and of the
+// oldest checkpoint, and how many jobs are silent for much longer than they were before.
+func (r *Runner) Silence() (report, checkpoint time.Duration, silent int) {
+	return r.running.silence()
+}
+
 // SaveAll asks every running job to save. The returned function waits for their
 // answers, and returns how many jobs there were and how many could not save.
 func (r *Runner) SaveAll() (wait func() (jobs, unsaved int)) {
@@ -260,6 +266,26 @@ type Observer interface {
 	// a recorded state, or "again" because nothing was recorded.
 	Started(how string)
 
+	// Waited reports for how long the job had waited when its handler was called: since
+	// it was put, since it was released, since it failed, or since the last write of
+	// the worker that ended uncleanly (a word of [Waits]).
+	Waited(after string, wait time.Duration)
+
+	// Returned reports that a handler has returned, or was abandoned.
+	Returned()
+
+	// Spent reports for how long a handler ran, by the outcome of that time: a word of
+	// [Efforts]. One run may be reported in two parts.
+	Spent(kind, effort string, took time.Duration)
+
+	// Committed reports a job that is done: the time since it was put, that in handlers
+	// over all deliveries, and how often it was interrupted and lost its worker.
+	Committed(kind string, sincePut, ran time.Duration, interruptions, exits int)
+
+	// Failed reports a failure, or a job that was dead-lettered, with a word of
+	// [FailureClasses]. Kinds that the worker does not have are "other".
+	Failed(kind, class string)
+
 	// Saved reports an attempt to record a state of that many bytes: "saved",
 	// "fenced" because another worker owns the job by now, or "failed".
 	Saved(result string, bytes int64, took time.Duration)
@@ -290,6 +316,34 @@ const (
 	outcomeLeft                                = "left"  // its visibility timeout will expire
 )
 
+// What a job had waited for, as [Observer.Waited] reports it.
+const (
+	afterPut, afterRelease, afterFailure, afterExit = "put", "release", "failure", "exit"
+)
+
+// The outcome of the time of a handler, as [Observer.Spent] reports it.
+const (
+	effortCommitted  = "committed"
+	effortHandedOver = "handed_over" // recorded for the next worker
+	effortFailed     = "failed"
+	effortRedone     = "redone" // not recorded, or in vain: another owns the job, or it was cancelled
+)
+
+// Why a job failed, as [Observer.Failed] reports it.
+const (
+	failedByError     = "error"
+	failedPermanently = "permanent"
+	failedByPanic     = "panic"
+	failedSilent      = "silent"
+	failedOverrun     = "overrun"
+	failedTooLarge    = "too_large" // its state or its result
+	failedByExits     = "exits"     // its workers ended uncleanly too often
+	failedMessage     = "message"   // unreadable, or of other work or an unknown kind
+)
+
+// otherKind stands for all kinds that a worker does not have: a message may name any.
+const otherKind = "other"
+
 // outcomeWords are the actions as [Observer.Ended] reports them.
 var outcomeWords = map[action]string{
 	commit: "committed", interrupted: "released", retryLater: "failed", poison: "poisoned", reject: "poisoned",
@@ -306,6 +360,19 @@ func Starts() []string { return []string{startedFirst, startedResumed, startedAg
 
 // Saves returns the results that [Observer.Saved] gets.
 func Saves() []string { return []string{savedWell, savedFenced, savedFailed} }
+
+// Waits returns what [Observer.Waited] gets.
+func Waits() []string { return []string{afterPut, afterRelease, afterFailure, afterExit} }
+
+// Efforts returns what [Observer.Spent] gets.
+func Efforts() []string {
+	return []string{effortCommitted, effortHandedOver, effortFailed, effortRedone}
+}
+
+// FailureClasses returns what [Observer.Failed] gets.
+func FailureClasses() []string {
+	return []string{failedByError, failedPermanently, failedByPanic, failedSilent, failedOverrun, failedTooLarge, failedByExits, failedMessage}
+}
 
 // Circles returns the causes that [Observer.Circles] gets.
 func Circles() []string { return []string{circlesByFailures, circlesByBreaks} }

@@ -3,6 +3,9 @@ package delivery
 import (
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
 )
 
 // TestSaveAllOfAJobThatEnds: a job that ends while all are asked to save answers
@@ -10,7 +13,7 @@ import (
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := &runningJobs{}
-		seat, other := room.add(), room.add()
+		seat, other := room.add(startStopwatch(nil)), room.add(startStopwatch(nil))
 		r := room.saveAll()
 		answer(other.takeRequests(), true)
 		seat.remove()
@@ -25,6 +28,70 @@ func TestSaveAllOfAJobThatEnds(t *testing.T) {
 		}
 		if r.jobs != 2 || r.unsaved.Load() != 0 {
 			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", r.jobs, r.unsaved.Load())
+		}
+	})
+}
+
+// TestSilence: a job counts as silent after a pause that is long beside those between its
+// reports, and one that never reports after an hour.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := &runningJobs{}
+		often, seldom, never := startStopwatch(nil), startStopwatch(nil), startStopwatch(nil)
+		for _, watch := range []*stopwatch{often, seldom, never} {
+			defer jobs.add(watch).remove()
+		}
+		for range 6 {
+			for range 10 {
+				time.Sleep(5 * time.Second)
+				often.reported()
+			}
+			seldom.reported()
+		}
+		often.saved()
+		for _, step := range []struct {
+			wait   time.Duration
+			silent int
+		}{{silentFor, 0}, {time.Second, 1}, {500*time.Second - silentFor - time.Second, 1}, {time.Second, 2}, {silentAtFirst - 801*time.Second, 2}, {time.Second, 3}} {
+			time.Sleep(step.wait)
+			if _, _, silent := jobs.silence(); silent != step.silent {
+				t.Errorf("silent jobs after %s more = %d, want %d", step.wait, silent, step.silent)
+			}
+		}
+		report, checkpoint, _ := jobs.silence()
+		if report <= silentAtFirst {
+			t.Errorf("age of the oldest report = %s, want that of the job that never reported", report)
+		}
+		if checkpoint < silentAtFirst {
+			t.Errorf("age of the oldest checkpoint = %s, want the age of a job without one", checkpoint)
+		}
+	})
+}
+
+// TestRecordedTime: how much of a run's time is in the record that a release leaves.
+func TestRecordedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := &job.Progress{}, &job.Progress{}
+		watch := startStopwatch(nil)
+		time.Sleep(3 * time.Second)
+		watch.seen = first
+		watch.reported()
+		watch.saved()
+		time.Sleep(4 * time.Second)
+		watch.stop()
+		for _, row := range []struct {
+			what    string
+			latest  *job.Progress
+			leftOut bool
+			want    time.Duration
+		}{
+			{"no report since", first, false, 3 * time.Second},
+			{"a report that the loop has not seen", second, false, 7 * time.Second},
+			{"the last report is left out", second, true, 3 * time.Second},
+		} {
+			if got := watch.recorded(row.latest, row.leftOut); got != row.want {
+				t.Errorf("%s: %s recorded, want %s", row.what, got, row.want)
+			}
 		}
 	})
 }

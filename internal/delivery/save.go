@@ -40,6 +40,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
+		d.watch.saved()
 		took := time.Since(begun)
 		d.cost.Add(took)
 		next := d.runner.policy.IntervalFor(d.situation(begun, begun))
@@ -75,6 +76,7 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	switch conflict := asConflict(err); {
 	case err == nil:
 		d.saved = latest
+		d.watch.saved()
 	case conflict != nil:
 		end.conflict = conflict
 	case errors.Is(err, checkpoint.ErrTooLarge):

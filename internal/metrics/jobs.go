@@ -16,6 +16,7 @@ type Jobs struct {
 	saves      *prometheus.CounterVec
 	savedBytes prometheus.Counter
 	saveTime   prometheus.Histogram
+	saveSize   prometheus.Histogram
 	leftOut    prometheus.Counter
 	circles    *prometheus.CounterVec
 	refused    *prometheus.CounterVec
@@ -26,6 +27,9 @@ type Jobs struct {
 
 // saveBuckets reach from a small state in the same region to one of gigabytes.
 var saveBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+
+// sizeBuckets reach from a number to a folder of gigabytes.
+var sizeBuckets = []float64{1 << 10, 16 << 10, 64 << 10, 1 << 20, 8 << 20, 64 << 20, 512 << 20, 4 << 30, 32 << 30}
 
 func newJobs(w Words) Jobs {
 	j := Jobs{
@@ -42,6 +46,10 @@ func newJobs(w Words) Jobs {
 		saveTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "checkpoint_save_duration_seconds",
 			Help: "Time that it took to record a state.", Buckets: saveBuckets,
+		}),
+		saveSize: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "checkpoint_size_bytes",
+			Help: "Size of the states recorded.", Buckets: sizeBuckets,
 		}),
 		leftOut: counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		circles: byWord(w.Circles, "jobs_circling_total",
@@ -64,7 +72,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
@@ -99,6 +107,7 @@ func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
 	if result == resultSaved {
 		j.savedBytes.Add(float64(bytes))
 		j.saveTime.Observe(took.Seconds())
+		j.saveSize.Observe(float64(bytes))
 	}
 }
 

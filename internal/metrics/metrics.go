@@ -24,21 +24,34 @@ type Config struct {
 	// Healthy reports whether the worker's health check is passed.
 	Healthy func() bool
 
+	// Space returns how much of the file system of the scratch folder is free and its
+	// size, in bytes; 0, 0 if that is unknown. Nil if there is no such folder.
+	Space func() (free, size int64)
+
+	// OOMKills returns how many processes were killed because memory ran out.
+	// Nil if that is unknown.
+	OOMKills func() (kills int64, ok bool)
+
 	// Words are the values of labels that are known in advance.
 	Words Words
 }
 
 // Words are the values that labels can have.
 type Words struct {
-	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // Metrics are those of one worker.
 type Metrics struct {
 	Jobs
+	Effort
 	Platform
 	Storage
+	*silence
+	*queues
 
+	slots  *slots
+	words  Words
 	worker *prometheus.Registry // the worker's metrics alone
 	served *prometheus.Registry // with those of Go and the process
 }
@@ -46,10 +59,13 @@ type Metrics struct {
 // New returns metrics at zero.
 func New(c Config) *Metrics {
 	m := &Metrics{
-		Jobs: newJobs(c.Words), Platform: newPlatform(c.Words), Storage: newStorage(),
+		Jobs: newJobs(c.Words), Effort: newEffort(c.Words), silence: newSilence(), queues: newQueues(), slots: newSlots(c.Slots), words: c.Words,
+		Platform: newPlatform(c.Words), Storage: newStorage(),
 		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
 	}
-	m.worker.MustRegister(about(c), slots(c), healthy(c))
+	m.worker.MustRegister(about(c), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
+	m.worker.MustRegister(machine(c)...)
+	m.worker.MustRegister(m.Effort.collectors()...)
 	m.worker.MustRegister(m.Jobs.collectors()...)
 	m.worker.MustRegister(m.Platform.collectors()...)
 	m.worker.MustRegister(m.Storage.collectors()...)
@@ -92,7 +108,7 @@ func about(c Config) prometheus.Collector {
 	return g
 }
 
-func slots(c Config) prometheus.Collector {
+func slotCount(c Config) prometheus.Collector {
 	g := gauge("job_slots", "Jobs that this worker runs at once.")
 	g.Set(float64(c.Slots))
 	return g
@@ -109,12 +125,79 @@ func healthy(c Config) prometheus.Collector {
 	})
 }
 
+// machine returns the metrics of the machine that a worker knows better than others.
+func machine(c Config) (all []prometheus.Collector) {
+	if c.Space != nil {
+		for name, value := range map[string]func() int64{
+			"scratch_free_bytes": func() int64 { free, _ := c.Space(); return free },
+			"scratch_size_bytes": func() int64 { _, size := c.Space(); return size },
+		} {
+			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Namespace: namespace, Name: name, Help: scratchHelp[name],
+			}, func() float64 { return float64(value()) }))
+		}
+	}
+	if c.OOMKills != nil {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: "oom_kills_total",
+			Help: "Processes that the kernel killed because memory ran out: of the worker's control group, or of the machine where groups are not counted.",
+		}, func() float64 { kills, _ := c.OOMKills(); return float64(kills) }))
+	}
+	return all
+}
+
+var scratchHelp = map[string]string{
+	"scratch_free_bytes": "Space for programs of jobs that is free on the file system of --scratch.",
+	"scratch_size_bytes": "Size of the file system of --scratch.",
+}
+
+// Delivered counts a claimed message, in a slot.
+func (m *Metrics) Delivered() {
+	m.Jobs.Delivered()
+	m.slots.change(1, 0)
+}
+
+// Ended counts a message that was released, out of its slot.
+func (m *Metrics) Ended(outcome string) {
+	m.Jobs.Ended(outcome)
+	m.slots.change(-1, 0)
+}
+
+// Started counts a handler call.
+func (m *Metrics) Started(how string) {
+	m.Jobs.Started(how)
+	m.slots.change(0, 1)
+}
+
+// Returned counts a handler that has returned or was abandoned.
+func (m *Metrics) Returned() { m.slots.change(0, -1) }
+
+// Entered records the state that the worker is in.
+func (m *Metrics) Entered(state string, ending bool) {
+	m.Jobs.Entered(state, ending)
+	m.slots.work(state == stateWorking)
+}
+
+// stateWorking is the state in which a worker takes jobs.
+const stateWorking = "process"
+
+// Recovered records that a kind's circuit breaker is closed, as at the worker's start,
+// and makes the kind's other series.
+func (m *Metrics) Recovered(kind string) {
+	m.Jobs.Recovered(kind)
+	m.Effort.expect(kind, m.words)
+}
+
 func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
 }
 
 func gaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogramVec(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 func counter(name, help string) prometheus.Counter {

@@ -9,11 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 var testWords = Words{
 	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
+	Waits: []string{"put", "release"}, Efforts: []string{"committed", "redone"}, FailureClasses: []string{"error"},
 	Saves: []string{"saved", "failed"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
 }
 
@@ -157,7 +159,7 @@ func TestConventions(t *testing.T) {
 	m := New(Config{Version: "v1", Words: testWords})
 	m.Announced("Preempt", "drain")
 	m.Polled(time.Now(), "answered")
-	m.Called("blob", "PutBlob", "2xx", time.Millisecond)
+	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
 	problems, err := testutil.GatherAndLint(m.Gatherer())
 	if err != nil {
 		t.Fatal(err)
@@ -192,15 +194,135 @@ func TestHandler(t *testing.T) {
 // TestCountingCostsNoMemory holds what every short job does to no allocation.
 func TestCountingCostsNoMemory(t *testing.T) {
 	m := New(Config{Words: testWords})
-	m.Called("blob", "PutBlob", "2xx", time.Millisecond)
+	m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT")
 	for what, f := range map[string]func(){
-		"a delivery":     func() { m.Delivered(); m.Started("first"); m.Ended("committed") },
+		"a delivery": func() { m.Delivered(); m.Started("first"); m.Returned(); m.Ended("committed") },
+		"a commit": func() {
+			m.Waited("put", time.Second)
+			m.Spent("digest", "committed", time.Second)
+			m.Committed("digest", time.Minute, time.Second, 0, 0)
+		},
 		"a save":         func() { m.Saved("saved", 10, time.Millisecond) },
-		"a storage call": func() { m.Called("blob", "PutBlob", "2xx", time.Millisecond) },
+		"a storage call": func() { m.Called("blob", "PutBlob", "2xx", time.Millisecond, true, "Sun, 22 Nov 2026 17:00:00 GMT") },
 		"a poll":         func() { m.Polled(time.Now(), "answered") },
 	} {
 		if got := testing.AllocsPerRun(100, f); got != 0 {
 			t.Errorf("%s allocates %v times, want never", what, got)
 		}
 	}
+}
+
+// TestEffort: times, waits, failures and commits of jobs.
+func TestEffort(t *testing.T) {
+	m := New(Config{Words: testWords})
+	m.Recovered("digest")
+	m.Waited("release", 3*time.Second)
+	m.Spent("digest", "committed", 2*time.Second)
+	m.Spent("digest", "committed", 3*time.Second)
+	m.Failed("digest", "error")
+	expect(t, m, "", "last_commit_timestamp_seconds")
+	m.Committed("digest", time.Minute, 5*time.Second, 2, 1)
+	expect(t, m, `
+# HELP spotworker_handler_seconds_total Time of handlers, by its outcome. Goodput is committed and handed_over: work whose result or state is recorded.
+# TYPE spotworker_handler_seconds_total counter
+spotworker_handler_seconds_total{kind="digest",outcome="committed"} 5
+spotworker_handler_seconds_total{kind="digest",outcome="redone"} 0
+# HELP spotworker_job_failures_total Failures of jobs, those of dead-lettered jobs included, by their cause.
+# TYPE spotworker_job_failures_total counter
+spotworker_job_failures_total{class="error",kind="digest"} 1
+`, "handler_seconds_total", "job_failures_total")
+	if got := testutil.CollectAndCount(m.Gatherer().(prometheus.Collector), "spotworker_last_commit_timestamp_seconds"); got != 1 {
+		t.Errorf("times of the last commit = %d, want 1", got)
+	}
+}
+
+// TestSlotSeconds: the times of all slots add up, whatever they do.
+func TestSlotSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Slots: 4, Words: testWords})
+		time.Sleep(10 * time.Second) // starting
+		m.Entered("process", false)
+		time.Sleep(10 * time.Second)
+		m.Delivered()
+		m.Delivered()
+		time.Sleep(time.Second) // reading records
+		m.Started("first")
+		m.Started("first")
+		time.Sleep(20 * time.Second)
+		m.Returned()
+		time.Sleep(time.Second) // committing
+		m.Ended("committed")
+		time.Sleep(10 * time.Second)
+		expect(t, m, `
+# HELP spotworker_slot_seconds_total `+slotsHelp+`
+# TYPE spotworker_slot_seconds_total counter
+spotworker_slot_seconds_total{state="around"} 3
+spotworker_slot_seconds_total{state="closed"} 40
+spotworker_slot_seconds_total{state="handler"} 51
+spotworker_slot_seconds_total{state="idle"} 114
+`, "slot_seconds_total")
+	})
+}
+
+// TestStorageOutage: the time in which no call is answered counts while it lasts and
+// afterwards; a refusal is an answer.
+func TestStorageOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		call := func(status string, took time.Duration) {
+			m.Called("blob", "PutBlob", status, took, status != "unanswered", "")
+		}
+		unreachable := func(want string) {
+			t.Helper()
+			expect(t, m, `
+# HELP spotworker_storage_unreachable_seconds_total Time in which every call to storage failed (5xx or no answer), from the start of the first such call to the next answer. Jobs continue, nothing is saved.
+# TYPE spotworker_storage_unreachable_seconds_total counter
+spotworker_storage_unreachable_seconds_total `+want+"\n", "storage_unreachable_seconds_total")
+		}
+		call("2xx", time.Millisecond)
+		time.Sleep(time.Minute)
+		unreachable("0")
+		call("unanswered", 2*time.Second)
+		time.Sleep(10 * time.Second)
+		call("unanswered", time.Second)
+		unreachable("12")
+		call("denied", time.Millisecond)
+		time.Sleep(time.Minute)
+		unreachable("12")
+	})
+}
+
+// TestClockOffset: a machine whose clock is wrong shows by how much.
+func TestClockOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		expect(t, m, "", "clock_offset_seconds")
+		call := func(offset time.Duration) {
+			m.Called("blob", "PutBlob", "2xx", 0, true, time.Now().Add(-offset).UTC().Format(http.TimeFormat))
+		}
+		for _, offset := range []time.Duration{0, time.Hour, -time.Minute} {
+			time.Sleep(clockEvery)
+			call(offset)
+			call(24 * time.Hour) // too soon after the other
+			if got := time.Duration(m.clock.offset.Load()); (got - offset).Abs() > time.Second {
+				t.Errorf("offset = %s, want %s", got, offset)
+			}
+		}
+	})
+}
+
+// TestQueueReadingsEnd: a reading is not shown for longer than others may take over.
+func TestQueueReadingsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Config{Words: testWords})
+		m.QueueRead("jobs", 12, time.Minute)
+		time.Sleep(readingFor)
+		expect(t, m, `
+# HELP spotworker_queue_oldest_message_age_seconds For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.
+# TYPE spotworker_queue_oldest_message_age_seconds gauge
+spotworker_queue_oldest_message_age_seconds{queue="jobs"} 60
+`, "queue_oldest_message_age_seconds")
+		time.Sleep(time.Second)
+		expect(t, m, "", "queue_messages", "queue_oldest_message_age_seconds")
+	})
 }

@@ -71,7 +71,8 @@ func tooLargeForDisk(f *folder, err error) error {
 	if isAny(fileTooLarge, err) {
 		return fmt.Errorf("the job does not fit: %w", err)
 	}
-	if has, all := f.size(math.MaxInt64, new(atomic.Bool)), capacity(f.dir); isAny(diskFull, err) && all > 0 && has > all/2 {
+	_, all := Space(f.dir)
+	if has := f.size(math.MaxInt64, new(atomic.Bool)); isAny(diskFull, err) && all > 0 && has > all/2 {
 		return fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err)
 	}
 	return nil

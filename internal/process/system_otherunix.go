@@ -24,5 +24,8 @@ func waitUnreaped(int) bool { return false }
 
 func tune(int) {}
 
-// capacity is unknown here.
-func capacity(string) int64 { return 0 }
+// Space is unknown here.
+func Space(string) (free, size int64) { return 0, 0 }
+
+// OOMKills is unknown here.
+func OOMKills() (kills int64, ok bool) { return 0, false }

@@ -72,12 +72,16 @@ var (
 	}
 )
 
-// capacity returns the size of a folder's file system in bytes, 0 if unknown.
-func capacity(dir string) int64 {
-	var all uint64
+// Space returns how much of a folder's file system is free for this user and its size,
+// in bytes; 0, 0 if that is unknown.
+func Space(dir string) (free, size int64) {
+	var available, all uint64
 	name, err := windows.UTF16PtrFromString(dir)
-	if err != nil || windows.GetDiskFreeSpaceEx(name, nil, &all, nil) != nil {
-		return 0
+	if err != nil || windows.GetDiskFreeSpaceEx(name, &available, &all, nil) != nil {
+		return 0, 0
 	}
-	return int64(all)
+	return int64(available), int64(all)
 }
+
+// OOMKills is unknown here: Windows kills no process when memory runs out.
+func OOMKills() (kills int64, ok bool) { return 0, false }

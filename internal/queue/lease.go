@@ -367,6 +367,13 @@ func isLost(err error) bool {
 // isNotFound reports whether err is 404 MessageNotFound.
 func isNotFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
 
+// Denied reports whether the service denied the identity access: a role is missing, or
+// the account's firewall is closed to it.
+func Denied(err error) bool {
+	var response *azcore.ResponseError
+	return errors.As(err, &response) && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
+}
+
 // Throttled reports whether the service answered that it is busy: 503 or 429.
 func Throttled(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)

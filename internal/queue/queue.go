@@ -198,3 +198,18 @@ func (q *Queue) Peek(ctx context.Context, n int) ([]Peeked, error) {
 	}
 	return peeked, nil
 }
+
+// FrontWaited returns for how long the message at the front of the queue has been there,
+// by the service's clock; 0 if none is visible.
+func (q *Queue) FrontWaited(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	reply, err := q.client.PeekMessage(ctx, nil)
+	if err != nil {
+		return 0, fmt.Errorf("peek at queue %s: %w", q.name, err)
+	}
+	if len(reply.Messages) == 0 || reply.Messages[0].InsertionTime == nil || reply.Date == nil {
+		return 0, nil
+	}
+	return max(reply.Date.Sub(*reply.Messages[0].InsertionTime), 0), nil
+}

@@ -25,6 +25,15 @@ type Observer interface {
 	// Drained reports the end of a drain, and how long after its notice it came.
 	Drained(reason string, took time.Duration)
 
+	// QueueRead reports about how many messages a queue has, and for how long the one at
+	// its front has waited; 0 if none is visible.
+	QueueRead(queue string, messages int, oldest time.Duration)
+
+	// Watch gives the function that returns, at any time, the age of the oldest last
+	// report and of the oldest checkpoint of the running jobs, and how many of them are
+	// silent for much longer than they were before. It is called once, at first.
+	Watch(silence func() (report, checkpoint time.Duration, silent int))
+
 	// Blind reports since when no poll of the metadata service was answered, and with
 	// the zero time that polls are answered again.
 	Blind(since time.Time)
@@ -33,32 +42,40 @@ type Observer interface {
 // unobserved is the Observer of a worker that was given none.
 type unobserved struct{}
 
-func (unobserved) Entered(string, bool)               {}
-func (unobserved) Delivered()                         {}
-func (unobserved) Ended(string)                       {}
-func (unobserved) Started(string)                     {}
-func (unobserved) Saved(string, int64, time.Duration) {}
-func (unobserved) Broke(string)                       {}
-func (unobserved) Recovered(string)                   {}
-func (unobserved) Refused(string)                     {}
-func (unobserved) LeftOut()                           {}
-func (unobserved) Circles(string)                     {}
-func (unobserved) Announced(string, string)           {}
-func (unobserved) Unrecognised()                      {}
-func (unobserved) Acknowledged(string)                {}
-func (unobserved) Drained(string, time.Duration)      {}
-func (unobserved) Polled(time.Time, string)           {}
-func (unobserved) Blind(time.Time)                    {}
+func (unobserved) Entered(string, bool)                                        {}
+func (unobserved) Delivered()                                                  {}
+func (unobserved) Ended(string)                                                {}
+func (unobserved) Started(string)                                              {}
+func (unobserved) Waited(string, time.Duration)                                {}
+func (unobserved) Returned()                                                   {}
+func (unobserved) Spent(string, string, time.Duration)                         {}
+func (unobserved) Committed(string, time.Duration, time.Duration, int, int)    {}
+func (unobserved) Failed(string, string)                                       {}
+func (unobserved) QueueRead(string, int, time.Duration)                        {}
+func (unobserved) Watch(func() (report, checkpoint time.Duration, silent int)) {}
+func (unobserved) Saved(string, int64, time.Duration)                          {}
+func (unobserved) Broke(string)                                                {}
+func (unobserved) Recovered(string)                                            {}
+func (unobserved) Refused(string)                                              {}
+func (unobserved) LeftOut()                                                    {}
+func (unobserved) Circles(string)                                              {}
+func (unobserved) Announced(string, string)                                    {}
+func (unobserved) Unrecognised()                                               {}
+func (unobserved) Acknowledged(string)                                         {}
+func (unobserved) Drained(string, time.Duration)                               {}
+func (unobserved) Polled(time.Time, string)                                    {}
+func (unobserved) Blind(time.Time)                                             {}
 
 // Words are all words that an [Observer] may get, a list for each parameter.
 type Words struct {
-	States, Outcomes, Starts, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // ObserverWords returns them.
 func ObserverWords() Words {
 	w := Words{
-		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Saves: delivery.Saves(), Circles: delivery.Circles(),
+		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Waits: delivery.Waits(), Efforts: delivery.Efforts(), FailureClasses: delivery.FailureClasses(),
+		Saves: delivery.Saves(), Circles: delivery.Circles(),
 		Acknowledgements: events.AcknowledgeResults(),
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown), string(job.Drained)},
 		Refusals:         checkpoint.PermanentRefusals(),

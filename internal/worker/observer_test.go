@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ type counter struct {
 	mu     sync.Mutex
 	counts map[string]int
 	bytes  int64
+	spent  map[string]time.Duration
 	drain  time.Duration
 	polled time.Time
 	blind  time.Time
@@ -53,17 +55,35 @@ func (c *counter) of(what ...string) map[string]int {
 func (c *counter) Entered(state string, ending bool) {
 	c.count(fmt.Sprintf("entered %s %t", state, ending))
 }
-func (c *counter) Delivered()                    { c.count("delivered") }
-func (c *counter) Ended(outcome string)          { c.count("ended " + outcome) }
-func (c *counter) Started(how string)            { c.count("started " + how) }
-func (c *counter) Broke(kind string)             { c.count("broke " + kind) }
-func (c *counter) Recovered(kind string)         { c.count("recovered " + kind) }
-func (c *counter) Refused(code string)           { c.count("refused " + code) }
-func (c *counter) LeftOut()                      { c.count("left out") }
-func (c *counter) Circles(cause string)          { c.count("circles " + cause) }
-func (c *counter) Announced(kind, action string) { c.count("announced " + kind + ", " + action) }
-func (c *counter) Unrecognised()                 { c.count("unrecognised") }
-func (c *counter) Acknowledged(result string)    { c.count("acknowledged " + result) }
+func (c *counter) Delivered()                           { c.count("delivered") }
+func (c *counter) Ended(outcome string)                 { c.count("ended " + outcome) }
+func (c *counter) Started(how string)                   { c.count("started " + how) }
+func (c *counter) Returned()                            { c.count("returned") }
+func (c *counter) Waited(after string, _ time.Duration) { c.count("waited after " + after) }
+func (c *counter) Failed(kind, class string)            { c.count("failed " + kind + ", " + class) }
+func (c *counter) Committed(kind string, _, _ time.Duration, interruptions, exits int) {
+	c.count(fmt.Sprintf("committed %s, %d interruptions, %d exits", kind, interruptions, exits))
+}
+func (c *counter) Spent(kind, effort string, took time.Duration) {
+	c.count("spent", func() {
+		if c.spent == nil {
+			c.spent = map[string]time.Duration{}
+		}
+		c.spent[kind+", "+effort] += took
+	})
+}
+func (c *counter) QueueRead(queue string, messages int, oldest time.Duration) {
+	c.count(fmt.Sprintf("queue %s read: %d messages, the oldest %s", queue, messages, oldest))
+}
+func (c *counter) Watch(func() (report, checkpoint time.Duration, silent int)) {}
+func (c *counter) Broke(kind string)                                           { c.count("broke " + kind) }
+func (c *counter) Recovered(kind string)                                       { c.count("recovered " + kind) }
+func (c *counter) Refused(code string)                                         { c.count("refused " + code) }
+func (c *counter) LeftOut()                                                    { c.count("left out") }
+func (c *counter) Circles(cause string)                                        { c.count("circles " + cause) }
+func (c *counter) Announced(kind, action string)                               { c.count("announced " + kind + ", " + action) }
+func (c *counter) Unrecognised()                                               { c.count("unrecognised") }
+func (c *counter) Acknowledged(result string)                                  { c.count("acknowledged " + result) }
 func (c *counter) Saved(result string, bytes int64, _ time.Duration) {
 	c.count("saved "+result, func() { c.bytes += bytes })
 }
@@ -118,6 +138,9 @@ func TestObserverOfOutcomes(t *testing.T) {
 		want := map[string]int{
 			"ended committed": 3, "ended failed": 1, "ended poisoned": 2, "ended finished": 1, "ended released": 1, "ended dropped": 0,
 			"started first": 6, "started again": 1, "started resumed": 0, "left out": 0, "drained shutdown": 1,
+			"waited after put": 6, "waited after failure": 1, "waited after release": 0, "returned": 7,
+			"failed permanent, permanent": 1, "failed twice, error": 1, "failed other, message": 1,
+			"committed echo, 0 interruptions, 0 exits": 2, "committed twice, 0 interruptions, 0 exits": 1,
 			"entered start false": 0, "entered process false": 1, "entered shutdown true": 1, "entered stopped true": 1,
 		}
 		var names []string
@@ -143,8 +166,16 @@ func TestObserverOfOutcomes(t *testing.T) {
 			t.Errorf("saves = %d with %d bytes, %d failed, want those of job f: one every 5s and the last", c.counts["saved saved"], c.bytes, c.counts["saved failed"])
 		}
 
+		handed, redone := c.spent["steps, handed_over"], c.spent["steps, redone"]
+		if handed < 9*time.Second || redone > 2*time.Second {
+			t.Errorf("job f ran for %s that are recorded and %s that are not, want more than 9s and less than 2s", handed, redone)
+		}
+
 		b.start("vm_1", kinds, withObserver(c))
 		b.waitFor("the job that was released", time.Minute, func() bool { return c.of("started resumed")["started resumed"] == 1 })
+		if got := c.of("waited after release")["waited after release"]; got != 1 {
+			t.Errorf("waits after a release = %d, want 1", got)
+		}
 	})
 }
 
@@ -225,6 +256,73 @@ func TestObserverOfPolls(t *testing.T) {
 		}
 		if got := c.of("polled refused")["polled refused"]; got < 3 {
 			t.Errorf("polls refused = %d, want several", got)
+		}
+	})
+}
+
+// TestQueuesAreReadByFewWorkers: what a fleet reads of its queues does not grow with its
+// size. The poison queue is among them.
+func TestQueuesAreReadByFewWorkers(t *testing.T) {
+	for _, fleet := range []int{1, 30} {
+		t.Run(fmt.Sprint(fleet), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *testbed) {
+				c := &counter{}
+				paused := job.Kinds{"echo": echo}
+				for n := range fleet {
+					b.start(fmt.Sprintf("vm_%d", n), paused, withObserver(c))
+				}
+				b.putText("no worker can read this") // ends in the poison queue
+				time.Sleep(2 * time.Minute)          // the fleet is listed after one
+				const periods = 40
+				reads := "queue " + b.poison.Name() + " read: 1 messages, the oldest "
+				before := c.withPrefix(reads)
+				time.Sleep(periods * queuesEvery)
+				got := c.withPrefix(reads) - before
+				if least, most := periods*min(fleet, queueReaders)/2, 2*periods*min(fleet, queueReaders); got < least || got > most {
+					t.Errorf("%d workers read the poison queue %d times in %d periods, want between %d and %d", fleet, got, periods, least, most)
+				}
+			})
+		})
+	}
+}
+
+// withPrefix returns how many calls begin so.
+func (c *counter) withPrefix(prefix string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for what, count := range c.counts {
+		if strings.HasPrefix(what, prefix) {
+			n += count
+		}
+	}
+	return n
+}
+
+// TestQueueThatMayNotBeRead: a role that is missing for metrics costs one call an hour.
+func TestQueueThatMayNotBeRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		var mu sync.Mutex
+		denied := 0
+		poison := b.poison.Name()
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation != "GetQueueMetadata" || c.Queue != poison {
+				return storage.Fault{}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			denied++
+			return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+		})
+		c := &counter{}
+		b.start("vm_0", job.Kinds{"echo": echo}, withObserver(c))
+		time.Sleep(2 * time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		if denied < 1 || denied > 2 {
+			t.Errorf("calls that were denied in 2 h = %d, want one an hour", denied)
+		}
+		if got := c.withPrefix("queue " + b.queue.Name()); got < 100 {
+			t.Errorf("readings of the queue of jobs = %d, want one every 30s", got)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -63,6 +64,7 @@ func New(c Config) (*Worker, error) {
 		Jitter: c.Jitter, Started: now, Log: c.Log,
 	})
 	w.steering = &steering{worker: w, store: c.Control, runner: w.runner}
+	c.Observer.Watch(w.runner.Silence)
 	return w, nil
 }
 
@@ -74,6 +76,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cancel()
 	w.tasks.Go(func() { w.events.Run(background) })
 	w.tasks.Go(func() { w.losses.run(background, w) })
+	w.tasks.Go(func() { (&queueSurvey{worker: w, after: map[*queue.Queue]time.Time{}}).run(background) })
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {

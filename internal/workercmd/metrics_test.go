@@ -33,7 +33,10 @@ func TestMetricsAreDocumented(t *testing.T) {
 	r.Polled(time.Now(), "answered")
 	r.Announced("Preempt", "drain")
 	r.Recovered("digest")
-	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx"})
+	r.called(azure.Call{Service: "blob", Operation: "PutBlob", Status: "2xx", Date: "Sun, 22 Nov 2026 17:00:00 GMT"})
+	r.Watch(func() (report, checkpoint time.Duration, silent int) { return 0, 0, 0 })
+	r.QueueRead("jobs", 1, time.Second)
+	r.Committed("digest", 0, 0, 0, 0)
 
 	families, err := r.Gatherer().Gather()
 	if err != nil {
@@ -122,7 +125,8 @@ func TestOutcomesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range slices.Concat(worker.ObserverWords().Outcomes, worker.ObserverWords().Starts, worker.ObserverWords().DrainReasons) {
+	for _, word := range slices.Concat(worker.ObserverWords().Outcomes, worker.ObserverWords().Starts, worker.ObserverWords().DrainReasons,
+		worker.ObserverWords().Waits, worker.ObserverWords().Efforts, worker.ObserverWords().FailureClasses) {
 		if !strings.Contains(string(text), "`"+word+"`") {
 			t.Errorf("%s does not say what %q means", metricsDocument, word)
 		}

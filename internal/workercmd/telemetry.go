@@ -1,10 +1,12 @@
 package workercmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/metrics"
 	"github.com/spotworker/spotworker/internal/monitor"
+	"github.com/spotworker/spotworker/internal/process"
 	"github.com/spotworker/spotworker/internal/systemd"
 	"github.com/spotworker/spotworker/internal/worker"
 )
@@ -50,6 +53,7 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
+		Space: f.space, OOMKills: process.OOMKills,
 	})
 	t.manager = under(systemd.Config{DrainBudget: f.DrainBudget, Status: t.status, Healthy: t.healthy, Log: log})
 	return t
@@ -68,7 +72,13 @@ func (t *telemetry) status() string {
 }
 
 // called records a call to the storage account.
-func (t *telemetry) called(c azure.Call) { t.Called(c.Service, c.Operation, c.Status, c.Took) }
+func (t *telemetry) called(c azure.Call) {
+	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
+}
+
+// space returns how much of the file system for the programs of jobs is free, and its
+// size.
+func (f *flags) space() (free, size int64) { return process.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
 // Entered also notifies the service manager.
 func (t *telemetry) Entered(state string, ending bool) {

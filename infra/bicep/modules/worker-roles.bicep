@@ -76,15 +76,18 @@ resource movesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   }
 ]
 
-resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  scope: account::queueService::poison
-  name: guid(account::queueService::poison.id, principalId, roles.queueDataMessageSender)
-  properties: {
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.queueDataMessageSender)
+// A worker puts what cannot be done there, and reads for its metrics how much that is.
+resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for role in [roles.queueDataMessageSender, roles.queueDataReader]: {
+    scope: account::queueService::poison
+    name: guid(account::queueService::poison.id, principalId, role)
+    properties: {
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', role)
+    }
   }
-}
+]
 
 resource writesOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for i in range(0, 3): {
