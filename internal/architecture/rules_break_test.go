@@ -57,6 +57,7 @@ var breaches = []struct {
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},
+	{"outage imports no sibling", "internal/outage/watch.go", importing(testModule + "/internal/azure"), 3},
 	{"haste imports no sibling", "internal/haste/policy.go", importing(testModule + "/internal/azure"), 3},
 	{"messagelist imports no sibling", "internal/messagelist/policy.go", importing(testModule + "/internal/queue"), 3},
 	{"azure imports no sibling", "internal/azure/client.go", importing(testModule + "/internal/preempt"), 3},

@@ -205,10 +205,17 @@ var importRules = []importRule{
 		reason:  "the queue and its client's pipeline share it, and it knows neither",
 	},
 	{
+		name:    "outage imports no sibling",
+		in:      []string{"./internal/outage/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/outage/..."},
+		reason:  "the worker and its clients share it, and it knows neither",
+	},
+	{
 		name:    "azure imports no sibling",
 		in:      []string{"./internal/azure/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/azure/...", "./internal/haste", "./internal/messagelist"},
+		allows:  []string{"./internal/azure/...", "./internal/haste", "./internal/messagelist", "./internal/outage"},
 		reason:  "it knows how to connect, and nothing of what the connection is for",
 	},
 	{
@@ -248,7 +255,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
-			"./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry",
+			"./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},
@@ -259,7 +266,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
-			"./internal/lifecycle", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
+			"./internal/lifecycle", "./internal/outage", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

@@ -17,6 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/service"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/spotworker/spotworker/internal/outage"
 )
 
 // Config says which storage account to use, and how.
@@ -52,6 +54,10 @@ type Config struct {
 	// OnCall is called after the response of every call to the account, once for each
 	// retry. It must be quick. Optional.
 	OnCall func(Call)
+
+	// OnEnd is called when a call to the account has ended, retries included, unless its
+	// caller cancelled it. It must be quick. Optional.
+	OnEnd func(outage.Call)
 
 	// Version names the program in the User-Agent header.
 	Version string

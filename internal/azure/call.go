@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/messagelist"
+	"github.com/spotworker/spotworker/internal/outage"
 )
 
 // Call describes one call to the storage account, for [Config].OnCall. Its fields
@@ -48,12 +49,17 @@ const (
 )
 
 // watched returns the options of a service's client that reports its calls to OnCall
-// and limits the time of each try. That of the queue service decodes lists of messages.
+// and OnEnd, and limits the time of each try. That of the queue service decodes lists of
+// messages.
 func (c Config) watched(options policy.ClientOptions, service string) policy.ClientOptions {
+	calls := []policy.Policy{outage.Policy{
+		Service: service, Operation: func(r *http.Request) string { return operationOf(service, r) }, Report: c.OnEnd,
+	}}
 	if service == queueService {
 		options.Retry.TryTimeout = 0 // package queue limits whole calls to less
-		options.PerCallPolicies = append(slices.Clip(options.PerCallPolicies), messagelist.Policy{})
+		calls = append([]policy.Policy{messagelist.Policy{}}, calls...)
 	}
+	options.PerCallPolicies = append(calls, options.PerCallPolicies...)
 	if c.OnCall != nil {
 		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
 	}

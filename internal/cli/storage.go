@@ -9,6 +9,7 @@ import (
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/outage"
 )
 
 // Storage are the flags for the storage account.
@@ -22,6 +23,9 @@ type Storage struct {
 
 	// OnCall is called after each call to the account. Optional.
 	OnCall func(azure.Call) `kong:"-"`
+
+	// OnEnd is called when a call to the account has ended, retries included. Optional.
+	OnEnd func(outage.Call) `kong:"-"`
 
 	// Transport replaces the HTTP transport. For tests.
 	Transport policy.Transporter `kong:"-"`
@@ -78,7 +82,7 @@ func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, err
 		ConnectionString: os.Getenv(connectionStringVariable),
 		Account:          s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
-		Concurrency: concurrency, Version: version, OnCall: s.OnCall, Transport: s.Transport,
+		Concurrency: concurrency, Version: version, OnCall: s.OnCall, OnEnd: s.OnEnd, Transport: s.Transport,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -55,8 +56,13 @@ func (d *Delivery) breakerOpened(ctx context.Context, b breaker.Breaker, now tim
 	d.runner.observer.Broke(kind)
 	d.runner.loops.Note("breaker "+kind, fmt.Sprintf(
 		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind, b.Until.UTC().Format(time.RFC3339)))
-	d.log.ErrorContext(ctx, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
-		"times", b.Trips, "rest", b.Until.Sub(now))
+	level := slog.LevelDebug
+	due, suppressed := d.runner.breakerLines.allow(kind, now)
+	if due {
+		level = slog.LevelError
+	}
+	d.log.Log(ctx, level, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
+		"trips", b.Trips, "in", b.Until.Sub(now), "suppressed", suppressed)
 }
 
 func (d *Delivery) breakerClosed(ctx context.Context, why string) {

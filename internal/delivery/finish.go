@@ -31,8 +31,7 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 			return
 		}
 		if d.cleanup.Err() != nil {
-			d.log.ErrorContext(ctx, "no time left; the message becomes visible when its visibility timeout expires", "outcome", out.action.String(), "error", err)
-			d.reportLeft()
+			d.reportLate(ctx, out, err)
 			return
 		}
 		if checkpoint.PermanentRefusal(err) != "" {
@@ -49,12 +48,20 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 	}
 }
 
-// reportLeft reports a delivery whose message was left: its record has what was saved
-// before.
-func (d *Delivery) reportLeft() {
+// reportLate reports a delivery that could not be handed over in time: its record has
+// what was saved before.
+func (d *Delivery) reportLate(ctx context.Context, out outcome, err error) {
 	d.leftOut = true
 	d.reportRun(interrupted)
+	d.runner.counters.late.Add(1)
 	d.runner.observer.Ended(outcomeLeft)
+	level := slog.LevelDebug
+	due, suppressed := d.runner.lateLines.allow(d.envelope.Kind, time.Now())
+	if due {
+		level = slog.LevelError
+	}
+	d.log.Log(ctx, level, "no time left; the message becomes visible when its visibility timeout expires",
+		"outcome", out.action.String(), "error", err, "suppressed", suppressed)
 }
 
 // enterGate waits for this delivery's turn among the last writes of a drain.
@@ -234,7 +241,7 @@ func (d *Delivery) putBack(out outcome) error {
 	if due {
 		level = slog.LevelInfo
 	}
-	d.log.Log(d.cleanup, level, "message put back", "reason", out.reason, "since", since, "more_in_the_last_minute", leftOut)
+	d.log.Log(d.cleanup, level, "message put back", "reason", out.reason, "since", since, "suppressed", leftOut)
 	return nil
 }
 

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -294,7 +296,7 @@ func (d *Delivery) findHandler(ctx context.Context) (job.Handler, outcome, bool)
 	kind := d.envelope.Kind
 	seen, err := d.runner.fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		d.log.WarnContext(ctx, "heartbeats not listed; another worker may have the kind", "error", err)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may have the kind", "error", err)
 		return nil, d.deferKind(presence.MayHave), false
 	}
 	if has, _ := seen.whoHas(kind, d.lease.Queue().Name(), time.Now()); has != presence.HasNot {

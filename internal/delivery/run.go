@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime/debug"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
@@ -97,7 +99,7 @@ func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
 		return d.stopForConflict(ctx, conflict), true
 	}
 	if err != nil {
-		d.log.WarnContext(ctx, "cannot read whether the job was cancelled; trying again", "error", err, "in", recheckEvery)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err, "in", recheckEvery)
 		d.cancelRetry = time.Now().Add(recheckEvery)
 		return ended{}, false
 	}

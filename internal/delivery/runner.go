@@ -107,13 +107,15 @@ type Runner struct {
 	deferred      spacing
 	counters      counters
 	putBackLines  logLimit // of messages that were put back
+	lateLines     logLimit // of jobs that were not handed over in time
+	breakerLines  logLimit // of circuit breakers that open
 
 	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
 }
 
 // counters count how deliveries ended.
 type counters struct {
-	committed, released, leftOut atomic.Int64
+	committed, released, leftOut, late atomic.Int64
 }
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
@@ -207,6 +209,7 @@ type Counts struct {
 	Committed int64 // jobs committed
 	Released  int64 // jobs released to another worker
 	LeftOut   int64 // jobs released without their last state
+	Late      int64 // jobs not handed over in time
 }
 
 // Counts returns the counters as they are now.
@@ -214,6 +217,7 @@ func (r *Runner) Counts() Counts {
 	return Counts{
 		Active:    len(r.active.jobs()),
 		Committed: r.counters.committed.Load(), Released: r.counters.released.Load(), LeftOut: r.counters.leftOut.Load(),
+		Late: r.counters.late.Load(),
 	}
 }
 

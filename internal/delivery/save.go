@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -37,7 +39,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.writeFailed = true
 		return end, over
 	case err != nil:
-		d.log.WarnContext(ctx, "checkpoint not saved; the one before stands", "error", err)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
 		d.watch.saved()
@@ -82,7 +84,7 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	case errors.Is(err, checkpoint.ErrTooLarge):
 		end.fault = err
 	default:
-		d.log.WarnContext(ctx, "state of a failed job not saved; the one before stands", "error", err)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "state of a failed job not saved; the one before stands", "error", err)
 	}
 	return end
 }

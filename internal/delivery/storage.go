@@ -16,6 +16,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -195,9 +196,11 @@ func (r *renewal) renew(ctx context.Context) (next time.Time, lost error) {
 		r.log.WarnContext(ctx, "receipt is void after a renewal without an answer; the job runs until shortly before its message may become visible",
 			"until", until, "error", err)
 		return until, nil
+	case err != nil && ctx.Err() != nil:
+		return time.Time{}, nil // cut off: it is not needed any more
 	case err != nil:
 		pace.observe(queue.Throttled(err))
-		r.log.WarnContext(ctx, "message not renewed; trying again", "error", err)
+		r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not renewed; trying again", "error", err, "in", renewRetry)
 		return time.Now().Add(renewRetry), nil
 	default:
 		pace.observe(false)
@@ -373,14 +376,15 @@ func (d *Delivery) retry(ctx context.Context, what string, try func() error) err
 }
 
 // logRetry logs that a call failed and will be tried again, and whether the service
-// answered.
+// answered. Faults that concern more than this job are logged for the whole worker.
 func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time.Duration) {
+	level := outage.Level(err, slog.LevelWarn)
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
-		d.log.WarnContext(ctx, "storage refused the call; trying again", "what", what, "code", response.ErrorCode, "error", err, "in", in)
+		d.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "in", in)
 		return
 	}
-	d.log.WarnContext(ctx, "storage is unavailable; trying again", "what", what, "error", err, "in", in)
+	d.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "in", in)
 }
 
 // refusedOutcome is the outcome of a delivery of which storage permanently refuses a

@@ -3,6 +3,7 @@ package events
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -125,6 +126,7 @@ type Responder struct {
 	recorded     readyList         // ready, as last recorded where others see it
 	saved        map[impact]*bool  // whether all jobs were saved for an impact; nil before they were asked to
 	announced    map[string]preempt.Action
+	logged       map[string]string          // by event id: what was logged of it last
 	acknowledged map[string]acknowledgement // by event id
 }
 
@@ -231,10 +233,7 @@ func (r *Responder) decide() {
 	case r.identity.Name == "":
 		return // discover decides as soon as the name is known
 	}
-	for _, v := range decision.Verdicts {
-		r.log.Info("scheduled event names this VM", append(eventAttributes(v),
-			"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason)...)
-	}
+	r.logEvents(decision.Verdicts)
 	r.recordEvent(decision, now)
 	r.reportAnnounced(decision.Verdicts)
 	r.decision = decision
@@ -243,6 +242,20 @@ func (r *Responder) decide() {
 	r.Progressed()
 	if !isClosed(r.decided) {
 		close(r.decided)
+	}
+}
+
+// logEvents logs new events that name this VM, and those of which something changed.
+// The caller holds mu.
+func (r *Responder) logEvents(verdicts []preempt.Verdict) {
+	before := r.logged
+	r.logged = make(map[string]string, len(verdicts))
+	for _, v := range verdicts {
+		attributes := append(eventAttributes(v), "acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason)
+		r.logged[v.Event.ID] = fmt.Sprint(attributes...)
+		if r.logged[v.Event.ID] != before[v.Event.ID] {
+			r.log.Info("scheduled event names this VM", attributes...)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/intake"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -200,7 +201,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	r.source.observe(r.err, now, r.visibility)
 	if r.err != nil && ctx.Err() == nil {
 		c.runner.Throttled(r.err)
-		c.log.WarnContext(ctx, "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
+		c.log.Log(ctx, outage.Level(r.err, slog.LevelWarn), "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
 			"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
 	}
 	for _, lease := range r.leases {
@@ -355,7 +356,7 @@ func (c *claimer) releaseAll(leases []*queue.Lease) {
 	for _, lease := range leases {
 		group.Go(func() error {
 			if err := lease.Release(c.cleanup, 0); err != nil {
-				c.log.WarnContext(c.cleanup, "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
+				c.log.Log(c.cleanup, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
 			}
 			return nil
 		})

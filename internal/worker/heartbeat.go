@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/presence"
 )
 
@@ -102,7 +104,7 @@ func (b *heartbeat) publish(ctx context.Context) error {
 
 func (b *heartbeat) tryWrite(ctx context.Context) {
 	if err := b.write(ctx); err != nil && ctx.Err() == nil {
-		b.worker.Log.WarnContext(ctx, "presence not written; operators see an old one", "error", err)
+		b.worker.Log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeat not written; spotctl shows an old one", "error", err)
 	}
 }
 

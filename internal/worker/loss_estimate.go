@@ -79,7 +79,7 @@ func (f *lossEstimate) run(ctx context.Context, w *Worker) {
 		wait = lossesEvery
 		all, err := w.fleet.Sample(ctx, 0)
 		if err != nil {
-			w.Log.DebugContext(ctx, "fleet not surveyed; going by what was known", "error", err)
+			w.Log.DebugContext(ctx, "fleet not sampled; using the last sample", "error", err)
 			continue
 		}
 		fleet := lossesOf(all.Workers, time.Now())
@@ -87,7 +87,7 @@ func (f *lossEstimate) run(ctx context.Context, w *Worker) {
 		f.fleet = fleet
 		f.mu.Unlock()
 		known := f.Losses()
-		w.Log.DebugContext(ctx, "fleet surveyed", "workers", len(all.Workers), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
+		w.Log.DebugContext(ctx, "fleet sampled", "workers", len(all.Workers), "watched", known.Watched, "warned", known.Warned, "sudden", known.Sudden)
 	}
 }
 

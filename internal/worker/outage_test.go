@@ -77,8 +77,14 @@ func TestWarmUpWaits(t *testing.T) {
 		if s := p.machine.State(); s != lifecycle.Start {
 			t.Errorf("state while storage refuses = %s, want start", s)
 		}
-		if got := len(p.log.find("storage is not ready; no job is lost, trying again")); got < 3 {
-			t.Errorf("log lines in a minute = %d, want several", got)
+		tries, logged := p.log.find("storage is not ready; no job is lost, trying again"), 0
+		for _, line := range tries {
+			if line["level"] == "ERROR" {
+				logged++
+			}
+		}
+		if len(tries) < 3 || logged != 1 {
+			t.Errorf("%d tries in a minute, %d of them logged as errors, want several and 1", len(tries), logged)
 		}
 		b.server.OnCall(nil)
 		b.waitDone("a", time.Minute)

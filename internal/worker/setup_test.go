@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -77,7 +78,13 @@ func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 
 func (b *testbed) account(transport policy.Transporter) *azure.Account {
 	b.t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry})
+	return b.watchedAccount(transport, nil)
+}
+
+// watchedAccount is account, and reports how calls end.
+func (b *testbed) watchedAccount(transport policy.Transporter, onEnd func(outage.Call)) *azure.Account {
+	b.t.Helper()
+	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry, OnEnd: onEnd})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -85,7 +92,10 @@ func (b *testbed) account(transport policy.Transporter) *azure.Account {
 }
 
 func (b *testbed) connect(transport policy.Transporter) stores {
-	account := b.account(transport)
+	return b.storesOf(b.account(transport))
+}
+
+func (b *testbed) storesOf(account *azure.Account) stores {
 	records := checkpoint.NewStore(account.Container(b.names.Records))
 	if b.chunk > 0 {
 		records = records.WithChunks(b.chunk)
@@ -130,11 +140,13 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	s := b.connect(p.link)
+	log := slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	outages := outage.New(log, func() int { return p.runner.Counts().Active })
+	s := b.storesOf(b.watchedAccount(p.link, outages.Ended))
 	c := Config{
 		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter,
-		Log: slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log: log,
 	}
 	for _, f := range change {
 		if f != nil {

@@ -3,6 +3,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/presence"
 )
 
@@ -25,6 +27,7 @@ type steering struct {
 	runner  *delivery.Runner
 	etag    azcore.ETag // of the document that is followed; empty if there is none
 	failing bool        // the last read failed
+	level   slog.Level  // of the line about that
 	held    bool        // the worker is asked to drain
 
 	pause    pause
@@ -48,12 +51,13 @@ func (s *steering) read(ctx context.Context) {
 		return
 	case err != nil:
 		if !s.failing {
-			s.worker.Log.WarnContext(ctx, "control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses", "error", err)
+			s.level = outage.Level(err, slog.LevelWarn)
+			s.worker.Log.Log(ctx, s.level, "control document not read; the worker keeps to what it read last, and does not learn of cancels, drains and pauses", "error", err)
 		}
 		s.failing = true
 		return
 	case s.failing:
-		s.worker.Log.InfoContext(ctx, "control document is read again")
+		s.worker.Log.Log(ctx, min(s.level, slog.LevelInfo), "control document is read again")
 	}
 	s.failing = false
 	if s.followed.Load() == nil {

@@ -2,12 +2,14 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -33,6 +35,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		}
 		w.Log.InfoContext(ctx, "worker starts", "worker", w.name, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
+	var last notice
 	for failures := 1; ; failures++ {
 		w.loops.enter(lifecycle.Start, time.Now())
 		err := w.checkStorage(ctx)
@@ -43,11 +46,34 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 			return false
 		}
 		delay := warmUpDelays.Delay(failures)
-		w.Log.ErrorContext(ctx, "storage is not ready; no job is lost, trying again", "error", err, "in", delay)
+		level := slog.LevelDebug
+		if last.due(outage.Gist(err), time.Now()) {
+			level = slog.LevelError
+		}
+		w.Log.Log(ctx, level, "storage is not ready; no job is lost, trying again", "error", err, "in", delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return false
 		}
 	}
+}
+
+// noticeEvery is the time between two lines that say the same.
+const noticeEvery = time.Minute
+
+// notice is a line that is logged again and again while something lasts.
+type notice struct {
+	gist string
+	at   time.Time
+}
+
+// due reports whether the line is to be logged at now: at first, when what it says
+// changed, and once per noticeEvery.
+func (n *notice) due(gist string, now time.Time) bool {
+	if n.gist == gist && now.Sub(n.at) < noticeEvery {
+		return false
+	}
+	*n = notice{gist, now}
+	return true
 }
 
 // checkStorage makes one call to everything that jobs will need, all at once. Of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -213,13 +214,18 @@ func (w *Worker) reportDrained(ctx context.Context, before delivery.Counts) {
 	}
 	now, took, budget := w.runner.Counts(), time.Since(d.Seen), d.End().Sub(d.Seen)
 	released, committed, leftOut := now.Released-before.Released, now.Committed-before.Committed, now.LeftOut-before.LeftOut
+	late := int(now.Late-before.Late) + now.Active
 	w.Observer.Drained(string(d.Reason), took)
 	w.heartbeat.keepDrain(presence.Drain{
 		Reason: string(d.Reason), EndedAt: time.Now(), Took: took, Budget: budget, Jobs: before.Active,
-		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: now.Active,
+		Released: int(released), Done: int(committed), LeftOut: int(leftOut), Left: late,
 	})
-	w.Log.InfoContext(ctx, "drained", "jobs", before.Active, "released", released, "committed", committed,
-		"states_left_out", leftOut, "still_in_hand", now.Active, "since_notice", took, "budget", budget)
+	level := slog.LevelInfo
+	if late > 0 || leftOut > 0 {
+		level = slog.LevelWarn
+	}
+	w.Log.Log(ctx, level, "drained", "jobs", before.Active, "released", released, "committed", committed,
+		"states_left_out", leftOut, "not_handed_over", late, "since_notice", took, "budget", budget)
 }
 
 // rest is Shutdown after the drain: it waits for the end of the VM or of the process, or

@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/metrics"
 	"github.com/spotworker/spotworker/internal/monitor"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/process"
 	"github.com/spotworker/spotworker/internal/systemd"
 	"github.com/spotworker/spotworker/internal/worker"
@@ -31,6 +32,7 @@ type telemetry struct {
 	*metrics.Metrics
 	loops   health.Loops
 	manager manager
+	outages *outage.Watch
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
@@ -55,6 +57,8 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
 		Space: f.space, OOMKills: process.OOMKills,
 	})
+	t.outages = outage.New(log, func() int { return int(t.jobs.Load()) })
+	t.outages.Quiet(true)
 	t.manager = under(systemd.Config{DrainBudget: f.DrainBudget, Status: t.status, Healthy: t.healthy, Log: log})
 	return t
 }
@@ -80,9 +84,11 @@ func (t *telemetry) called(c azure.Call) {
 // size.
 func (f *flags) space() (free, size int64) { return process.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
-// Entered also notifies the service manager.
+// Entered also notifies the service manager. While the worker warms up it logs itself
+// what storage lacks.
 func (t *telemetry) Entered(state string, ending bool) {
 	t.Metrics.Entered(state, ending)
+	t.outages.Quiet(state == lifecycle.Start.String())
 	t.state.Store(state)
 	if ending {
 		t.manager.Stopping()

@@ -154,7 +154,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 	if err != nil {
 		return nil, nil, err
 	}
-	f.OnCall = t.called
+	f.OnCall, f.OnEnd = t.called, t.outages.Ended
 	stores, err := f.Open(connections(config.Concurrency), f.version)
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,94 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// Call is a call to the storage account that has ended, its retries included.
+type Call struct {
+	Service   string // "blob" or "queue"
+	Operation string // in the REST reference, such as PutBlob
+	Begun     time.Time
+	Ended     time.Time
+	Fault     Kind
+	Err       error // of a Fault
+
+	address *url.URL
+	reads   bool // a blob, or a list of blobs
+}
+
+// Policy reports how each call of a client ends, retries included, and marks the errors
+// of calls without an answer as [Unanswered]. Calls that their caller cancelled are not
+// reported: they show nothing.
+type Policy struct {
+	Service   string
+	Operation func(*http.Request) string
+	Report    func(Call) // optional
+}
+
+// Do implements [policy.Policy].
+func (p Policy) Do(req *policy.Request) (*http.Response, error) {
+	begun := time.Now()
+	resp, err := req.Next()
+	c := Call{Begun: begun}
+	switch {
+	case err != nil && errors.Is(req.Raw().Context().Err(), context.Canceled):
+		return resp, err
+	case err != nil:
+		err = &Unanswered{err}
+		c.Fault, c.Err = Of(err), err
+	case resp.StatusCode >= http.StatusBadRequest:
+		answer := &azcore.ResponseError{StatusCode: resp.StatusCode, ErrorCode: resp.Header.Get("x-ms-error-code")}
+		if c.Fault = Of(answer); c.Fault != None {
+			c.Err = answer
+		}
+	}
+	if p.Report != nil {
+		c.Service, c.Operation, c.address, c.Ended = p.Service, p.Operation(req.Raw()), req.Raw().URL, time.Now()
+		c.reads = p.Service == "blob" && (req.Raw().Method == http.MethodGet || req.Raw().Method == http.MethodHead)
+		p.Report(c)
+	}
+	return resp, err
+}
+
+// host returns which service of which account the call was made to.
+func (c Call) host() string {
+	if c.address == nil {
+		return c.Service + " service"
+	}
+	return c.address.Host
+}
+
+// target returns what the call was made to: "queue x", "container y", or the service.
+func (c Call) target() string {
+	if c.address == nil {
+		return c.Service + " service"
+	}
+	parts := strings.Split(strings.Trim(c.address.Path, "/"), "/")
+	if isEmulator(c.address.Hostname()) {
+		parts = parts[1:] // the account
+	}
+	switch {
+	case len(parts) == 0 || parts[0] == "":
+		return c.Service + " service"
+	case c.Service == "queue":
+		return "queue " + parts[0]
+	default:
+		return "container " + parts[0]
+	}
+}
+
+// isEmulator reports whether the account's name is in the path and not in the host, as
+// the SDK decides it too.
+func isEmulator(host string) bool {
+	return host == "localhost" || net.ParseIP(host) != nil
+}
