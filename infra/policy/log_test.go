@@ -63,6 +63,16 @@ func (l logged) note(call *ast.CallExpr) {
 	attributes := call.Args
 	switch level := strings.TrimSuffix(method.Sel.Name, "Context"); level {
 	case "With":
+	case "Log": // whose level may be debug in some cases
+		if len(attributes) < 3 {
+			return
+		}
+		message, ok := literal(attributes[2])
+		if !ok {
+			return
+		}
+		l.levels[message] = "Info"
+		attributes = attributes[3:]
 	case "Debug", "Info", "Warn", "Error":
 		if strings.HasSuffix(method.Sel.Name, "Context") && len(attributes) > 0 {
 			attributes = attributes[1:]
