@@ -69,7 +69,7 @@ test: ## go vet and all tests, with the race detector where there is a C compile
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 2 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/...
+	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/model ./internal/integration/...
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need

@@ -113,7 +113,7 @@ func (s search) search(t *testing.T) string {
 		mode, flags = "-DNFAIR=4", []string{"-a", "-f"}
 	}
 	pan := filepath.Join(folder, "pan")
-	command(t, folder, cc, "-w", "-O2", "-DCOLLAPSE", "-DVECTORSZ=2048", fmt.Sprintf("-DMEMLIM=%d", maxMemory), mode, "-o", pan, "pan.c")
+	command(t, folder, cc, "-w", "-O2", "-DVECTORSZ=2048", fmt.Sprintf("-DMEMLIM=%d", maxMemory), mode, "-o", pan, "pan.c")
 	return command(t, folder, pan, append(flags, "-m1000000", "-w24")...)
 }
 
