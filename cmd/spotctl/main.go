@@ -16,6 +16,7 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
 )
 
@@ -58,6 +59,8 @@ type flags struct {
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
+	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
+
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
 
 	command command
@@ -81,6 +84,20 @@ func complete(parser *kong.Kong, exit func(code int)) {
 
 func (c *completionCommand) run(_ context.Context, s *session) error {
 	return (&kongcompletion.Completion{Shell: c.Shell, Code: true}).Run(s.flags.parsed)
+}
+
+// pricesCommand shows what VMs cost.
+type pricesCommand struct{ costs.Prices }
+
+func (c *pricesCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
+
+// costs is the session of a command about costs.
+func (s *session) costs() costs.Session {
+	p := s.printer
+	return costs.Session{
+		Output:   costs.Output{JSON: p.json, Width: p.width, Lines: p.lines, Line: p.line, Note: p.note},
+		ClientID: s.flags.ClientID, Version: version,
+	}
 }
 
 // command is one of the program's commands.
@@ -107,10 +124,9 @@ func main() {
 
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
-	program := cli.Program{
-		Name: "spotctl", Description: description, Version: version, Prepare: complete,
-		Vars: map[string]string{"unasked": strconv.Itoa(cancelUnasked)},
-	}
+	vars := costs.Vars()
+	vars["unasked"] = strconv.Itoa(cancelUnasked)
+	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err
 	}

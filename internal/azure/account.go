@@ -198,6 +198,12 @@ func (c Config) credential() (azcore.TokenCredential, error) {
 	return developerCredential()
 }
 
+// SignIn returns the credential of a managed identity or, if clientID is empty, of the
+// developer's own sign-in. It sends nothing. For services other than storage.
+func SignIn(clientID string) (azcore.TokenCredential, error) {
+	return Config{ClientID: clientID}.credential()
+}
+
 // developerCredential uses the sign-ins of a developer's tools. It never contacts the
 // metadata endpoint.
 func developerCredential() (azcore.TokenCredential, error) {

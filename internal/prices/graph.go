@@ -1,0 +1,137 @@
+package prices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/resourcegraph/armresourcegraph"
+)
+
+// The table SpotResources of Azure Resource Graph, as in the queries of "Use Azure Spot
+// Virtual Machines", Pricing and eviction history: prices of the last 90 days and
+// eviction rates of the last 28.
+const (
+	historyQuery = `SpotResources
+| where type =~ 'microsoft.compute/skuspotpricehistory/ostype/location'
+| where sku.name in~ (%s) and location in~ (%s) and properties.osType =~ '%s'
+| project skuName = tostring(sku.name), location, spotPrices = properties.spotPrices
+| order by skuName asc, location asc`
+
+	evictionQuery = `SpotResources
+| where type =~ 'microsoft.compute/skuspotevictionrate/location'
+| where sku.name in~ (%s) and location in~ (%s)
+| project skuName = tostring(sku.name), location, spotEvictionRate = tostring(properties.evictionRate)
+| order by skuName asc, location asc`
+
+	// graphPage is the largest page that Resource Graph gives ("Working with large
+	// Azure resource data sets").
+	graphPage = 1000
+)
+
+// historyRow is a row of historyQuery. Microsoft documents priceUSD only; the date is
+// read where there is one.
+type historyRow struct {
+	SkuName    string `json:"skuName"`
+	Location   string `json:"location"`
+	SpotPrices []struct {
+		EffectiveDate string      `json:"effectiveDate"`
+		PriceUSD      json.Number `json:"priceUSD"`
+	} `json:"spotPrices"`
+}
+
+// points returns the row's prices, oldest first. Prices that are no positive number are
+// left out.
+func (r historyRow) points() []Point {
+	var points []Point
+	for _, price := range r.SpotPrices {
+		usd, err := price.PriceUSD.Float64()
+		if err != nil || !(usd > 0) {
+			continue
+		}
+		p := Point{USD: usd}
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", time.DateOnly} {
+			if t, err := time.Parse(layout, price.EffectiveDate); err == nil {
+				p.From = t.UTC()
+				break
+			}
+		}
+		points = append(points, p)
+	}
+	sortHistory(points)
+	return points
+}
+
+// evictionRow is a row of evictionQuery.
+type evictionRow struct {
+	SkuName  string `json:"skuName"`
+	Location string `json:"location"`
+	Rate     string `json:"spotEvictionRate"`
+}
+
+// history returns the price histories. After an error in the middle it returns those of
+// the pages before.
+func (c *Client) history(ctx context.Context, q Query) ([]historyRow, error) {
+	return rows[historyRow](ctx, c, q, fmt.Sprintf(historyQuery, quoted(q.Sizes), quoted(q.Regions), q.os()))
+}
+
+// evictions returns the eviction rates, in the same way.
+func (c *Client) evictions(ctx context.Context, q Query) ([]evictionRow, error) {
+	return rows[evictionRow](ctx, c, q, fmt.Sprintf(evictionQuery, quoted(q.Sizes), quoted(q.Regions)))
+}
+
+// quoted lists names for a query. Normalize has made sure that they contain no quote.
+func quoted(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
+
+// rows returns all rows of a query. Without a subscription it asks for all that the
+// identity may read; the rows are the same for each.
+func rows[R any](ctx context.Context, c *Client, q Query, query string) ([]R, error) {
+	request := armresourcegraph.QueryRequest{
+		Query: &query,
+		Options: &armresourcegraph.QueryRequestOptions{
+			ResultFormat: to.Ptr(armresourcegraph.ResultFormatObjectArray), Top: to.Ptr[int32](graphPage),
+		},
+	}
+	if q.Subscription != "" {
+		request.Subscriptions = []*string{&q.Subscription}
+	}
+	var all []R
+	for page := 1; ; page++ {
+		answer, err := c.graph.Resources(ctx, request, nil)
+		if err == nil {
+			var some []R
+			if some, err = decode[R](answer.Data); err == nil {
+				all = append(all, some...)
+			}
+		}
+		last := request.Options.SkipToken
+		switch {
+		case err != nil && page > 1:
+			return all, &pageError{page, err}
+		case err != nil:
+			return all, err
+		case answer.SkipToken == nil || *answer.SkipToken == "":
+			return all, nil
+		case page == mostPages || last != nil && *last == *answer.SkipToken:
+			return all, &pageError{page + 1, errors.New("there are more pages than expected")}
+		}
+		request.Options.SkipToken = answer.SkipToken
+	}
+}
+
+// decode turns what the SDK has read into rows.
+func decode[R any](data any) ([]R, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, &unreadableError{err}
+	}
+	var some []R
+	if err := json.Unmarshal(text, &some); err != nil {
+		return nil, &unreadableError{err}
+	}
+	return some, nil
+}
