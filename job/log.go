@@ -8,8 +8,9 @@ import (
 type loggerKey struct{}
 
 // Logger returns the logger of the job whose handler got ctx: every line has the job's
-// id, kind and generation, beside those of the worker. Without a worker, as in a test,
-// it is [slog.Default].
+// id, kind and generation, beside those of the worker. Lines of level info and above are
+// also kept with the job ("spotctl logs"). Without a worker, as in a test, it is
+// [slog.Default].
 func Logger(ctx context.Context) *slog.Logger {
 	if log, ok := ctx.Value(loggerKey{}).(*slog.Logger); ok {
 		return log
@@ -21,4 +22,23 @@ func Logger(ctx context.Context) *slog.Logger {
 // test.
 func WithLogger(ctx context.Context, log *slog.Logger) context.Context {
 	return context.WithValue(ctx, loggerKey{}, log)
+}
+
+type printerKey struct{}
+
+// Print adds a line to what is kept of the job's output, which "spotctl logs" shows: of
+// the job whose handler got ctx, and not to the worker's log. It is for the output of
+// programs that a handler runs; source says where the line is from, such as stdout. The
+// line may have any bytes. Print keeps none of them, and may be called from many
+// goroutines. Without a worker, as in a test, it does nothing.
+func Print(ctx context.Context, source string, line []byte) {
+	if print, ok := ctx.Value(printerKey{}).(func(string, []byte)); ok {
+		print(source, line)
+	}
+}
+
+// WithPrinter returns a context in which [Print] calls print. The worker calls it, and so
+// may a test.
+func WithPrinter(ctx context.Context, print func(source string, line []byte)) context.Context {
+	return context.WithValue(ctx, printerKey{}, print)
 }

@@ -170,6 +170,13 @@ var importRules = []importRule{
 		reason:  "it turns folders into bytes and back, and knows nothing of what the bytes are for",
 	},
 	{
+		name:    "joblog imports no sibling",
+		in:      []string{"./internal/joblog/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/joblog/...", "./internal/jobid"},
+		reason:  "a log decides nothing: what knows no record, no message and no drain can hold none of them up",
+	},
+	{
 		name:    "presence imports no sibling",
 		in:      []string{"./internal/presence/..."},
 		forbids: []string{"./..."},
@@ -255,7 +262,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
-			"./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/retry",
+			"./internal/joblog", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},
@@ -264,7 +271,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/worker/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/worker/...", "./job", "./internal/jobid",
+			"./internal/worker/...", "./job", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
 			"./internal/lifecycle", "./internal/outage", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
 		},
@@ -323,7 +330,7 @@ var importRules = []importRule{
 		in:      []string{"./client"},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/azure", "./internal/checkpoint", "./internal/deployment", "./internal/jobid", "./internal/operate",
+			"./internal/azure", "./internal/checkpoint", "./internal/deployment", "./internal/jobid", "./internal/joblog", "./internal/operate",
 			"./internal/presence", "./internal/producer", "./internal/queue",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",

@@ -39,6 +39,7 @@ type Claim struct {
 	mu          sync.Mutex            // guards what follows; never held during a call
 	handlerTime func() time.Duration  // by this claim's handler so far; nil before it is called
 	charge      func() bool           // see ChargeExits; nil before the handler is called
+	logTail     func() string         // see CarryLog; nil for the log as it was found
 	record      Record                // as last known; without an ETag while there is no record
 	begun       string                // the state's hash when the claim began
 	readers     map[*stateReader]bool // open readers of the recorded state
@@ -171,6 +172,25 @@ func (c *Claim) ChargeExits(charge func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.charge = charge
+}
+
+// CarryLog makes every later write record the end of the job's log, which tail returns:
+// at most [MaxLog] bytes, percent-encoded.
+func (c *Claim) CarryLog(tail func() string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logTail = tail
+}
+
+// logAfter returns the log for the next write of a record that has the log before.
+func (c *Claim) logAfter(before string) string {
+	c.mu.Lock()
+	tail := c.logTail
+	c.mu.Unlock()
+	if tail == nil {
+		return before
+	}
+	return tail()
 }
 
 // charged reports what the next write records about an unclean exit after it.

@@ -19,6 +19,10 @@ const (
 	maxOwner  = 256
 )
 
+// MaxLog is the largest log in a record, in bytes of its percent-encoded form. A larger
+// one is left out.
+const MaxLog = 1 << 10
+
 // maxNumber is the largest number in a record. Real counters stay far below it, and
 // counting up from it cannot overflow. A larger number is written as this one, and
 // refused when read.
@@ -68,6 +72,7 @@ var fields = []field{
 	timestamp("endedat", func(r *Record) *time.Time { return &r.EndedAt }),
 	freeText("owner", maxOwner, func(r *Record) *string { return &r.Owner }),
 	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
+	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 
 // metadata returns the record as blob metadata, including unchanged the keys that
@@ -132,6 +137,19 @@ func freeText(key string, limit int, at func(*Record) *string) field {
 	return field{key,
 		func(r *Record) string { return escape(*at(r), limit) },
 		func(r *Record, v string) (err error) { *at(r), err = unescape(v); return err }}
+}
+
+// logText is text of any bytes. One that cannot be decoded is not read, and does not
+// keep the record from being read: it decides nothing.
+func logText(key string, limit int, at func(*Record) *string) field {
+	return field{key,
+		func(r *Record) string {
+			if encoded := url.QueryEscape(*at(r)); len(encoded) <= limit {
+				return encoded
+			}
+			return ""
+		},
+		func(r *Record, v string) error { *at(r), _ = url.QueryUnescape(v); return nil }}
 }
 
 func number[T int | int64](key string, at func(*Record) *T) field {

@@ -44,7 +44,11 @@ func goldenRecords() map[string]Record {
 		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"failed":    {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
-		"paid":      {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
+		"log": {
+			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
+		},
+		"paid": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }
 
@@ -132,6 +136,7 @@ func TestMetadataUndoesParse(t *testing.T) {
 			Text:     rapid.StringN(0, 40, -1).Draw(t, "text"), Owner: rapid.StringN(0, 20, -1).Draw(t, "owner"),
 			FailedBy:  rapid.StringN(0, 20, -1).Draw(t, "failedby"),
 			Reason:    rapid.StringN(0, 100, -1).Draw(t, "reason"),
+			Log:       string(rapid.SliceOfN(rapid.Byte(), 0, MaxLog/3).Draw(t, "log")),
 			CreatedAt: moment.Draw(t, "created"), ClaimedAt: moment.Draw(t, "claimed"), EndedAt: moment.Draw(t, "ended"),
 			unknown: rapid.MapOf(rapid.StringMatching(`x[a-z]{1,8}`), rapid.StringMatching(`[ -~]{1,20}`)).Draw(t, "unknown"),
 		}
@@ -196,6 +201,7 @@ func TestSizeAtWorst(t *testing.T) {
 		FailuresTotal: math.MaxInt, Breaks: math.MaxInt, Peak: 1,
 		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
+		FailedBy: worst, Log: strings.Repeat("\n", MaxLog/3),
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
 	size := 0

@@ -112,6 +112,10 @@ type Record struct {
 	// Reason is why the job failed last, or why it is poison or cancelled.
 	Reason string
 
+	// Log is the end of the job's own output, in the form of package joblog: at most
+	// [MaxLog] bytes, percent-encoded.
+	Log string
+
 	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
 	// ReadAt is the service's own clock when the record was read.
 	ETag       azcore.ETag

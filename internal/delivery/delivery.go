@@ -10,6 +10,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
@@ -47,6 +48,7 @@ type Delivery struct {
 	watch         *stopwatch      // of the handler; nil before it is called
 	failure       string          // why the job failed; empty if it did not, or never ran
 	foundOpen     bool            // the record that was found was open
+	output        *joblog.Output  // what the job prints and logs; nil if that is not kept
 	recordWritten time.Time       // when the record that was found was last written, by the local clock
 	restored      *job.Progress   // the state that the handler began with
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
@@ -108,6 +110,7 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	d.renewal = d.runner.renewals.start(cleanup, d.lease, d.log, d.messageLost)
 	defer d.stopRenewing()
 	defer d.leaveQuarantine()
+	finished := d.runner.logs.Begin()
 	var out outcome
 	if d.unusable != nil {
 		out = *d.unusable
@@ -116,6 +119,8 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	}
 	d.finish(ctx, out)
 	close(d.finished)
+	finished()
+	d.writeLastLog(ctx)
 	if d.closed != nil && !d.abandoned {
 		select {
 		case <-d.closed:

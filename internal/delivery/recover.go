@@ -182,7 +182,7 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	}, restored)
 	d.job.OnDropPayload(free)
 	d.job.OnPut(d.putFollowUp)
-	d.jobLog = d.log.With("generation", record.Generation)
+	d.jobLog = d.openLog(record)
 	d.job.Cleanup(free)
 	d.reportStart(record, restored != nil)
 	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,

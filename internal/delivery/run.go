@@ -67,6 +67,9 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
+			if !d.writeFailed {
+				d.writeLog(ctx)
+			}
 			continue
 		}
 		answer(requests, true)
@@ -159,11 +162,11 @@ func (d *Delivery) writeInTurn(ctx context.Context, due checkpoint.Due) (end end
 func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end ended) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			d.jobLog.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			end = ended{err: fmt.Errorf("%w: %v", errPanicked, p)}
 		}
 	}()
-	result, err := handler.Run(job.WithLogger(ctx, d.jobLog), d.job)
+	result, err := handler.Run(job.WithPrinter(job.WithLogger(ctx, d.jobLog), d.output.Add), d.job)
 	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
@@ -36,6 +37,9 @@ type Config struct {
 	Payloads *queue.Payloads // the container of large payloads
 	Records  *checkpoint.Store
 	Fleet    *Fleet // the heartbeats of all workers
+
+	Logs    *joblog.Store // of jobs' own logs; nil keeps none
+	LogSize int           // bytes that are kept of each
 
 	Kinds       job.Kinds
 	DefaultKind string // of messages that are not envelopes; empty rejects them
@@ -77,6 +81,7 @@ type Runner struct {
 	payloads *queue.Payloads
 	records  *checkpoint.Store
 	fleet    *Fleet
+	logs     *joblog.Keeper
 
 	kinds       job.Kinds
 	defaultKind string
@@ -109,6 +114,7 @@ type Runner struct {
 	putBackLines  logLimit // of messages that were put back
 	lateLines     logLimit // of jobs that were not handed over in time
 	breakerLines  logLimit // of circuit breakers that open
+	logFaults     logLimit // of jobs' logs that could not be stored
 
 	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
 }
@@ -128,7 +134,7 @@ func NewRunner(c Config) *Runner {
 		jitter: c.Jitter, started: c.Started, log: c.Log,
 		active: newRegistry(), pace: p, renewals: newRenewals(p),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
-		quarantine: make(chan struct{}, 1),
+		quarantine: make(chan struct{}, 1), logs: joblog.NewKeeper(c.Logs, c.LogSize),
 	}
 	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
 	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Least(), runtime.GOMAXPROCS(0)) })

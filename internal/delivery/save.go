@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -233,4 +234,59 @@ func (d *Delivery) measureSave(write func() error) error {
 	}
 	d.runner.observer.Saved(result, d.recordedSize(), time.Since(begun))
 	return err
+}
+
+const (
+	// logGrace is how long the log of a job may be sent after a stop, once nothing else
+	// is left to send.
+	logGrace = time.Second
+
+	// logTimeout bounds one write of a log.
+	logTimeout = 10 * time.Second
+)
+
+// openLog opens the job's own log, and returns the logger for its handler. From now on
+// every write of the record has the end of the log.
+func (d *Delivery) openLog(record checkpoint.Record) *slog.Logger {
+	log := d.log.With("generation", record.Generation)
+	d.output = d.runner.logs.Open(record.ID, record.CreatedAt, record.Generation, d.runner.owner, record.Log)
+	if d.output == nil {
+		return log
+	}
+	d.claim.CarryLog(d.output.Tail)
+	return slog.New(d.output.Handler(log.Handler()))
+}
+
+// writeLog writes what the record, which was just written, has no room for. It does not
+// wait for that: neither the next save nor a stop may.
+func (d *Delivery) writeLog(ctx context.Context) {
+	d.output.WriteSoon(ctx, logTimeout, func(err error) { d.reportLog(ctx, err) })
+}
+
+// writeLastLog does the same at the end of the delivery, when the record is written and
+// the message gone. In a drain it waits until all other jobs are released too.
+func (d *Delivery) writeLastLog(ctx context.Context) {
+	if !d.output.Pending() || !d.claim.Exists() {
+		return
+	}
+	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
+		d.runner.logs.WaitForOthers(d.cleanup)
+	}
+	outlives, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilAfter(logGrace))
+	defer cancel()
+	defer context.AfterFunc(d.cleanup, cancel)()
+	d.reportLog(ctx, d.output.WriteLast(outlives, logTimeout))
+}
+
+// reportLog logs that a log could not be stored. Its end is in the record all the same.
+func (d *Delivery) reportLog(ctx context.Context, err error) {
+	if err == nil || errors.Is(err, joblog.ErrSuperseded) {
+		return
+	}
+	level := slog.LevelDebug
+	due, leftOut := d.runner.logFaults.allow(d.envelope.Kind, time.Now())
+	if due && ctx.Err() == nil {
+		level = slog.LevelWarn
+	}
+	d.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "more_in_the_last_minute", leftOut)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -16,6 +17,7 @@ type Stores struct {
 	Names                   azure.Names
 	Queue, OnDemand, Poison *queue.Queue
 	Payloads                *queue.Payloads
+	Logs                    *joblog.Store
 	Records                 *checkpoint.Store
 	Workers                 *presence.Store
 	Control                 *control.Store
@@ -29,6 +31,7 @@ func StoresOf(account *azure.Account, names azure.Names) *Stores {
 		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
 		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
 		Payloads: queue.NewPayloads(account.Container(names.Payloads)),
+		Logs:     joblog.NewStore(account.Container(names.Payloads)),
 		Records:  checkpoint.NewStore(account.Container(names.Records)),
 		Workers:  presence.NewStore(account.Container(names.Workers)),
 		Control:  control.NewStore(account.Container(names.Control)),

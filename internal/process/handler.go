@@ -69,7 +69,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
 		defer revoke()
 	}
-	r, out := newRun(j, &h.kind, f, log), newOutput(log)
+	r, out := newRun(j, &h.kind, f, log), newOutput(ctx, log)
 	if r.program, err = start(h.command(j, f), &h.kind, f.user, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}

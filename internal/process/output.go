@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Limits on a program's output in the log.
@@ -30,10 +31,11 @@ const (
 	outputGrace = 500 * time.Millisecond
 )
 
-// output logs a program's output line by line, up to a rate limit, and keeps the
-// end of its standard error.
+// output logs a program's output line by line, up to a rate limit, hands all of it to
+// the job's own log, and keeps the end of its standard error.
 type output struct {
 	log       *slog.Logger
+	print     func(source string, line []byte)
 	readers   sync.WaitGroup
 	readEnds  []*os.File // the ends that are read
 	writeEnds []*os.File // the ends that the program has
@@ -43,7 +45,10 @@ type output struct {
 	tail  []byte
 }
 
-func newOutput(log *slog.Logger) *output { return &output{log: log} }
+// newOutput returns the output of the job whose handler got ctx.
+func newOutput(ctx context.Context, log *slog.Logger) *output {
+	return &output{log: log, print: func(source string, line []byte) { job.Print(ctx, source, line) }}
+}
 
 // attach connects the standard output and error of a command that is not started
 // yet.
@@ -121,6 +126,7 @@ func (o *output) handleLine(stream string, level slog.Level, line []byte, long, 
 	if remember {
 		o.remember(line)
 	}
+	o.print(stream, withEllipsis(line, long))
 	allowed, dropped := o.limit.allow(time.Now())
 	o.reportDropped(context.Background(), dropped)
 	if text := plaintext.Block(string(bytes.TrimRight(line, "\r\n"))); allowed && text != "" {
@@ -129,6 +135,14 @@ func (o *output) handleLine(stream string, level slog.Level, line []byte, long, 
 		}
 		o.log.Log(context.Background(), level, "program output", "stream", stream, "text", text)
 	}
+}
+
+// withEllipsis returns a line, and marks one of which only the beginning was read.
+func withEllipsis(line []byte, long bool) []byte {
+	if !long {
+		return line
+	}
+	return append(line[:len(line):len(line)], "…"...)
 }
 
 // reportDropped logs how many lines were dropped.

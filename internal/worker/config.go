@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -52,6 +53,14 @@ type Config struct {
 
 	// Control has what operators ask of all workers. Optional.
 	Control *control.Store
+
+	// Logs keeps what jobs print and log themselves. Optional; without it nothing of
+	// that is kept.
+	Logs *joblog.Store
+
+	// LogSize is how much is kept of each job's log, in bytes: [joblog.MinSize] …
+	// [joblog.MaxSize]. Default: [joblog.DefaultSize].
+	LogSize int
 
 	// Kinds are the handlers.
 	Kinds job.Kinds
@@ -135,6 +144,9 @@ func (c *Config) setDefaults() {
 	if c.PayloadMemory == 0 {
 		c.PayloadMemory = defaultPayloadMemory
 	}
+	if c.LogSize == 0 {
+		c.LogSize = joblog.DefaultSize
+	}
 	if c.Policy == (checkpoint.Policy{}) {
 		c.Policy = checkpoint.DefaultPolicy()
 	}
@@ -171,6 +183,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, delivery.MinVisibility, delivery.MaxVisibility)
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
+	case c.LogSize < joblog.MinSize || c.LogSize > joblog.MaxSize:
+		return fmt.Errorf("size of job logs of %d bytes is out of range: give %d to %d, or keep none", c.LogSize, joblog.MinSize, joblog.MaxSize)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
 	}

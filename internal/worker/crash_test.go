@@ -225,6 +225,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 	if n := b.recorder.outcomesOf(id); n != 1 {
 		t.Errorf("outcomes of job %s = %d, want 1", id, n)
 	}
+	b.checkLog(t, r)
 	kept := false
 	for _, p := range b.poisonMessages() {
 		kept = kept || p.ID == id

@@ -75,6 +75,9 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			return nil, errors.New("this step fails once")
 		}
 		number = nextNumber(p.id, next, number)
+		if p.steps%2 == 1 {
+			job.Print(ctx, "stdout", logLineOf(p.id, next))
+		}
 		if !p.noReports {
 			j.Report(p.progress(next+1, number))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -22,6 +23,8 @@ func (rec *recorder) onResult(r storage.Result) {
 	case r.Service == storage.QueueService && r.Operation != storage.OpGetQueueMetadata:
 		rec.checkVisibility(r)
 		rec.checkMessageCall(r)
+	case r.Operation == storage.OpPutBlob && r.Container == rec.b.names.Payloads && strings.HasPrefix(r.Blob, joblog.Prefix) && r.Status == http.StatusCreated:
+		rec.checkLogWrite(r)
 	case r.Operation == storage.OpDeleteBlob && r.Container == rec.b.names.Payloads && r.Status == http.StatusAccepted:
 		rec.checkPayloadDelete(r)
 	}
@@ -54,6 +57,28 @@ func (rec *recorder) checkRecordCall(r storage.Result) {
 	for _, broken := range j.record.Add(w) {
 		rec.addViolation(j, "%s", broken.Text)
 	}
+}
+
+// checkLogWrite checks that a write of a job's log removes no delivery and forgets no line
+// of one.
+func (rec *recorder) checkLogWrite(r storage.Result) {
+	j := rec.job(jobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix)))
+	blob, body, _ := rec.b.server.ReadBlob(r.Container, r.Blob)
+	now := joblog.Parse(body)
+	rec.add(j, rec.sender, fmt.Sprintf("PutBlob of its log: %d deliveries", len(now.Sections)))
+	if before := j.log; blob.Metadata["createdat"] == j.logCreated {
+		if merged := joblog.Merge(before, now); len(merged.Sections) > len(now.Sections) && len(now.Sections) < 16 || len(merged.Sections) < len(now.Sections) {
+			rec.addViolation(j, "a write of its log removed a delivery")
+		}
+		for i, s := range now.Sections {
+			for _, b := range before.Sections {
+				if b.Generation == s.Generation && b.Count > s.Count {
+					rec.addViolation(j, "a write of its log has %d lines of delivery %d, and %d were there", now.Sections[i].Count, s.Generation, b.Count)
+				}
+			}
+		}
+	}
+	j.log, j.logCreated = now, blob.Metadata["createdat"]
 }
 
 // checkMessageCall checks a call for messages against the rules.

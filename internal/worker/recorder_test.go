@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/lab/oracle"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -54,12 +55,14 @@ type recorder struct {
 
 // jobHistory is what the recorder knows of one job.
 type jobHistory struct {
-	id       string
-	meta     map[string]string // of the current record; nil if there is none
-	record   oracle.Record     // checks its writes
-	reopened bool              // by an operator
-	finished int               // how often the handler of an idempotent kind finished
-	entries  []historyEntry
+	id         string
+	meta       map[string]string // of the current record; nil if there is none
+	record     oracle.Record     // checks its writes
+	reopened   bool              // by an operator
+	log        joblog.Document   // in its blob
+	logCreated string            // the record that the log belongs to
+	finished   int               // how often the handler of an idempotent kind finished
+	entries    []historyEntry
 }
 
 // historyEntry is one line of a job's history.

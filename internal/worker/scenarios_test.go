@@ -51,6 +51,10 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("long", "large"), act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
+		name: "long log", minCalls: 20, wantLog: "job released",
+		prepare: enqueueJobs("long", "prints"), act: runsFor(9 * time.Second), want: wantDone("long"),
+	},
+	{
 		name: "claim check", minCalls: 12, wantLog: "job committed",
 		prepare: enqueueLarge("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
@@ -111,7 +115,7 @@ func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 			l.handlerFinished(j.ID)
 			return nil, nil
 		})),
-		"echo": echo, "steps": r.work, "large": large,
+		"echo": echo, "steps": r.work, "large": large, "prints": &printing{r.work},
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
 				l.handlerFailed(j.ID, "handler")

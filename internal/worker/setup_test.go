@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
@@ -44,6 +45,7 @@ type testbed struct {
 type stores struct {
 	queue, onDemand, poison *queue.Queue
 	payloads                *queue.Payloads
+	logs                    *joblog.Store
 	records                 *checkpoint.Store
 	workers                 *presence.Store
 	control                 *control.Store
@@ -105,6 +107,7 @@ func (b *testbed) storesOf(account *azure.Account) stores {
 		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
 		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
+		logs:     joblog.NewStore(account.Container(b.names.Payloads)),
 		records:  records,
 		workers:  presence.NewStore(account.Container(b.names.Workers)),
 		control:  control.NewStore(account.Container(b.names.Control)),
@@ -144,7 +147,7 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	outages := outage.New(log, func() int { return p.runner.Counts().Active })
 	s := b.storesOf(b.watchedAccount(p.link, outages.Ended))
 	c := Config{
-		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control,
+		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter,
 		Log: log,
 	}

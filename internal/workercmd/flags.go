@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -27,6 +28,7 @@ type flags struct {
 	MoveAfter             int              `help:"Interruptions after which a job goes to the on-demand queue when it is handed over. 0 is never. It needs workers that take from there." default:"0" group:"Jobs"`
 	Concurrency           int              `help:"Jobs at once. 0 is one per processor." default:"0" group:"Jobs"`
 	PayloadMemory         int64            `help:"Memory for the payloads of all jobs at once, in MiB, at least 64. Payloads of up to 48 KiB do not count. A job waits until there is room; a command's payload counts only until it is in its file." default:"1024" group:"Jobs" placeholder:"MIB"`
+	JobLogSize            int              `help:"How much is kept of what each job prints and logs, for spotctl logs, in KiB: 4 to 1024, or 0 for nothing. The last of it is kept, with the job's checkpoints. All who may read the deployment's blobs can read it." default:"64" group:"Jobs" placeholder:"KIB"`
 	Visibility            time.Duration    `help:"Visibility timeout of messages, after which the jobs of a worker that died without notice return to the queue, 3s to 5m. They are renewed every third of it, at the cost of one call each." default:"30s" group:"Jobs"`
 	CheckpointInterval    string           `help:"Time between two saves of a job's changed state; auto chooses what costs the least, by what a save takes and how often VMs are lost." default:"auto" group:"Checkpoints"`
 	MinCheckpointInterval time.Duration    `help:"Shortest time that auto chooses, and the one while notices cannot be relied on." default:"5s" group:"Checkpoints"`
@@ -86,6 +88,16 @@ func (f *flags) slots() int {
 func (f *flags) payloadMemory() int64 {
 	const most = 1 << 40 // MiB
 	return max(min(f.PayloadMemory, most)<<20, 1)
+}
+
+// jobLogSize returns how much is kept of a job's log in bytes. A number that is out of
+// range stays out of range; 0, which keeps nothing, needs no size.
+func (f *flags) jobLogSize() int {
+	const most = 1 << 30 // KiB
+	if f.JobLogSize == 0 {
+		return joblog.DefaultSize
+	}
+	return min(max(f.JobLogSize, -1), most) << 10
 }
 
 // connections returns how many connections to storage are kept while they are idle: as

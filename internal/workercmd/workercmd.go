@@ -162,6 +162,9 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
 	config.TakeFrom = f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
+	if f.JobLogSize > 0 {
+		config.Logs = stores.Logs
+	}
 	config.Log, config.Observer, config.Loops = log, t, &t.loops
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err
@@ -187,8 +190,8 @@ func (f *flags) takeFrom(stores *deployment.Stores) []*queue.Queue {
 func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 	c := worker.Config{
 		DefaultKind: f.DefaultKind, MoveAfter: f.MoveAfter, Concurrency: f.slots(), Visibility: f.Visibility, DrainBudget: f.DrainBudget,
-		PayloadMemory: f.payloadMemory(),
-		Instance:      f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
+		PayloadMemory: f.payloadMemory(), LogSize: f.jobLogSize(),
+		Instance: f.Instance, VMName: f.VMName, Program: f.version, BootID: bootID(), Acknowledge: events.Acknowledge(f.Acknowledge),
 	}
 	policy, err := f.policy()
 	if err != nil {

@@ -1,0 +1,141 @@
+package joblog
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// parallelWrites is how many logs a worker writes at once.
+const parallelWrites = 8
+
+// Keeper keeps the logs of all jobs of a worker. A nil Keeper keeps none.
+type Keeper struct {
+	store  *Store
+	size   int
+	writes *semaphore.Weighted
+
+	mu         sync.Mutex
+	unfinished int           // deliveries that have something more important to write
+	none       chan struct{} // closed when there is none; nil without a waiter
+}
+
+// NewKeeper returns what keeps so many bytes of each log; nil without a store.
+func NewKeeper(store *Store, size int) *Keeper {
+	if store == nil {
+		return nil
+	}
+	return &Keeper{store: store, size: size, writes: semaphore.NewWeighted(parallelWrites)}
+}
+
+// Begin records that a delivery began. The caller calls finished once it has written
+// everything that matters more than a log.
+func (k *Keeper) Begin() (finished func()) {
+	if k == nil {
+		return func() {}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unfinished++
+	return k.finish
+}
+
+func (k *Keeper) finish() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.unfinished--; k.unfinished == 0 && k.none != nil {
+		close(k.none)
+		k.none = nil
+	}
+}
+
+// WaitForOthers waits until all deliveries have finished, or ctx ends.
+func (k *Keeper) WaitForOthers(ctx context.Context) {
+	k.mu.Lock()
+	if k.unfinished == 0 {
+		k.mu.Unlock()
+		return
+	}
+	if k.none == nil {
+		k.none = make(chan struct{})
+	}
+	none := k.none
+	k.mu.Unlock()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
+}
+
+// Open returns the log of a delivery that begins now: that of a job whose record was
+// created at that time, which claim it is, and what the record has of the log.
+func (k *Keeper) Open(id string, created time.Time, generation int, worker, recorded string) *Output {
+	if k == nil {
+		return nil
+	}
+	log := New(generation, worker, k.size, recorded)
+	return &Output{
+		Log: log, keeper: k, writing: make(chan struct{}, 1), writer: k.store.Writer(id, created, log, generation == 1),
+	}
+}
+
+// Output is the log of one delivery and how it is stored. A nil Output keeps nothing.
+type Output struct {
+	*Log
+	keeper  *Keeper
+	writing chan struct{} // holds one while a write is under way, and guards writer
+	writer  *Writer
+}
+
+// Add adds a line: see [Log.Add].
+func (o *Output) Add(source string, text []byte) {
+	if o != nil {
+		o.Log.Add(source, text)
+	}
+}
+
+// Pending reports whether [Output.WriteLast] has something to write: see [Log.Pending].
+func (o *Output) Pending() bool { return o != nil && o.Log.Pending() }
+
+// WriteSoon begins to write the log if that is necessary and no write is under way. It
+// does not wait; report gets the result of a write.
+func (o *Output) WriteSoon(ctx context.Context, timeout time.Duration, report func(error)) {
+	if !o.Pending() {
+		return
+	}
+	select {
+	case o.writing <- struct{}{}:
+	default:
+		return // the next checkpoint comes
+	}
+	go func() {
+		defer func() { <-o.writing }()
+		report(o.write(ctx, timeout))
+	}()
+}
+
+// WriteLast writes the log when the write under way has ended.
+func (o *Output) WriteLast(ctx context.Context, timeout time.Duration) error {
+	select {
+	case o.writing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-o.writing }()
+	if !o.Pending() {
+		return nil
+	}
+	return o.write(ctx, timeout)
+}
+
+func (o *Output) write(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := o.keeper.writes.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer o.keeper.writes.Release(1)
+	return o.writer.Write(ctx)
+}

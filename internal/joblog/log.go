@@ -1,0 +1,189 @@
+package joblog
+
+import (
+	"bytes"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// The usual sources of lines. Those of a handler's logger are levels, in lower case.
+const (
+	Stdout = "stdout"
+	Stderr = "stderr"
+)
+
+// Sizes of logs, in bytes.
+const (
+	// DefaultSize is how much is kept of a job's log by default. MinSize and MaxSize
+	// bound that.
+	DefaultSize = 64 << 10
+	MinSize     = 4 << 10
+	MaxSize     = 1 << 20
+
+	// MaxTail is how much of the end is in the job's record, percent-encoded.
+	MaxTail = 1 << 10
+
+	// maxLine is the longest line; of a longer one the beginning is kept.
+	maxLine = 2 << 10
+)
+
+// Log collects the lines of one delivery. The methods may be called from many
+// goroutines, and on nil, which keeps nothing.
+type Log struct {
+	size    int
+	began   time.Time
+	section Section // without its lines; Began is by the wall clock
+
+	mu      sync.Mutex
+	lines   []Line // the kept ones
+	bytes   int    // of them
+	count   int
+	earlier Document // of earlier deliveries, as far as this one knows
+	stored  int      // lines that are in the blob, or were when it was written last
+}
+
+// New returns the log of a delivery that begins now. It keeps so many bytes, and
+// continues from what the job's record has of the deliveries before.
+func New(generation int, worker string, size int, recorded string) *Log {
+	l := &Log{
+		size: size, began: time.Now(), section: Section{Generation: generation, Worker: worker, Began: time.Now()},
+		earlier: Parse([]byte(recorded)),
+	}
+	return l
+}
+
+// Add adds a line of a source. The text may have any bytes.
+func (l *Log) Add(source string, text []byte) {
+	if l == nil {
+		return
+	}
+	const more = "…"
+	if text = bytes.TrimRight(text, "\r\n"); len(text) > maxLine {
+		end := maxLine - len(more)
+		for !utf8.RuneStart(text[end]) && end > maxLine-len(more)-utf8.UTFMax {
+			end--
+		}
+		text = append(text[:end:end], more...)
+	}
+	line := encodeLine(source, time.Since(l.began), text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	l.lines = append(l.lines, Line{Number: l.count, text: line})
+	l.bytes += len(line) + 1
+	drop := 0
+	for l.bytes > l.size {
+		l.bytes -= len(l.lines[drop].text) + 1
+		l.lines[drop] = Line{}
+		drop++
+	}
+	l.lines = l.lines[drop:]
+}
+
+// document returns all that is known of the job's log. The caller holds mu, also while
+// it reads the lines.
+func (l *Log) document() Document {
+	own := l.section
+	if own.Lines, own.Count = l.lines, l.count; own.Count == 0 {
+		return l.earlier
+	}
+	return Merge(l.earlier, Document{Sections: []Section{own}})
+}
+
+// merge adds what the blob has to what is known, and returns the document to write, or
+// false if a later delivery has written it.
+func (l *Log) merge(found Document) (d Document, ours bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := found.last(); last != nil && last.Generation > l.section.Generation {
+		return Document{}, false
+	}
+	l.earlier = Merge(l.earlier, found).Trim(l.size)
+	l.lines = slices.Clone(l.lines) // the document keeps those that there were
+	return l.document().Trim(l.size), true
+}
+
+// wrote records that the blob has the document.
+func (l *Log) wrote(d Document) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last := d.last(); last != nil && last.Generation == l.section.Generation {
+		l.stored = max(l.stored, last.Count)
+	}
+}
+
+// Tail returns the end of the log for the job's record.
+func (l *Log) Tail() string {
+	tail, _ := l.tail()
+	return tail
+}
+
+// tail returns the end of the log, and whether that is all that this worker knows of it.
+func (l *Log) tail() (text string, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.document()
+	t, whole := d.tail(MaxTail)
+	return string(t.Encode()), whole
+}
+
+// Pending reports whether the blob lacks lines that do not fit into the record either.
+func (l *Log) Pending() bool {
+	if l == nil {
+		return false
+	}
+	_, whole := l.tail()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !whole && l.count > l.stored
+}
+
+// marker is room for saying how many lines are left out.
+const marker = len("-9007199254740992%0A")
+
+// tail returns the last lines that fit into so many percent-encoded bytes, and whether
+// those are all that d has.
+func (d Document) tail(limit int) (t Document, whole bool) {
+	left, first := limit-marker, len(d.Sections)
+	for whole = true; first > 0 && whole; first-- {
+		s := d.Sections[first-1]
+		lines, size := s.end(left)
+		if whole = len(lines) == len(s.Lines) && size <= left; len(lines) == 0 && !whole {
+			break
+		}
+		s.Lines = lines
+		t.Sections = append(t.Sections, s)
+		left -= size
+	}
+	slices.Reverse(t.Sections)
+	t.Dropped = d.Dropped
+	for _, s := range d.Sections[:first] {
+		t.Dropped += s.Count
+		whole = whole && len(s.Lines) == 0
+	}
+	return t, whole
+}
+
+// end returns the last lines of a section that fit into so many percent-encoded bytes,
+// and the size of the section with them.
+func (s *Section) end(left int) (lines []Line, size int) {
+	const atEnds = 2 * marker // lines may be left out before the first and after the last
+	from := len(s.Lines)
+	for size = encodedSize(s.header()) + atEnds; from > 0; from-- {
+		more := encodedSize(s.Lines[from-1].text + "\n")
+		if from < len(s.Lines) && s.Lines[from].Number > s.Lines[from-1].Number+1 {
+			more += marker
+		}
+		if size+more > left {
+			break
+		}
+		size += more
+	}
+	return s.Lines[from:], size
+}
+
+// encodedSize is the size of a text in a record.
+func encodedSize(text string) int { return len(url.QueryEscape(text)) }
