@@ -150,7 +150,7 @@ type jobCommand struct {
 
 // Help is shown by job --help.
 func (*jobCommand) Help() string {
-	return `Shows what the job's record says: how often and by whom it was claimed, how often it was interrupted or failed and why, how far it is, and what it has stored. It costs one call.`
+	return `Shows what the job's record says: how often and by whom it was claimed, how often it was interrupted or failed and why, how far it is, what it has stored, and the last lines of its log. It costs one call.`
 }
 
 func (c *jobCommand) run(ctx context.Context, s *session) error {
@@ -160,14 +160,21 @@ func (c *jobCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	j, err := deployment.Get(ctx, c.ID)
+	log, err := deployment.LogEnd(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	if s.printer.json {
-		return s.printer.line(jobLineOf(j))
+		l := struct {
+			jobLine
+			LogEnd []logLine `json:"log_end,omitempty"`
+		}{jobLine: jobLineOf(log.Job)}
+		for _, line := range log.Lines {
+			l.LogEnd = append(l.LogEnd, logLineOf(line))
+		}
+		return s.printer.line(l)
 	}
-	return s.printer.pairs(rowsOfJob(j, time.Now()))
+	return s.printer.pairs(append(rowsOfJob(log.Job, time.Now()), rowsOfLog(log)...))
 }
 
 // rowsOfJob are the rows of a job for people. A row without a value is not printed.

@@ -42,6 +42,7 @@ type flags struct {
 	Top     topCommand     `cmd:"" help:"Show the same live, in the terminal."`
 	Jobs    jobsCommand    `cmd:"" help:"List jobs."`
 	Job     jobCommand     `cmd:"" help:"Show one job."`
+	Logs    logsCommand    `cmd:"" help:"Print what a job printed and logged itself."`
 	Result  resultCommand  `cmd:"" help:"Print the results of jobs."`
 	Results resultsCommand `cmd:"" help:"Fetch the results of all jobs that are done, as lines of JSON or as files."`
 	Wait    waitCommand    `cmd:"" help:"Wait until jobs have ended, and print their results."`
@@ -60,6 +61,8 @@ type flags struct {
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
+
+	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results and logs."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
 
@@ -125,7 +128,7 @@ func main() {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	vars := costs.Vars()
-	vars["unasked"] = strconv.Itoa(cancelUnasked)
+	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {
 		return err

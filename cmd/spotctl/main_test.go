@@ -14,10 +14,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/script"
@@ -67,6 +69,7 @@ func TestScripts(t *testing.T) {
 			"messages":  messages,
 			"visible":   visible,
 			"refuse":    refuse,
+			"printed":   printed,
 		},
 	})
 }
@@ -269,4 +272,92 @@ func refuse(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		return storage.Fault{}
 	})
+}
+
+// printed ID LINES|bytes [again] leaves a job that is done and has printed so many lines,
+// or one with bytes that are no text. With again a second worker had it too, and logged a
+// line.
+func printed(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	keeper := joblog.NewKeeper(w.stores.Logs, joblog.DefaultSize)
+	d := checkpoint.Delivery{ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	ts.Check(err)
+	log := keeper.Open(d.ID, claim.Record().CreatedAt, 1, "vmss_1-0123abcd-0", "")
+	if lines, err := strconv.Atoi(args[1]); err == nil {
+		for n := range lines {
+			log.Add(joblog.Stdout, fmt.Appendf(nil, "line %d", n+1))
+		}
+	} else {
+		log.Add(joblog.Stderr, []byte("a\x1b[31mb\xff"))
+	}
+	claim.CarryLog(log.Tail)
+	if len(args) > 2 {
+		ts.Check(claim.Save(ctx, checkpoint.Snapshot{State: []byte("half")}))
+		ts.Check(log.WriteLast(ctx, time.Minute))
+		found, err := w.stores.Records.Read(ctx, d.ID)
+		ts.Check(err)
+		claim, err = w.stores.Records.Acquire(ctx, d, found, "vmss_2-0123abcd-0")
+		ts.Check(err)
+		log = keeper.Open(d.ID, claim.Record().CreatedAt, 2, "vmss_2-0123abcd-0", found.Log)
+		log.Add("warn", []byte("resumed"))
+		claim.CarryLog(log.Tail)
+	}
+	ts.Check(claim.Commit(ctx, []byte("result")))
+	ts.Check(log.WriteLast(ctx, time.Minute))
+}
+
+// TestCleanedIsSaid: what clean prints of its counts.
+func TestCleanedIsSaid(t *testing.T) {
+	r := client.CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 3 << 19, Changed: 1, Poison: 4, PoisonUnseen: true}
+	var out, notes strings.Builder
+	p := &printer{out: &out, err: &notes}
+	if err := p.cleaned(r, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := "would be removed: 3 jobs of 7 records: 2 done, 1 cancelled, with 10 bytes of results\n" +
+		"would be removed: 2 logs, 1.5 MiB\n" +
+		"left alone: 1 jobs, because somebody wrote or removed them meanwhile\n" +
+		"left alone: 4 jobs, because the poison queue has a message of them: spotctl poison replay or purge\n" +
+		"the poison queue has more messages than were looked at: jobs of which it has one will be left alone\n"
+	if out.String() != want || notes.String() != "nothing was removed: give --yes to remove them, which cannot be undone\n" {
+		t.Errorf("printed:\n%s%s\nwant:\n%s", out.String(), notes.String(), want)
+	}
+	out.Reset()
+	p.json = true
+	failed := errors.New("1 jobs could not be removed")
+	if err := p.cleaned(r, true, failed); !errors.Is(err, failed) {
+		t.Errorf("error = %v, want that of the run", err)
+	}
+	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"changed":1,"poison":4,"failed":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
+		t.Errorf("JSON = %s, want %s", out.String(), want)
+	}
+}
+
+// TestLogPrinterPrintsEachLineOnce: of what a repeated reading brings only the new lines
+// are printed, and of lines that are missing only those that were not printed.
+func TestLogPrinterPrintsEachLineOnce(t *testing.T) {
+	var out strings.Builder
+	p := &logPrinter{printer: &printer{out: &out}}
+	line := func(delivery, number int) client.LogLine {
+		return client.LogLine{Delivery: delivery, Worker: "w", Number: number, Source: "stdout", Text: fmt.Sprint(delivery, ".", number)}
+	}
+	for _, lines := range [][]client.LogLine{
+		{line(1, 1), line(1, 2)},
+		{line(1, 1), line(1, 2)},
+		{{Delivery: 1, Worker: "w", Number: 1, LeftOut: 1300}, line(1, 1301)},
+		{{LeftOut: 1301}, {Delivery: 2, Worker: "w", Number: 1, LeftOut: 1}, line(2, 2)},
+	} {
+		if err := p.print(lines); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"delivery 1 on w", "1.1", "1.2", "… 1,298 lines left out", "1.1301", "delivery 2 on w", "… 1 line left out", "2.2"}
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i := range got {
+		got[i] = strings.TrimPrefix(got[i], "0001-01-01 00:00:00.000 stdout  ")
+	}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("printed %q, want %q", got, want)
+	}
 }

@@ -31,7 +31,7 @@ func checkRetention(d deployment, tell report) {
 		got[text(at(rule, "container"))] = text(at(rule, "days"))
 	}
 	want := map[string]string{
-		"names.records": "retention.records", "names.payloads": "retention.payloads", "names.workers": "retention.workers",
+		"names.records": "retention.records", "names.payloads": "retention.payloads", "'${names.payloads}/logs'": "retention.records", "names.workers": "retention.workers",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		tell(path, 0, "containers with an age rule (-want +got):\n%s", diff)

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/google/uuid"
 )
 
@@ -151,6 +155,37 @@ func (r *Record) cancel(reason string) content {
 	r.Status, r.Reason, r.EndedAt = Cancelled, reason, time.Now()
 	r.clearState()
 	return content{data: []byte{}}
+}
+
+// ErrChanged means that a record was written or removed since it was read.
+var ErrChanged = errors.New("its record was written or removed in the meantime")
+
+// Remove deletes the record of a job that is done or cancelled, as it was read or listed.
+// From then on nothing protects the job's id: a message of it that is left, or a new
+// one, starts the job again. The error wraps [ErrChanged] if somebody wrote or removed the
+// record since.
+func (s *Store) Remove(ctx context.Context, r Record) error {
+	if r.Status != Done && r.Status != Cancelled || r.Version != Version {
+		return fmt.Errorf("remove record of job %s: it is %s; only done and cancelled jobs are over for good", r.ID, r.Status)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := s.blob(r.ID).Delete(ctx, &blob.DeleteOptions{AccessConditions: under(quoted(r.ETag))})
+	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
+		err = ErrChanged
+	}
+	if err != nil {
+		return fmt.Errorf("remove record of job %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// quoted returns an ETag as headers have it: a listing has no quotes.
+func quoted(etag azcore.ETag) azcore.ETag {
+	if etag == "" || strings.HasPrefix(string(etag), `"`) {
+		return etag
+	}
+	return `"` + etag + `"`
 }
 
 // ResultOf returns the result of a job whose record was read and is [Done].

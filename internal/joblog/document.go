@@ -213,6 +213,35 @@ func parseHeader(line string) (s Section, ok bool) {
 	return Section{Generation: generation, Began: began, Worker: fields[3]}, true
 }
 
+// Whole reports whether nothing is left out.
+func (d Document) Whole() bool {
+	for _, s := range d.Sections {
+		if len(s.Lines) < s.Count {
+			return false
+		}
+	}
+	return d.Dropped == 0
+}
+
+// LacksBefore reports whether the document does not know of all lines before the first
+// one that end has of the last delivery.
+func (d Document) LacksBefore(end Document) bool {
+	last := end.last()
+	if last == nil {
+		return false
+	}
+	first := last.Count + 1
+	if len(last.Lines) > 0 {
+		first = last.Lines[0].Number
+	}
+	for _, s := range d.Sections {
+		if s.Generation == last.Generation {
+			return s.Count < first-1
+		}
+	}
+	return first > 1
+}
+
 // Merge returns what two documents of one job have together.
 func Merge(a, b Document) Document {
 	merged := Document{Sections: make([]Section, 0, len(a.Sections)+len(b.Sections))}

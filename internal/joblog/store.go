@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -192,4 +194,70 @@ func (w *Writer) put(ctx context.Context, d Document) (azcore.ETag, error) {
 		return "", fmt.Errorf("write the log of job %s: %w", w.id, err)
 	}
 	return *reply.ETag, nil
+}
+
+// Stored describes a blob with a log.
+type Stored struct {
+	ID         string // of the job
+	Size       int64  // in bytes
+	ModifiedAt time.Time
+	ReadAt     time.Time // by the service's clock, as ModifiedAt
+	etag       azcore.ETag
+}
+
+// List yields the blobs with logs, in the order of the records' names ([jobid.Path]). It
+// costs a call for each 5,000.
+func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
+	return func(yield func(Stored, error) bool) {
+		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(Prefix)})
+		for pager.More() {
+			page, err := nextPage(ctx, pager.NextPage)
+			if err != nil {
+				yield(Stored{}, fmt.Errorf("list logs: %w", err))
+				return
+			}
+			for _, item := range page.Segment.BlobItems {
+				if found, ok := storedOf(item, page.Date); ok && !yield(found, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return next(ctx)
+}
+
+// storedOf describes a listed blob. It reports false for one that is no log.
+func storedOf(item *container.BlobItem, read *time.Time) (s Stored, ok bool) {
+	p := item.Properties
+	_, id, _ := strings.Cut(strings.TrimPrefix(*item.Name, Prefix), "/")
+	if p == nil || p.ETag == nil || p.ContentLength == nil || p.LastModified == nil || read == nil || *item.Name != Prefix+jobid.Path(id) {
+		return s, false
+	}
+	etag := *p.ETag
+	if !strings.HasPrefix(string(etag), `"`) { // a listing has it without quotes
+		etag = `"` + etag + `"`
+	}
+	return Stored{ID: id, Size: *p.ContentLength, ModifiedAt: *p.LastModified, ReadAt: *read, etag: etag}, true
+}
+
+// Remove deletes a log as it was listed, and reports false if it was written or removed
+// since.
+func (s *Store) Remove(ctx context.Context, l Stored) (removed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = s.blob(l.ID).Delete(ctx, &blob.DeleteOptions{AccessConditions: &blob.AccessConditions{
+		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &l.etag},
+	}})
+	if bloberror.HasCode(err, bloberror.ConditionNotMet, bloberror.BlobNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove the log of job %s: %w", l.ID, err)
+	}
+	return true, nil
 }

@@ -100,9 +100,11 @@ resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2
   }
 ]
 
+// Jobs' logs are in the payloads' container and go with the jobs' records.
 var kept = [
   { name: 'records', container: names.records, days: retention.records }
   { name: 'payloads', container: names.payloads, days: retention.payloads }
+  { name: 'logs', container: '${names.payloads}/logs', days: retention.records }
   { name: 'workers', container: names.workers, days: retention.workers }
 ]
 

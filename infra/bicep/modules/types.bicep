@@ -35,8 +35,8 @@ type dataContainerType = {
 @export()
 @description('Days after the last write until blobs are deleted.')
 type retentionType = {
-  @description('Job records. As long as a record is there, its job id has one outcome.')
-  @minValue(1)
+  @description('Job records, with their results and logs. As long as a record is there, its job id has one outcome. A message can be hidden for 7 days, and no record may go before the messages of its job.')
+  @minValue(8)
   records: int
   @description('Payloads. Longer than any job waits, since a job without its payload cannot run.')
   @minValue(1)

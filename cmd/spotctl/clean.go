@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// cleanCommand removes what is left of jobs that have ended.
+type cleanCommand struct {
+	Days   int      `name:"older-than" help:"Only jobs whose record was not written for so many days, at least ${least_days}." required:"" placeholder:"DAYS" env:"-"`
+	Status []string `help:"Only jobs with this status: ${enum}. Both without it." enum:"done,cancelled" placeholder:"STATUS" env:"-"`
+	Kind   string   `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	IDs    string   `name:"prefix-id" help:"Only jobs whose id starts with this." placeholder:"TEXT" env:"-"`
+	Yes    bool     `help:"Remove them. Without it the command counts, and changes nothing." env:"-"`
+}
+
+// leastDays is the least --older-than.
+const leastDays = int(client.MinCleanAge / (24 * time.Hour))
+
+// Help is shown by clean --help.
+func (*cleanCommand) Help() string {
+	return `Removes the records of jobs that are done or cancelled, with the results, and their logs. Without --yes it says how many and how large, and removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels the latter), and so are those that somebody writes meanwhile, or of which the poison queue has a message.
+
+Removed is forgotten: a job that is put again with the same id runs again. A record younger than 8 days is not removed, since a message of its job may be hidden for 7 days and would start it again; and none is while a queue has a message that was put longer ago than --older-than. Queues that this deployment's names do not include are not looked at.
+
+A deployment from infra/bicep removes records and logs by itself, by age (its parameter retention). The command is for less, or without it.
+
+After an interruption the command can be repeated. Exit codes: 0 done, 1 some could not be removed, or nothing was, 78 wrong flags.`
+}
+
+func (c *cleanCommand) run(ctx context.Context, s *session) error {
+	const most = 36500
+	if c.Days < leastDays || c.Days > most {
+		return &cli.ConfigError{Err: fmt.Errorf("--older-than is %d days; it must be %d to %d: a message of a job that has ended can be hidden for 7 days, and only the job's record keeps it from starting the job again", c.Days, leastDays, most)}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	o := client.CleanOptions{
+		OlderThan: time.Duration(c.Days) * 24 * time.Hour, Kind: c.Kind, Prefix: c.IDs, DryRun: !c.Yes,
+		Failed: func(id string, err error) { s.printer.note("%s: %s", plaintext.Line(id), azure.Explain(err)) },
+	}
+	for _, status := range c.Status {
+		o.Status = append(o.Status, client.Status(status))
+	}
+	if s.printer.bars {
+		o.Progress = func(r client.CleanReport) {
+			s.printer.note("%d records read, %d to remove or removed", r.Read, r.Done+r.Cancelled)
+		}
+	}
+	report, err := deployment.Clean(ctx, o)
+	switch {
+	case ctx.Err() != nil:
+		err = errors.New("interrupted; what was begun is finished, and the command can be repeated")
+	case err == nil && report.Failed > 0:
+		err = fmt.Errorf("%d jobs could not be removed; the lines above say why, and the command can be repeated", report.Failed)
+	case err != nil && report.Read == 0:
+		return err
+	}
+	return s.printer.cleaned(report, c.Yes, err)
+}
+
+// cleanLine is what was removed, or would be, in the JSON output.
+type cleanLine struct {
+	Removed   bool   `json:"removed"` // false without --yes
+	Records   int    `json:"records"` // read
+	Done      int    `json:"done"`
+	Cancelled int    `json:"cancelled"`
+	Bytes     int64  `json:"result_bytes"`
+	Logs      int    `json:"logs"`
+	LogBytes  int64  `json:"log_bytes"`
+	Changed   int    `json:"changed"`
+	Poison    int    `json:"poison"`
+	Failed    int    `json:"failed"`
+	Error     string `json:"error,omitempty"` // why the exit code is not 0
+}
+
+// cleaned prints what was removed, or would be. It returns err, or the error of printing.
+func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
+	if p.json {
+		l := cleanLine{
+			Removed: removed, Records: r.Read, Done: r.Done, Cancelled: r.Cancelled, Bytes: r.Bytes, Logs: r.Logs, LogBytes: r.LogBytes,
+			Changed: r.Changed, Poison: r.Poison, Failed: r.Failed,
+		}
+		if err != nil {
+			l.Error = azure.Explain(err)
+		}
+		return errors.Join(err, p.line(l))
+	}
+	what := "would be removed"
+	if removed {
+		what = "removed"
+	}
+	lines := []string{
+		fmt.Sprintf("%s: %d jobs of %d records: %d done, %d cancelled, with %s of results", what, r.Done+r.Cancelled, r.Read, r.Done, r.Cancelled, size(r.Bytes)),
+		fmt.Sprintf("%s: %d logs, %s", what, r.Logs, size(r.LogBytes)),
+	}
+	for _, left := range []struct {
+		n   int
+		why string
+	}{
+		{r.Changed, "somebody wrote or removed them meanwhile"},
+		{r.Poison, "the poison queue has a message of them: spotctl poison replay or purge"},
+	} {
+		if left.n > 0 {
+			lines = append(lines, fmt.Sprintf("left alone: %d jobs, because %s", left.n, left.why))
+		}
+	}
+	if r.PoisonUnseen {
+		lines = append(lines, "the poison queue has more messages than were looked at: jobs of which it has one will be left alone")
+	}
+	if printErr := p.lines(lines); err == nil {
+		err = printErr
+	}
+	if err == nil && !removed && r.Done+r.Cancelled+r.Logs > 0 {
+		p.note("nothing was removed: give --yes to remove them, which cannot be undone")
+	}
+	return err
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	n, i := float64(bytes), 0
+	for ; n >= 1024 && i < len(units)-1; i++ {
+		n /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[i])
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/plaintext"
+)
+
+// followPoll is how often logs --follow reads the job's record.
+const followPoll = 2 * time.Second
+
+// logsCommand prints a job's log.
+type logsCommand struct {
+	ID      string        `arg:"" name:"id" help:"The job's id."`
+	Tail    int           `short:"n" help:"Only the last so many lines; 0 is all that are kept." default:"0" env:"-"`
+	Follow  bool          `short:"f" help:"Print what comes, until the job has ended." env:"-"`
+	Timeout time.Duration `help:"Longest time to read it; 0s is 1m, and with --follow no limit." default:"0s" env:"-"`
+}
+
+// Help is shown by logs --help.
+func (*logsCommand) Help() string {
+	return `Prints what the job printed and logged itself: its program's output, and the lines of its handler's logger. Of a long log the end is kept (the worker's --job-log-size), and what is missing is said. It has the lines up to the last checkpoint, also of a VM that is gone, and says which worker and delivery they are from.
+
+Times are those of the worker's clock, in UTC. What a terminal could take for a command is replaced; -o json has each line as it was, as text or else in base64.
+
+It costs a call, or two for a log of more than a KiB. --follow costs a call every 2 s; lines come with checkpoints, which may be minutes apart. A job without a record is waited for.
+
+Exit codes: 0 printed, also if there is nothing; 1 no such job or no access; 78 wrong flags.`
+}
+
+func (c *logsCommand) run(ctx context.Context, s *session) error {
+	if c.Tail < 0 {
+		return &cli.ConfigError{Err: fmt.Errorf("--tail is %d; it must not be negative", c.Tail)}
+	}
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	limit := c.Timeout
+	if limit == 0 && !c.Follow {
+		limit = time.Minute
+	}
+	ctx, cancel := withTimeout(ctx, limit)
+	defer cancel()
+	p := &logPrinter{printer: s.printer}
+	if c.Follow {
+		return c.follow(ctx, deployment, p)
+	}
+	log, err := deployment.Log(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	if len(log.Lines) == 0 {
+		s.printer.note("%s", noLog(log.Job))
+	}
+	return p.print(c.last(log.Lines))
+}
+
+// noLog says why a job has no lines.
+func noLog(j client.Job) string {
+	text := "nothing is kept of this job's log: it has printed and logged nothing, or its workers keep no logs (--job-log-size 0)"
+	if j.Status == client.StatusRunning {
+		text += "; it is running, and its next checkpoint may have some"
+	}
+	return text
+}
+
+// last returns the last lines, as --tail says.
+func (c *logsCommand) last(lines []client.LogLine) []client.LogLine {
+	if c.Tail == 0 {
+		return lines
+	}
+	from, left := len(lines), c.Tail
+	for ; from > 0 && left > 0; from-- {
+		if lines[from-1].LeftOut == 0 {
+			left--
+		}
+	}
+	return lines[from:]
+}
+
+// follow prints the lines that come until the job has ended.
+func (c *logsCommand) follow(ctx context.Context, deployment *client.Client, p *logPrinter) error {
+	var written time.Time // the record that was printed
+	waits := false
+	for first := true; ; first = false {
+		end, err := deployment.LogEnd(ctx, c.ID)
+		switch {
+		case errors.Is(err, client.ErrNotFound) && written.IsZero():
+			if !waits {
+				p.printer.note("the job has no record yet: waiting for its first worker")
+			}
+			waits = true
+		case err != nil:
+			return err
+		case !end.Job.UpdatedAt.Equal(written) || end.Job.Status.Ended():
+			log, err := deployment.Log(ctx, c.ID)
+			if err != nil {
+				return err
+			}
+			lines := log.Lines
+			if first {
+				lines = c.last(lines)
+			}
+			if err := p.print(lines); err != nil {
+				return err
+			}
+			if written = log.Job.UpdatedAt; log.Job.Status.Ended() {
+				p.printer.note("the job is %s", log.Job.Status)
+				return nil
+			}
+		}
+		select {
+		case <-time.After(followPoll):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// logPrinter prints the lines of one log, each once.
+type logPrinter struct {
+	printer          *printer
+	delivery, number int // of the last line
+	began            bool
+}
+
+// print prints those lines that come after the ones that were printed.
+func (p *logPrinter) print(lines []client.LogLine) error {
+	for _, l := range lines {
+		end := l.Number + max(l.LeftOut, 1) - 1
+		if p.began && (l.Delivery < p.delivery || l.Delivery == p.delivery && end <= p.number) {
+			continue
+		}
+		if missing := p.number + 1 - l.Number; p.began && l.Delivery == p.delivery && missing > 0 && l.LeftOut > 0 {
+			l.Number, l.LeftOut = l.Number+missing, l.LeftOut-missing
+		}
+		begins := !p.began || l.Delivery != p.delivery
+		p.began, p.delivery, p.number = true, l.Delivery, end
+		if err := p.one(l, begins); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one prints a line. begins says that it is the first one of its delivery.
+func (p *logPrinter) one(l client.LogLine, begins bool) error {
+	if p.printer.json {
+		return p.printer.line(logLineOf(l))
+	}
+	if begins && l.Delivery > 0 {
+		if _, err := fmt.Fprintf(p.printer.out, "delivery %d on %s\n", l.Delivery, plaintext.Line(l.Worker)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(p.printer.out, textOf(l))
+	return err
+}
+
+// textOf is a line for people.
+func textOf(l client.LogLine) string {
+	switch {
+	case l.LeftOut == 1:
+		return "… 1 line left out"
+	case l.LeftOut > 0:
+		return fmt.Sprintf("… %s lines left out", grouped(l.LeftOut))
+	}
+	return fmt.Sprintf("%s %-6s  %s", l.At.UTC().Format("2006-01-02 15:04:05.000"), plaintext.Line(l.Source), plaintext.Line(l.Text))
+}
+
+// grouped is a number with commas between groups of three digits.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// logLine is a line of a job's log, in the JSON output.
+type logLine struct {
+	Delivery int       `json:"delivery"`
+	Worker   string    `json:"worker,omitempty"`
+	Number   int       `json:"number"`
+	LeftOut  int       `json:"left_out,omitempty"` // lines that are missing here
+	At       time.Time `json:"at,omitzero"`
+	Source   string    `json:"source,omitempty"`
+
+	// Text is the line if it is UTF-8, and Base64 otherwise.
+	Text   *string `json:"text,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"`
+}
+
+func logLineOf(l client.LogLine) logLine {
+	out := logLine{Delivery: l.Delivery, Worker: l.Worker, Number: l.Number, LeftOut: l.LeftOut, At: l.At.UTC(), Source: l.Source}
+	switch {
+	case l.LeftOut > 0:
+	case utf8.ValidString(l.Text):
+		out.Text = &l.Text
+	default:
+		out.Base64 = []byte(l.Text)
+	}
+	return out
+}
+
+// endLines is how many lines of its log job shows.
+const endLines = 5
+
+// rowsOfLog are the rows of the end of a log.
+func rowsOfLog(log client.Log) (rows [][2]string) {
+	lines := (&logsCommand{Tail: endLines}).last(log.Lines)
+	for i, l := range lines {
+		name := ""
+		if i == 0 {
+			name = "log"
+		}
+		rows = append(rows, [2]string{name, textOf(l)})
+	}
+	if len(lines) < len(log.Lines) || len(lines) > 0 && lines[0].LeftOut > 0 {
+		rows = append(rows, [2]string{"", "all of it: spotctl logs " + log.Job.ID})
+	}
+	return rows
+}

@@ -1,0 +1,300 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// ended leaves a job that has ended, with a log of so many lines of 100 bytes in its blob.
+func (b *rig) ended(t *testing.T, id, kind string, status checkpoint.Status, lines int) {
+	t.Helper()
+	claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: kind, PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}, "vm_0")
+	if err == nil && status == checkpoint.Done {
+		err = claim.Commit(t.Context(), []byte("12345"))
+	}
+	if err == nil && status == checkpoint.Cancelled {
+		_, err = b.stores.Records.Cancel(t.Context(), id, "operator", "not wanted", false)
+	}
+	if err == nil && lines > 0 {
+		err = b.log(t.Context(), id, claim.Record().CreatedAt, lines)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// log writes the log of a job.
+func (b *rig) log(ctx context.Context, id string, created time.Time, lines int) error {
+	log := joblog.New(1, "vm_0", joblog.MinSize, "")
+	for n := range lines {
+		log.Add(joblog.Stdout, fmt.Appendf(nil, "%-100d", n))
+	}
+	return b.stores.Logs.Writer(id, created, log, true).Write(ctx)
+}
+
+// cleaner returns a Cleaner over the connection that can fail.
+func (b *rig) cleaner(t *testing.T) *Cleaner {
+	t.Helper()
+	s := b.connect(t, b.link)
+	return &Cleaner{
+		Records: s.Records, Logs: s.Logs, Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, OlderThan: MinCleanAge,
+	}
+}
+
+// left returns the ids of the records, and those of the logs, in order of their names.
+func (b *rig) left(t *testing.T) string {
+	t.Helper()
+	var ids []string
+	for _, blob := range b.server.Blobs(b.names.Records) {
+		ids = append(ids, blob.Name[len("hhh/"):])
+	}
+	ids = append(ids, "|")
+	for _, blob := range b.server.Blobs(b.names.Payloads) {
+		ids = append(ids, blob.Name[len("logs/hhh/"):])
+	}
+	return strings.Join(ids, " ")
+}
+
+// old leaves jobs of every status, of which "a" and "b" are done, "c" is cancelled, and all
+// are old enough, except "young".
+func (b *rig) old(t *testing.T) {
+	t.Helper()
+	b.ended(t, "a", "k", checkpoint.Done, 40)
+	b.ended(t, "b", "other", checkpoint.Done, 0)
+	b.ended(t, "c", "k", checkpoint.Cancelled, 0)
+	b.ended(t, "runs", "k", checkpoint.Running, 40)
+	b.put(t, given{id: "poison"})
+	b.put(t, given{id: "done", status: checkpoint.Done})
+	if err := b.log(t.Context(), "orphan", time.Now(), 3); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(MinCleanAge)
+	b.ended(t, "young", "k", checkpoint.Done, 40)
+	if err := b.log(t.Context(), "new", time.Now(), 3); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClean(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*Cleaner)
+		want   CleanReport
+		left   string
+	}{
+		{"all", func(*Cleaner) {}, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415, Poison: 1}, "poison runs young done | runs young new"},
+		{"nothing yet", func(c *Cleaner) { c.DryRun = true }, CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 4415, Poison: 1}, ""},
+		{"a kind", func(c *Cleaner) {
+			c.SkipOrphanedLogs, c.Select = true, func(r checkpoint.Record) bool { return r.Kind == "other" }
+		}, CleanReport{Read: 7, Done: 1, Bytes: 5}, "poison runs a young c done | runs orphan a young new"},
+		{"later", func(c *Cleaner) { c.OlderThan += time.Hour }, CleanReport{Read: 7}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.old(t)
+				before := b.left(t)
+				c := b.cleaner(t)
+				row.change(c)
+				got, err := c.Clean(t.Context(), nil, func(id string, err error) { t.Errorf("job %s: %v", id, err) })
+				if got.LogBytes > 0 { // a line has the milliseconds since the log began
+					got.LogBytes = row.want.LogBytes
+				}
+				if err != nil || got != row.want {
+					t.Errorf("Clean = %+v, %v, want %+v", got, err, row.want)
+				}
+				want := row.left
+				if want == "" {
+					want = before
+				}
+				if got := sorted(b.left(t)); got != sorted(want) {
+					t.Errorf("left = %q, want %q", got, sorted(want))
+				}
+			})
+		})
+	}
+}
+
+// sorted returns words in order, of each side of the bar.
+func sorted(words string) string {
+	records, logs, _ := strings.Cut(words, "|")
+	sortWords := func(s string) string {
+		fields := strings.Fields(s)
+		for i := range fields {
+			for j := i; j > 0 && fields[j] < fields[j-1]; j-- {
+				fields[j], fields[j-1] = fields[j-1], fields[j]
+			}
+		}
+		return strings.Join(fields, " ")
+	}
+	return sortWords(records) + " | " + sortWords(logs)
+}
+
+// TestCleanIsRefused: nothing is removed while a message of the job may exist.
+func TestCleanIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.ended(t, "a", "k", checkpoint.Done, 0)
+		e := queue.Envelope{ID: "late", Kind: "k", EnqueuedAt: time.Now()}
+		if err := b.stores.OnDemand.Put(t.Context(), e, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(MinCleanAge + time.Hour)
+		c := b.cleaner(t)
+		if _, err := c.Clean(t.Context(), nil, nil); !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), "8d1h") {
+			t.Errorf("Clean with a backlog = %v, want ErrBacklog with its age", err)
+		}
+		c.OlderThan = MinCleanAge - time.Hour
+		if _, err := c.Clean(t.Context(), nil, nil); !errors.Is(err, ErrTooYoung) || !strings.Contains(err.Error(), "7d23h is less than 8d") {
+			t.Errorf("Clean of young records = %v, want ErrTooYoung with both ages", err)
+		}
+		c.OlderThan = MinCleanAge + 2*time.Hour
+		if got, err := c.Clean(t.Context(), nil, nil); err != nil || got.Done != 0 {
+			t.Errorf("Clean beyond the backlog = %+v, %v, want nothing old enough", got, err)
+		}
+		if got := b.left(t); got != "a |" {
+			t.Errorf("left = %q, want the record", got)
+		}
+	})
+}
+
+// TestCleanAgainstOthers: a record that is written, and a job that is put again, between
+// the listing and the deletion lose nothing.
+func TestCleanAgainstOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		b.ended(t, "removed", "k", checkpoint.Done, 40)
+		b.ended(t, "written", "k", checkpoint.Done, 40)
+		b.ended(t, "again", "k", checkpoint.Done, 40)
+		time.Sleep(MinCleanAge)
+		records := b.stores.Account.Container(b.names.Records)
+		var met sync.Map // each blob once: the removal by the age rule is a call too
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if _, again := met.LoadOrStore(c.Operation+c.Container+c.Blob, true); again || c.Operation != storage.OpDeleteBlob {
+				return storage.Fault{}
+			}
+			ctx, id := context.Background(), c.Blob[strings.LastIndex(c.Blob, "/")+1:]
+			var err error
+			switch isRecord := c.Container == b.names.Records; {
+			case id == "written" && isRecord: // by a newer version
+				_, err = records.NewBlobClient(c.Blob).SetMetadata(ctx, map[string]*string{"v": new("1"), "status": new("done"), "more": new("1")}, nil)
+			case id == "removed" && isRecord: // by the account's age rule
+				_, err = records.NewBlobClient(c.Blob).Delete(ctx, nil)
+			case id == "again" && !isRecord: // its record is gone, and a worker has the next job of that id
+				d := checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m2"}
+				var claim *checkpoint.Claim
+				if claim, err = b.stores.Records.Create(ctx, d, "vm_1"); err == nil {
+					err = b.log(ctx, id, claim.Record().CreatedAt, 3)
+				}
+			}
+			if err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+			return storage.Fault{}
+		})
+		c := b.cleaner(t)
+		got, err := c.Clean(t.Context(), nil, nil)
+		if want := (CleanReport{Read: 3, Done: 1, Bytes: 5, Changed: 2}); err != nil || got != want {
+			t.Errorf("Clean = %+v, %v, want %+v", got, err, want)
+		}
+		if got := sorted(b.left(t)); got != "again written | again removed written" {
+			t.Errorf("left = %q, want the record that was written, that of the next job, and their logs", got)
+		}
+		if r, err := b.stores.Records.Read(t.Context(), "again"); err != nil || r.Status != checkpoint.Running || r.MessageID != "m2" {
+			t.Errorf("record of the next job = %+v, %v, want it running", r, err)
+		}
+	})
+}
+
+// TestCleanIsRepeated: a fault at any call leaves nothing that a repeat does not remove,
+// and removes nothing else.
+func TestCleanIsRepeated(t *testing.T) {
+	for _, effect := range []bool{false, true} {
+		for at, reached := 1, true; reached; at++ {
+			inBubble(t, func(t *testing.T, b *rig) {
+				b.old(t)
+				b.link.dieAt, b.link.effect = at, effect
+				_, err := b.cleaner(t).Clean(t.Context(), nil, func(string, error) {})
+				if reached = b.link.count() >= at; reached && err == nil && b.link.count() == at {
+					t.Logf("call %d was the last", at)
+				}
+				b.restart(t)
+				if _, err := b.cleaner(t).Clean(t.Context(), nil, func(id string, err error) { t.Errorf("job %s: %v", id, err) }); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * hold)
+				if got := sorted(b.left(t)); got != "done poison runs young | new runs young" {
+					t.Fatalf("left after a fault at call %d = %q, want what is not old enough or not over", at, got)
+				}
+			})
+		}
+	}
+}
+
+// TestCleanGoesOn: a job that cannot be removed is reported, and the others are removed.
+// Blobs of others are not looked at, and no log goes whose record this version cannot
+// read.
+func TestCleanGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for i := range 40 {
+			b.ended(t, fmt.Sprintf("job-%d", i), "k", checkpoint.Done, 0)
+		}
+		b.ended(t, "newer", "k", checkpoint.Done, 3)
+		records := b.stores.Account.Container(b.names.Records)
+		if _, err := records.NewBlobClient(pathOf(b, "newer")).SetMetadata(t.Context(), map[string]*string{"v": new("2")}, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"0/z", "fff/0", "readme.txt"} {
+			if _, err := records.NewBlockBlobClient(name).UploadBuffer(t.Context(), []byte("x"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 40 { // more than a look at the front shows
+			b.put(t, given{id: fmt.Sprintf("poison-%d", i)})
+		}
+		b.put(t, given{id: "last", status: checkpoint.Done})
+		time.Sleep(MinCleanAge)
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Operation == storage.OpDeleteBlob && strings.HasSuffix(c.Blob, "/job-7") {
+				return storage.Fault{Refuse: &storage.Error{Status: http.StatusPreconditionFailed, Code: "LeaseIdMissing"}}
+			}
+			return storage.Fault{}
+		})
+		dry := b.cleaner(t)
+		dry.DryRun = true
+		if got, err := dry.Clean(t.Context(), nil, nil); err != nil || !got.PoisonUnseen || got.Done != 41 {
+			t.Errorf("dry run = %+v, %v, want 41 jobs, and that the poison queue was not seen whole", got, err)
+		}
+		var failed []string
+		got, err := b.cleaner(t).Clean(t.Context(), nil, func(id string, _ error) { failed = append(failed, id) })
+		if err != nil || got.Done != 39 || got.Failed != 1 || len(failed) != 1 || failed[0] != "job-7" || got.Poison != 1 || got.Logs != 0 {
+			t.Errorf("Clean = %+v, %v, failed %v, want 39 removed, job-7 failed, the one with a poison message left alone", got, err, failed)
+		}
+		if left := len(b.server.Blobs(b.names.Records)); left != 1+1+3+40+1 {
+			t.Errorf("blobs left = %d, want the failed one, the newer one, the strangers, poison, and the one with a message", left)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := b.cleaner(t).Clean(ctx, nil, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("Clean of an ended context = %v, want its cause", err)
+		}
+	})
+}
+
+// pathOf returns the name of a job's record.
+func pathOf(b *rig, id string) string {
+	for _, blob := range b.server.Blobs(b.names.Records) {
+		if strings.HasSuffix(blob.Name, "/"+id) {
+			return blob.Name
+		}
+	}
+	return ""
+}
