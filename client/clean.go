@@ -65,7 +65,7 @@ type CleanReport struct {
 	LogBytes int64
 
 	// Changed counts jobs that were left alone because somebody wrote or removed their
-	// record meanwhile, Poison those of which the poison queue has a message, and Failed
+	// record during the run, Poison those of which the poison queue has a message, and Failed
 	// those that could not be removed.
 	Changed, Poison, Failed int
 
@@ -76,7 +76,7 @@ type CleanReport struct {
 
 // Clean removes jobs that have ended: their records with the results, and their logs. A
 // job that waits, runs or was given up is left alone, and so is one whose record is
-// written meanwhile. Repeating it removes what an interruption left.
+// written during the run. Repeating it removes what an interruption left.
 //
 // A job whose record is gone is forgotten: one that is put with the same id is another
 // job and runs. So is a message of it that is left on a queue that the client does not

@@ -317,7 +317,7 @@ func TestCleanedIsSaid(t *testing.T) {
 	}
 	want := "would be removed: 3 jobs of 7 records: 2 done, 1 cancelled, with 10 bytes of results\n" +
 		"would be removed: 2 logs, 1.5 MiB\n" +
-		"left alone: 1 jobs, because somebody wrote or removed them meanwhile\n" +
+		"left alone: 1 jobs, because somebody wrote or removed them during the run\n" +
 		"left alone: 4 jobs, because the poison queue has a message of them: spotctl poison replay or purge\n" +
 		"the poison queue has more messages than were looked at: jobs of which it has one will be left alone\n"
 	if out.String() != want || notes.String() != "nothing was removed: give --yes to remove them, which cannot be undone\n" {

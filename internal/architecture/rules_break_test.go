@@ -54,6 +54,7 @@ var breaches = []struct {
 	{"checkpoint imports no sibling", "internal/checkpoint/store.go", importing(testModule + "/internal/queue"), 3},
 	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
+	{"joblog imports no sibling", "internal/joblog/store.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},

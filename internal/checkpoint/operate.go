@@ -166,7 +166,7 @@ var ErrChanged = errors.New("its record was written or removed in the meantime")
 // record since.
 func (s *Store) Remove(ctx context.Context, r Record) error {
 	if r.Status != Done && r.Status != Cancelled || r.Version != Version {
-		return fmt.Errorf("remove record of job %s: it is %s; only done and cancelled jobs are over for good", r.ID, r.Status)
+		return fmt.Errorf("remove record of job %s: it is %s; only done and cancelled jobs are over", r.ID, r.Status)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -41,8 +41,8 @@ var (
 //
 // It goes through records and logs in the order of their names, side by side, so it holds
 // none of them in memory. A record is removed first, on condition that it is as it was
-// listed, and then its log, on the same condition. So a job that was put again meanwhile
-// loses nothing, and repeating after an interruption removes the rest: a log without a
+// listed, and then its log, on the same condition. So a job that was put again during the
+// run loses nothing, and repeating after an interruption removes the rest: a log without a
 // record is removed at that age too.
 type Cleaner struct {
 	Records          *checkpoint.Store

@@ -239,10 +239,10 @@ func TestCleanIsRepeated(t *testing.T) {
 	}
 }
 
-// TestCleanGoesOn: a job that cannot be removed is reported, and the others are removed.
+// TestCleanContinues: a job that cannot be removed is reported, and the others are removed.
 // Blobs of others are not looked at, and no log goes whose record this version cannot
 // read.
-func TestCleanGoesOn(t *testing.T) {
+func TestCleanContinues(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for i := range 40 {
 			b.ended(t, fmt.Sprintf("job-%d", i), "k", checkpoint.Done, 0)
