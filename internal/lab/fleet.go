@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,15 @@ type FleetConfig struct {
 	Endpoint func(vm string) string
 
 	// Args are the worker's flags beside those that the fleet sets: the metadata
-	// endpoint, the log, and no port for health and metrics.
+	// endpoint, the log, and the port for health and metrics.
 	Args []string
 
 	// ArgsFor returns further flags of one VM's worker. Optional.
 	ArgsFor func(vm string) []string
+
+	// Listen is the address for health and metrics, which each worker logs; empty is
+	// none.
+	Listen string
 
 	// Logs is the folder for one log file per VM, NAME.log.
 	Logs string
@@ -77,7 +82,7 @@ func (f *Fleet) Start(name string) (*VM, error) {
 		args = append(args, c.ArgsFor(name)...)
 	}
 	// The fleet's own flags come last: the last of a repeated flag applies.
-	args = append(args, "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen=none")
+	args = append(args, "--metadata-endpoint="+endpoint, "--log-format=json", "--log-level=debug", "--listen="+cmp.Or(c.Listen, "none"))
 	vm := &VM{Name: name, LogFile: log.Name(), ended: make(chan struct{})}
 	if err := vm.start(c, args, log); err != nil {
 		return nil, errors.Join(fmt.Errorf("start worker %s: %w", name, err), log.Close())

@@ -86,7 +86,7 @@ type queues struct {
 	mu       sync.Mutex
 	readings map[string]reading
 
-	messages, oldest *prometheus.Desc
+	messages, oldest, read *prometheus.Desc
 }
 
 type reading struct {
@@ -103,6 +103,8 @@ func newQueues() *queues {
 			"About how many messages a queue has, hidden ones included. A few workers of a fleet read it every 30 s; each reading is shown for 90 s.", labels, nil),
 		oldest: prometheus.NewDesc(namespace+"_queue_oldest_message_age_seconds",
 			"For how long the message at the front of a queue has been on it; 0 if none is visible. Read as spotworker_queue_messages is.", labels, nil),
+		read: prometheus.NewDesc(namespace+"_queue_read_timestamp_seconds",
+			"When this worker read the queue: the newest reading is right where several differ.", labels, nil),
 	}
 }
 
@@ -117,6 +119,7 @@ func (q *queues) QueueRead(queue string, messages int, oldest time.Duration) {
 func (q *queues) Describe(out chan<- *prometheus.Desc) {
 	out <- q.messages
 	out <- q.oldest
+	out <- q.read
 }
 
 // Collect implements [prometheus.Collector].
@@ -129,5 +132,6 @@ func (q *queues) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(q.messages, prometheus.GaugeValue, float64(r.messages), queue)
 		out <- prometheus.MustNewConstMetric(q.oldest, prometheus.GaugeValue, r.oldest.Seconds(), queue)
+		out <- prometheus.MustNewConstMetric(q.read, prometheus.GaugeValue, float64(r.at.UnixMilli())/1e3, queue)
 	}
 }

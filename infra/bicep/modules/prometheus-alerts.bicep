@@ -1,0 +1,200 @@
+// Alerts over the workers' metrics, for Azure Monitor managed Prometheus.
+// Generated from internal/alerts by: go test ./internal/alerts -update
+
+@description('Region.')
+param location string
+
+@description('Tags of every resource.')
+param tags { *: string }
+
+@description('Start of the names.')
+param prefix string
+
+@description('Resource id of the Azure Monitor workspace that has the metrics.')
+param metricsWorkspaceId string
+
+@description('Resource ids of the action groups that alerts are sent to. Without one, alerts are seen in the portal only.')
+param actionGroupIds string[]
+
+var rules = [
+  {
+    name: 'SpotworkerNoWorkers'
+    severity: 1
+    hold: 'PT2M'
+    summary: '{{ $value }} messages wait on {{ $labels.queue }}, and no worker takes any'
+    text: 'There is no capacity, or all workers fail at their start or are drained. Jobs are safe and wait. Look at the scale set\'s instances, then at the log of one that started. Goes by the last reading of the queue, at most 6 h old; silent where the queue was empty then.'
+    expression: '''
+max by (queue) (
+  last_over_time(spotworker_queue_messages{queue!~".+-poison"}[6h])
+  and on (instance, queue) (
+    last_over_time(spotworker_queue_read_timestamp_seconds[6h])
+    == on (queue) group_left ()
+    max by (queue) (last_over_time(spotworker_queue_read_timestamp_seconds[6h]))
+  )
+) > 0
+unless on () (count(spotworker_state{state="process"} == 1))
+'''
+  }
+  {
+    name: 'SpotworkerStorageUnreachable'
+    severity: 1
+    hold: 'PT1M'
+    summary: 'storage answers {{ $value | humanizePercentage }} of the workers\' time with nothing'
+    text: 'Running jobs continue, nothing is saved and nothing is claimed; an eviction now costs the work since the last checkpoint. Look at the account\'s availability, DNS and the network.'
+    expression: '''
+sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5
+'''
+  }
+  {
+    name: 'SpotworkerStorageDenied'
+    severity: 1
+    hold: 'PT1M'
+    summary: 'storage denies {{ $value | humanizePercentage }} of the calls'
+    text: 'A role assignment, the sign-in or the account\'s firewall. Jobs are safe and wait. The log names the operation; spotctl shows which role it needs.'
+    expression: '''
+sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.05
+'''
+  }
+  {
+    name: 'SpotworkerStorageThrottled'
+    severity: 2
+    hold: 'PT2M'
+    summary: 'storage throttles {{ $value | humanizePercentage }} of the calls'
+    text: 'Too many workers or too short jobs for one account. Jobs take longer, none is lost.'
+    expression: '''
+sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1
+'''
+  }
+  {
+    name: 'SpotworkerJobsDeadLettered'
+    severity: 1
+    hold: 'PT0M'
+    summary: 'about {{ $value | humanize }} jobs were dead-lettered within 5 minutes, more than one in twenty'
+    text: 'spotctl poison shows reasons and kinds. Nothing is dropped: replay what can be done again.'
+    expression: '''
+sum(increase(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) > 5
+and
+sum(rate(spotworker_delivery_outcomes_total{outcome="poisoned"}[5m])) / sum(rate(spotworker_delivery_outcomes_total{outcome=~"poisoned|committed"}[5m])) > 0.05
+'''
+  }
+  {
+    name: 'SpotworkerKindFails'
+    severity: 2
+    hold: 'PT1M'
+    summary: '{{ $value | humanizePercentage }} of the runs of kind {{ $labels.kind }} fail'
+    text: 'The jobs, their input, or what they call. Metric spotworker_job_failures_total has the class, the log the errors.'
+    expression: '''
+sum by (kind) (rate(spotworker_job_failures_total[5m]))
+/ (sum by (kind) (rate(spotworker_job_failures_total[5m])) + sum by (kind) (rate(spotworker_job_duration_seconds_count[5m]))) > 0.2
+and sum by (kind) (increase(spotworker_job_failures_total[5m])) > 5
+'''
+  }
+  {
+    name: 'SpotworkerMachineFails'
+    severity: 2
+    hold: 'PT1M'
+    summary: 'jobs of kind {{ $labels.kind }} fail in a row on {{ $labels.instance }}, and not on most others'
+    text: 'The machine lacks something. Its worker leaves the kind\'s jobs to others. Delete the VM; the log has the errors.'
+    expression: '''
+max by (instance, kind) (spotworker_breaker_open) == 1
+and on (kind) avg by (kind) (spotworker_breaker_open) < 0.5
+'''
+  }
+  {
+    name: 'SpotworkerBlind'
+    severity: 2
+    hold: 'PT1M'
+    summary: 'workers would not see an eviction {{ $value | humanizePercentage }} of their time'
+    text: 'The metadata service does not answer. Work is safe, but a sudden eviction repeats up to one checkpoint interval.'
+    expression: '''
+sum(rate(spotworker_metadata_blind_seconds_total[2m])) / count(spotworker_build_info) > 0.1
+'''
+  }
+  {
+    name: 'SpotworkerClockWrong'
+    severity: 2
+    hold: 'PT1M'
+    summary: 'the clock of {{ $labels.instance }} is wrong by {{ $value | humanizeDuration }}'
+    text: 'From 15 minutes on storage and sign-in refuse the VM. Look at its time service, or delete the VM.'
+    expression: '''
+abs(spotworker_clock_offset_seconds) > 30
+'''
+  }
+  {
+    name: 'SpotworkerScratchFull'
+    severity: 2
+    hold: 'PT1M'
+    summary: '{{ $value | humanizePercentage }} of the file system of --scratch is free on {{ $labels.instance }}'
+    text: 'Jobs of programs are handed to other machines uncounted. Choose a larger disk, or delete the VM.'
+    expression: '''
+spotworker_scratch_free_bytes / (spotworker_scratch_size_bytes > 0) < 0.05
+'''
+  }
+  {
+    name: 'SpotworkerOutOfMemory'
+    severity: 2
+    hold: 'PT0M'
+    summary: 'about {{ $value | humanize }} processes were killed on {{ $labels.instance }} because memory ran out'
+    text: 'Give the kind a limit of memory, a worker fewer slots, or the VM more memory.'
+    expression: '''
+sum by (instance) (increase(spotworker_oom_kills_total[5m])) > 0
+'''
+  }
+  {
+    name: 'SpotworkerJobSilent'
+    severity: 2
+    hold: 'PT1M'
+    summary: '{{ $value }} running jobs have stopped reporting'
+    text: 'A job reports nothing for 2 min and 10 times as long as ever before, or for an hour from its start. spotctl top shows which; give the kind max_silence.'
+    expression: '''
+sum(spotworker_jobs_silent) > 0
+'''
+  }
+  {
+    name: 'SpotworkerEvictionsUnseen'
+    severity: 2
+    hold: 'PT0M'
+    summary: 'about {{ $value | humanize }} jobs lost their worker without a notice within 5 minutes'
+    text: 'VMs die, or their workers crash: each loses up to one checkpoint interval. Look at the VMs\' boot diagnostics and at the end of the workers\' logs.'
+    expression: '''
+sum(increase(spotworker_job_wait_seconds_count{after="exit"}[5m])) > 3
+and
+sum(rate(spotworker_job_wait_seconds_count{after="exit"}[5m])) / sum(rate(spotworker_job_wait_seconds_count{after=~"exit|release"}[5m])) > 0.5
+'''
+  }
+  {
+    name: 'SpotworkerJobsWait'
+    severity: 2
+    hold: 'PT1M'
+    summary: 'the message at the front of {{ $labels.queue }} has waited for {{ $value | humanizeDuration }}'
+    text: 'Too few workers, or none that has its kind. Change the threshold where jobs may wait longer.'
+    expression: '''
+max by (queue) (spotworker_queue_oldest_message_age_seconds{queue!~".+-poison"}) > 3600
+'''
+  }
+]
+
+resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
+  name: '${prefix}-metrics'
+  location: location
+  tags: tags
+  properties: {
+    description: 'Alerts of the spotworker.'
+    enabled: true
+    scopes: [metricsWorkspaceId]
+    interval: 'PT1M'
+    rules: [
+      for rule in rules: {
+        alert: rule.name
+        enabled: true
+        severity: rule.severity
+        expression: trim(rule.expression)
+        for: rule.hold
+        labels: { severity: rule.severity == 1 ? 'critical' : 'warning' }
+        annotations: { summary: rule.summary, description: rule.text }
+        resolveConfiguration: { autoResolved: true, timeToResolve: 'PT5M' }
+        actions: [for id in actionGroupIds: { actionGroupId: id }]
+      }
+    ]
+  }
+}

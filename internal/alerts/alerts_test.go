@@ -1,0 +1,76 @@
+package alerts
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the files that come from the table")
+
+const (
+	tableBegin = "<!-- generated: begin (go test ./internal/alerts -update) -->\n"
+	tableEnd   = "<!-- generated: end alerts -->\n"
+)
+
+var root = filepath.Join("..", "..")
+
+// TestFilesAreOfTheTable: rules, module and documentation say what the table says.
+func TestFilesAreOfTheTable(t *testing.T) {
+	document := filepath.Join(root, "docs", "operating.md")
+	for path, want := range map[string]string{
+		filepath.Join(root, "infra", "prometheus", "alerts.yml"):                    Prometheus(),
+		filepath.Join(root, "infra", "bicep", "modules", "prometheus-alerts.bicep"): Bicep(),
+		document: between(t, document, Markdown()),
+	} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the table says: write it with -update", path)
+		}
+	}
+}
+
+// between returns a document with the table replaced.
+func between(t *testing.T, path, table string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegin)
+	_, after, also := strings.Cut(rest, tableEnd)
+	if !ok || !also {
+		t.Fatalf("%s has no place for the table, between %q and %q", path, tableBegin, tableEnd)
+	}
+	return before + tableBegin + table + tableEnd + after
+}
+
+// TestMetricsOfAlertsExist: an expression asks for metrics that a worker has.
+func TestMetricsOfAlertsExist(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "operating.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range All() {
+		for _, name := range regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(a.Expr, -1) {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				name = strings.TrimSuffix(name, suffix)
+			}
+			if !strings.Contains(string(text), "| `"+name+"` |") {
+				t.Errorf("%s asks for %s, which is not in the table of metrics", a.Name, name)
+			}
+		}
+	}
+}
