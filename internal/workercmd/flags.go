@@ -43,6 +43,7 @@ type flags struct {
 	Instance              string           `help:"Name that tells up to four workers on one VM apart: letters, digits and underscores." default:"0" group:"Several workers on one VM"`
 	RuntimeDir            string           `help:"Folder that the workers of this VM share while they run. Without one a worker behaves as the only one on its VM." env:"SPOTWORKER_RUNTIME_DIR,RUNTIME_DIRECTORY" group:"Several workers on one VM" placeholder:"DIR"`
 	Listen                string           `help:"Address for /healthz and /metrics: HOST:PORT, where port 0 is a free one; none; or auto, 127.0.0.1 with port ${listen_port} plus the instance, or a free port where that is no number." default:"auto" group:"Operation"`
+	MetricsPush           string           `help:"Remote-write endpoint of Prometheus that gets the metrics every 15 s and when a drain has ended, as of Azure Monitor managed Prometheus, which also gets an access token of the worker's identity. Without it metrics are only served." group:"Operation" placeholder:"URL"`
 	Version               kong.VersionFlag `help:"Print the version and exit." env:"-"`
 
 	version string // of the program

@@ -19,6 +19,7 @@ import (
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/metrics"
+	"github.com/spotworker/spotworker/internal/metrics/push"
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/process"
@@ -33,6 +34,7 @@ type telemetry struct {
 	loops   health.Loops
 	manager manager
 	outages *outage.Watch
+	pusher  *push.Pusher // nil where metrics are only served
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
@@ -96,6 +98,14 @@ func (t *telemetry) Entered(state string, ending bool) {
 	t.manager.Changed()
 }
 
+// Drained also pushes the metrics: the VM may go soon.
+func (t *telemetry) Drained(reason string, took time.Duration) {
+	t.Metrics.Drained(reason, took)
+	if t.pusher != nil {
+		t.pusher.Soon()
+	}
+}
+
 // Delivered also counts the job for the status.
 func (t *telemetry) Delivered() {
 	t.Metrics.Delivered()
@@ -124,6 +134,9 @@ func (t *telemetry) open(f *flags, registry prometheus.Registerer, log *slog.Log
 	ctx, cancel := context.WithCancel(context.Background())
 	var notifying sync.WaitGroup
 	notifying.Go(func() { t.manager.Run(ctx) })
+	if t.pusher != nil {
+		notifying.Go(func() { t.pusher.Run(ctx) })
+	}
 	return func() {
 		cancel()
 		notifying.Wait()

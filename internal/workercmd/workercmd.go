@@ -159,6 +159,9 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 	if err != nil {
 		return nil, nil, err
 	}
+	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
+		return nil, nil, err
+	}
 	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
 	config.TakeFrom = f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
