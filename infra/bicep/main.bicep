@@ -266,6 +266,9 @@ param actionGroupIds string[] = []
 @minValue(1)
 param poisonPerHour int = 5
 
+@description('Resource id of an Azure Monitor workspace in this region that gets the workers\' metrics every 15 s, and alerts over them; empty for none. It needs a gateway.')
+param metricsWorkspaceId string = ''
+
 @description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 @minValue(1)
 @maxValue(48)
@@ -313,6 +316,7 @@ module foundation 'modules/foundation.bicep' = {
     actionGroupIds: actionGroupIds
     poisonPerHour: poisonPerHour
     oldestJobHours: oldestJobHours
+    metricsWorkspaceId: metricsWorkspaceId
   }
 }
 

@@ -43,14 +43,15 @@ func checkRetention(d deployment, tell report) {
 // checkAlerts: every alert is sent to the same action groups.
 func checkAlerts(d deployment, tell report) {
 	for path, want := range map[string]string{
-		"modules/alerts.bicep":         "actions: { actionGroups: actionGroupIds }",
-		"modules/eviction-alert.bicep": "actionGroups: [for id in actionGroupIds: { actionGroupId: id }]",
+		"modules/alerts.bicep":            "actions: { actionGroups: actionGroupIds }",
+		"modules/prometheus-alerts.bicep": "actions: map(actionGroupIds, id => { actionGroupId: id })",
+		"modules/eviction-alert.bicep":    "actionGroups: [for id in actionGroupIds: { actionGroupId: id }]",
 	} {
 		needWords(d, path, tell, want)
 	}
 	needWords(d, "modules/monitoring.bicep", tell, "destinations: ['workspace']")
 	needWords(d, "modules/eviction-alert.bicep", tell, "{ field: 'category', equals: 'Administrative' }", "{ field: 'status', equals: 'Succeeded' }")
-	given := map[string]bool{"alerts": true, "evictionAlert": true, "foundation": true}
+	given := map[string]bool{"alerts": true, "evictionAlert": true, "prometheusAlerts": true, "foundation": true}
 	for path, f := range d {
 		for _, m := range f.Modules {
 			if got := text(at(m.Body, "params", "actionGroupIds")); given[m.Symbol] && got != "actionGroupIds" {

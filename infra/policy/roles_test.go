@@ -27,19 +27,23 @@ var wantGrants = []string{
 	"operator-roles: container concat([names.records, names.payloads, names.control, names.packages], map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 4 + length(dataContainers))",
 	"operator-roles: container names.workers: roles.blobDataReader",
 
+	// To push metrics through that one rule.
+	"metrics: all of Microsoft.Insights/dataCollectionRules: roles.monitoringMetricsPublisher for principalIds",
+
 	// The policy that associates VMs asks for these; it knows no narrower scope.
 	"policy-roles: resource group: role for roleIds",
 }
 
 // wantRoleIDs are ids of built-in roles, the same in every tenant.
 var wantRoleIDs = map[string]value{
-	"blobDataContributor":     "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
-	"blobDataReader":          "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
-	"queueDataContributor":    "974c5e8b-45b9-4653-ba55-5f855dd0fb88",
-	"queueDataMessageSender":  "c6a89b2d-59bc-44d0-9896-0f6e12d7b80a",
-	"queueDataReader":         "19e7f393-937e-4f77-808e-94535e297925",
-	"monitoringContributor":   "749f88d5-cbae-40b8-bcfc-e573ddc772fa",
-	"logAnalyticsContributor": "92aaf0da-9dab-42b6-94a3-d43ce8d29293",
+	"blobDataContributor":        "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
+	"blobDataReader":             "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1",
+	"queueDataContributor":       "974c5e8b-45b9-4653-ba55-5f855dd0fb88",
+	"queueDataMessageSender":     "c6a89b2d-59bc-44d0-9896-0f6e12d7b80a",
+	"queueDataReader":            "19e7f393-937e-4f77-808e-94535e297925",
+	"monitoringContributor":      "749f88d5-cbae-40b8-bcfc-e573ddc772fa",
+	"monitoringMetricsPublisher": "3913510d-42f4-4e42-8a64-420c390055eb",
+	"logAnalyticsContributor":    "92aaf0da-9dab-42b6-94a3-d43ce8d29293",
 }
 
 const assignmentType = "Microsoft.Authorization/roleAssignments"

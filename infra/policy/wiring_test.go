@@ -39,6 +39,7 @@ func checkVersions(d deployment, tell report) {
 var settingsFrom = map[string]string{
 	"sharedSettings": "union( { SPOTWORKER_ACCOUNT: accountName SPOTWORKER_PREFIX: prefix SPOTWORKER_LOG_FORMAT: 'json' }, " +
 		"empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') }, " +
+		"pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {}, " +
 		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, workerSettings )",
 	"written":      "filter(dataContainers, c => c.access == 'ReadWrite')",
 	"spotSettings": "union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })",
@@ -152,7 +153,10 @@ var otherwise = map[string]map[string]string{
 	"modules/foundation.bicep log":            {"retentionDays": "logRetentionDays", "dailyQuotaGb": "logDailyQuotaGb"},
 	"modules/foundation.bicep logAssociation": {"ruleId": "log!.outputs.ruleId"},
 	"modules/foundation.bicep alerts":         {"workspaceId": "log!.outputs.workspaceId", "tableName": "log!.outputs.tableName"},
-	"modules/foundation.bicep storageLog":     {"workspaceId": "log!.outputs.workspaceId"},
+	"modules/foundation.bicep metrics": {
+		"principalIds": "concat( [identities.outputs.worker.principalId], onDemand ? [identities.outputs.onDemandWorker!.principalId] : [] )",
+	},
+	"modules/foundation.bicep storageLog": {"workspaceId": "log!.outputs.workspaceId"},
 	"modules/log-association.bicep policyRoles": {
 		"principalId": "identity.properties.principalId", "roleIds": "[roles.monitoringContributor, roles.logAnalyticsContributor]",
 	},
@@ -179,6 +183,7 @@ var (
 		"modules/foundation.bicep storageLog":    "collects && logStorage && ownsAccount",
 		"modules/foundation.bicep alerts":        "collects && stage == 'Workers'",
 		"modules/foundation.bicep evictionAlert": "monitoring",
+		"modules/foundation.bicep metrics":       "pushesMetrics", "modules/foundation.bicep prometheusAlerts": "pushesMetrics && stage == 'Workers'",
 	}
 )
 

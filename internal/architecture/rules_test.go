@@ -273,7 +273,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
-			"./internal/lifecycle", "./internal/outage", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir",
+			"./internal/lifecycle", "./internal/outage", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir", "./internal/survey",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

@@ -15,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/survey"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -276,9 +277,9 @@ func TestQueuesAreReadByFewWorkers(t *testing.T) {
 				const periods = 40
 				reads := "queue " + b.poison.Name() + " read: 1 messages, the oldest "
 				before := c.withPrefix(reads)
-				time.Sleep(periods * queuesEvery)
+				time.Sleep(periods * survey.Every)
 				got := c.withPrefix(reads) - before
-				if least, most := periods*min(fleet, queueReaders)/2, 2*periods*min(fleet, queueReaders); got < least || got > most {
+				if least, most := periods*min(fleet, survey.Readers)/2, 2*periods*min(fleet, survey.Readers); got < least || got > most {
 					t.Errorf("%d workers read the poison queue %d times in %d periods, want between %d and %d", fleet, got, periods, least, most)
 				}
 			})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/survey"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -78,7 +79,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cancel()
 	w.tasks.Go(func() { w.events.Run(background) })
 	w.tasks.Go(func() { w.losses.run(background, w) })
-	w.tasks.Go(func() { (&queueSurvey{worker: w, after: map[*queue.Queue]time.Time{}}).run(background) })
+	w.tasks.Go(func() { w.queueSurvey().Run(background) })
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {
@@ -92,6 +93,19 @@ func (w *Worker) Run(ctx context.Context) error {
 		case err != nil && !errors.Is(err, lifecycle.ErrRefused):
 			return err
 		}
+	}
+}
+
+// queueSurvey reads the queues for metrics: not in a drain, nor while the worker starts.
+// One that operators keep from work reads.
+func (w *Worker) queueSurvey() survey.Survey {
+	return survey.Survey{
+		Queues: append(slices.Clip(w.queues()), w.Poison), Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		MayRead: func() bool {
+			state := w.machine.State()
+			followed := w.steering.followed.Load()
+			return state == lifecycle.Process || state == lifecycle.Shutdown && followed != nil && followed.asked != ""
+		},
 	}
 }
 

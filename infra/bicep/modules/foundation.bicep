@@ -100,6 +100,9 @@ param actionGroupIds string[]
 @description('Number of messages that arrive in the poison queue within an hour before an alert fires.')
 param poisonPerHour int
 
+@description('Resource id of the Azure Monitor workspace that gets the workers\' metrics; empty for none.')
+param metricsWorkspaceId string
+
 @description('Age in hours, since it was put, at which a started job that has not ended raises an alert.')
 param oldestJobHours int
 
@@ -321,6 +324,34 @@ module alerts 'alerts.bicep' = if (collects && stage == 'Workers') {
   }
 }
 
+// As the log: workers cannot push from a network that reaches storage only.
+var pushesMetrics = !empty(metricsWorkspaceId) && outbound == 'NatGateway'
+
+module metrics 'metrics.bicep' = if (pushesMetrics) {
+  name: '${prefix}-metrics'
+  params: {
+    location: location
+    tags: tags
+    prefix: prefix
+    metricsWorkspaceId: metricsWorkspaceId
+    principalIds: concat(
+      [identities.outputs.worker.principalId],
+      onDemand ? [identities.outputs.onDemandWorker!.principalId] : []
+    )
+  }
+}
+
+module prometheusAlerts 'prometheus-alerts.bicep' = if (pushesMetrics && stage == 'Workers') {
+  name: '${prefix}-prometheus-alerts'
+  params: {
+    location: location
+    tags: tags
+    prefix: prefix
+    metricsWorkspaceId: metricsWorkspaceId
+    actionGroupIds: actionGroupIds
+  }
+}
+
 module evictionAlert 'eviction-alert.bicep' = if (monitoring) {
   name: '${prefix}-eviction-alert'
   params: {
@@ -343,6 +374,7 @@ var sharedSettings = union(
     SPOTWORKER_LOG_FORMAT: 'json'
   },
   empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') },
+  pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {},
   empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') },
   workerSettings
 )

@@ -193,7 +193,7 @@ resource group 'Microsoft.AlertsManagement/prometheusRuleGroups@2023-03-01' = {
         labels: { severity: rule.severity == 1 ? 'critical' : 'warning' }
         annotations: { summary: rule.summary, description: rule.text }
         resolveConfiguration: { autoResolved: true, timeToResolve: 'PT5M' }
-        actions: [for id in actionGroupIds: { actionGroupId: id }]
+        actions: map(actionGroupIds, id => { actionGroupId: id })
       }
     ]
   }

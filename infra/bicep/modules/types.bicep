@@ -100,6 +100,7 @@ var roles = {
   blobDataContributor: 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
   blobDataReader: '2a2b9908-6ea1-4ae2-8e65-a410df84e7d1'
   // Renewing a message is Update Message, which the narrower Message Processor may not call.
+  monitoringMetricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
   queueDataContributor: '974c5e8b-45b9-4653-ba55-5f855dd0fb88'
   queueDataMessageSender: 'c6a89b2d-59bc-44d0-9896-0f6e12d7b80a'
   queueDataReader: '19e7f393-937e-4f77-808e-94535e297925'
