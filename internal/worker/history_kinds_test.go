@@ -114,6 +114,8 @@ func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 			o.recorder.startedBesideItself(j.ID, o.vm)
 		}
 		defer o.leave(j.ID)
+		o.recorder.handlerStarted(o.vm, j.ID)
+		defer o.recorder.handlerEnded(o.vm, j.ID)
 		return handler.Run(ctx, j)
 	})
 	if job.IsIdempotent(handler) {
@@ -157,5 +159,7 @@ func (h *history) faultFor(vm string, r *http.Request) requestFault {
 	if vm == lastingVM {
 		faults = storageFaults{seed: faults.seed}
 	}
-	return faults.faultFor(vm, h.recorder.requestSent(vm, r), h.since())
+	f := faults.faultFor(vm, h.recorder.requestSent(vm, r), h.since())
+	h.recorder.steeredRequest(vm, r, f)
+	return f
 }

@@ -45,9 +45,12 @@ func (p *plan) planOperators() {
 }
 
 // want returns the status in which a job must end. One that always fails succeeds once
-// an operator has fixed its cause and replayed it.
-func (p *plan) want(j *plannedJob) checkpoint.Status {
-	switch action := p.actionFor(j.id); {
+// an operator has fixed its cause and replayed it. One that an operator was told is
+// cancelled stays so.
+func (h *history) want(j *plannedJob) checkpoint.Status {
+	switch action := h.actionFor(j.id); {
+	case h.isCancelled(j.id):
+		return checkpoint.Cancelled
 	case !j.alwaysFails || action != nil && !action.purge:
 		return checkpoint.Done
 	case action != nil:
@@ -66,18 +69,23 @@ func (p *plan) actionFor(id string) *operatorAction {
 	return nil
 }
 
-// operatorTool returns the operator's tool for one action. Its requests have the
-// faults of the history, and it may be killed at one of them.
-func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
+// operatorStores connects an operator's program. Its requests have the faults of the
+// history, and it is killed at one of them, unless crashCall is 0.
+func (h *history) operatorStores(crashCall int, crash crashPoint) stores {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
 		f := h.faults.faultFor(operator, h.recorder.requestSent(operator, r), h.since())
-		if n == a.crashCall {
-			f = requestFault{before: f.before, crash: a.crash}
+		if n == crashCall {
+			f = requestFault{before: f.before, crash: crash}
 		}
 		return f
 	}
-	s := h.b.connect(k)
+	return h.b.connect(k)
+}
+
+// operatorTool returns the operator's tool for one action.
+func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
+	s := h.operatorStores(a.crashCall, a.crash)
 	return &operate.PoisonQueue{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
@@ -119,6 +127,9 @@ func (h *history) finishOperators() (more bool) {
 			h.replayOrPurge(a)
 			more = more || !a.purge
 		}
+	}
+	for _, c := range h.cancels {
+		h.finishCancel(c.job)
 	}
 	return h.clearedAt > 0 && h.requeueAll() || more
 }

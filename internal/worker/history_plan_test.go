@@ -16,6 +16,8 @@ type plan struct {
 	foreignTexts    []string // messages of foreign tools, which are no jobs
 	reopenings      []reopening
 	operatorActions []operatorAction
+	cancels         []plannedCancel
+	holds           []plannedHold
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
@@ -108,6 +110,7 @@ func planFor(seed uint64) *plan {
 	p.planOperators()
 	p.mixKinds()
 	p.mixIdempotent()
+	p.planSteering()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}

@@ -27,6 +27,7 @@ type history struct {
 	mu    sync.Mutex // guards what follows
 	began time.Time
 	fixed map[string]bool // jobs whose cause of failure an operator has fixed
+	told  map[string]bool // jobs of which an operator was told that they are cancelled
 	historyStats
 }
 
@@ -47,6 +48,12 @@ func (h *history) run() {
 	}
 	for _, a := range h.operatorActions {
 		all.Go(func() { h.waitUntil(a.at); h.replayOrPurge(a) })
+	}
+	for _, c := range h.cancels {
+		all.Go(func() { h.waitUntil(c.at); h.cancel(c) })
+	}
+	for _, p := range h.holds {
+		all.Go(func() { h.waitUntil(p.at); h.hold(p) })
 	}
 	if h.clearedAt > 0 {
 		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
@@ -238,6 +245,7 @@ func (h *history) check() {
 	h.checkKinds()
 	h.recorder.check(h.t)
 	h.entries, h.worstWait = h.recorder.allEntries()
+	h.stops = h.recorder.stopped()
 	for _, n := range h.b.server.Counts() {
 		h.calls += n
 	}
@@ -267,6 +275,12 @@ func (h *history) logHistory() {
 	}
 	for _, a := range h.operatorActions {
 		fmt.Fprintf(&s, "%10.3fs: an operator's action %+v\n", a.at.Seconds(), a)
+	}
+	for _, c := range h.cancels {
+		fmt.Fprintf(&s, "%10.3fs: a cancel %+v\n", c.at.Seconds(), c)
+	}
+	for _, p := range h.holds {
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())

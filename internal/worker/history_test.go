@@ -71,6 +71,7 @@ type historyStats struct {
 	jobs, done, poison, cancelled               int
 	unrecorded                                  int // of those done
 	replays, purges, requeues                   int
+	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures                     int
 	calls                                       int64
@@ -82,6 +83,7 @@ func (c *historyStats) add(d historyStats) {
 	c.unrecorded += d.unrecorded
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
+	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
 	c.interruptions, c.failures = c.interruptions+d.interruptions, c.failures+d.failures
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
@@ -89,15 +91,15 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued; %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
 func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
-		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}}
+		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{}}
 		b.retry, b.jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.addRecorder()
 		h.recorder.checkIdle(h.faultFreeFrom())

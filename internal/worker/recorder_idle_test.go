@@ -46,9 +46,9 @@ type slots struct {
 	free          oracle.Slots // when one was free
 }
 
-// updateFree records that the worker has a free slot, if it has one and is checked.
-func (s *slots) updateFree(now time.Time) {
-	if s.busy < s.size && !now.Before(s.excludedUntil) {
+// updateFree records that a VM's worker has a free slot, if it has one and is checked.
+func (rec *recorder) updateFree(vm string, s *slots, now time.Time) {
+	if s.busy < s.size && !now.Before(s.excludedUntil) && rec.steering.Works(vm, now) {
 		s.free.Set(true, now)
 	}
 }
@@ -76,7 +76,7 @@ func (rec *recorder) checkVisibility(r storage.Result) {
 		}
 		if s := rec.idle.workers[rec.sender]; s != nil {
 			s.claims = true
-			s.updateFree(now)
+			rec.updateFree(rec.sender, s, now)
 		}
 	}
 	for _, m := range rec.b.server.Messages(r.Queue) {
@@ -114,16 +114,18 @@ func (rec *recorder) watchSlots(vm string, size int, queues ...string) Observer 
 		s.queues[q] = true
 	}
 	rec.idle.workers[vm] = s
-	return &slotObserver{recorder: rec, slots: s}
+	return &slotObserver{recorder: rec, vm: vm, slots: s}
 }
 
 // excludeFor excludes a worker from the check while a fault lasts, and quiet longer.
 func (rec *recorder) excludeFor(vm string, lasts time.Duration) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
+	until := time.Now().Add(lasts + quiet)
+	rec.steering.Blind(vm, until)
 	if s := rec.idle.workers[vm]; s != nil {
 		s.free.Set(false, time.Now())
-		s.excludedUntil = time.Now().Add(lasts + quiet)
+		s.excludedUntil = until
 	}
 }
 
@@ -134,6 +136,7 @@ func (rec *recorder) exclude(vm string) { rec.excludeFor(vm, 1000*time.Hour) }
 type slotObserver struct {
 	unobserved
 	recorder *recorder
+	vm       string
 	slots    *slots
 }
 
@@ -147,6 +150,6 @@ func (o *slotObserver) count(n int) {
 	if o.slots.busy += n; o.slots.busy >= o.slots.size {
 		o.slots.free.Set(false, time.Now())
 	} else if o.slots.claims {
-		o.slots.updateFree(time.Now())
+		o.recorder.updateFree(o.vm, o.slots, time.Now())
 	}
 }

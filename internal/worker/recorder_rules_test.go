@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -25,6 +26,8 @@ func (rec *recorder) onResult(r storage.Result) {
 		rec.checkMessageCall(r)
 	case r.Operation == storage.OpPutBlob && r.Container == rec.b.names.Payloads && strings.HasPrefix(r.Blob, joblog.Prefix) && r.Status == http.StatusCreated:
 		rec.checkLogWrite(r)
+	case r.Service == storage.BlobService && r.Container == rec.b.names.Control:
+		rec.checkControl(r)
 	case r.Operation == storage.OpDeleteBlob && r.Container == rec.b.names.Payloads && r.Status == http.StatusAccepted:
 		rec.checkPayloadDelete(r)
 	}
@@ -54,6 +57,9 @@ func (rec *recorder) checkRecordCall(r storage.Result) {
 		w.Progress = int64(progress)
 	}
 	j.reopened = j.reopened || w.Reopens(j.record.Status())
+	if w.Status == oracle.Cancelled {
+		rec.steering.Cancelled(j.id, time.Now())
+	}
 	for _, broken := range j.record.Add(w) {
 		rec.addViolation(j, "%s", broken.Text)
 	}
@@ -112,6 +118,7 @@ func (rec *recorder) checkPut(r storage.Result) {
 		}
 		rec.jobOf[m.ID], rec.order[m.ID] = id, len(rec.order)+1
 		j := rec.job(id)
+		j.lastPut = time.Now()
 		rec.add(j, rec.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
 		if !m.Expires.IsZero() && rec.sender != "test" {
 			rec.addViolation(j, "a message was put that expires at %s", m.Expires)

@@ -32,6 +32,8 @@ import (
 //   - a message is deleted only if its job has an outcome or another message
 //     continues the job, or if the handler of its idempotent kind has finished;
 //   - a message that a worker puts does not expire.
+//
+// [oracle.Steering] adds those about what operators ask through the control document.
 type recorder struct {
 	b            *testbed
 	began        time.Time
@@ -47,6 +49,7 @@ type recorder struct {
 	order      map[string]int    // in which messages were put, by their ids
 	idle       *idleCheck        // nil if the test did not call checkIdle
 	cleared    bool              // the queues of jobs were cleared
+	steering   oracle.Steering   // by VM
 	violations []string
 	entries    []string // of all jobs, each with its time and sender
 	sentAt     time.Time
@@ -62,6 +65,7 @@ type jobHistory struct {
 	log        joblog.Document   // in its blob
 	logCreated string            // the record that the log belongs to
 	finished   int               // how often the handler of an idempotent kind finished
+	lastPut    time.Time         // when its newest message was put
 	entries    []historyEntry
 }
 

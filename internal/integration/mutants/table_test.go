@@ -215,4 +215,42 @@ var mutations = []mutation{
 		old:  "\tanswer(s.takeRequests(), true)\n", replacement: "\ts.takeRequests()\n",
 		run: "^TestSaveAllOfAJobThatEnds$", pkg: "./internal/delivery", sign: `the round has no answer from a job that ended`,
 	},
+	{
+		// The owner finds out at its next write only.
+		name: "a cancel that was announced is not looked at",
+		file: "internal/delivery/run.go",
+		old:  "announced := d.runner.cancelledAt(d.envelope.ID)", replacement: "announced := time.Time{}",
+		run: "^TestHistories$", args: some, sign: `after the job was cancelled or the worker drained`,
+	},
+	{
+		// Believing the document deletes a message without an outcome.
+		name: "a cancel is believed without the record",
+		file: "internal/delivery/run.go",
+		old:  "err := d.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: checkpoint.Record{Status: checkpoint.Cancelled}})\n",
+		run: "^TestHistories$", args: few, sign: `a message was deleted while its job is`,
+	},
+	{
+		name: "a job that was cancelled while it waited is started",
+		file: "internal/delivery/runner.go",
+		old:  "return asked != nil && asked.MustCheck(put)", replacement: "return asked == nil && asked.MustCheck(put)",
+		run: "^TestCancelWaiting$", sign: `was started 1 times and is cancelled`,
+	},
+	{
+		name: "a pause is not followed", important: true,
+		file: "internal/worker/steering.go",
+		old:  "s.pause.set(d.Pause != nil)", replacement: "s.pause.set(false)",
+		run: "^TestHistories$", args: few, sign: `after claiming was paused`,
+	},
+	{
+		name: "a drain is not followed",
+		file: "internal/worker/steering.go",
+		old:  "case held && !s.held:", replacement: "case held && !held:",
+		run: "^TestHistories$", args: few, sign: `after the worker was drained|after the job was cancelled or the worker drained`,
+	},
+	{
+		name: "a drained worker is not resumed",
+		file: "internal/worker/steering.go",
+		old:  "case !held && s.held:", replacement: "case !held && held:",
+		run: "^TestDrainAndResume$", sign: `job long done: not within`,
+	},
 }

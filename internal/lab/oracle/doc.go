@@ -3,7 +3,7 @@
 //
 //	demo:  hook of the storage emulator ──┐
 //	chaos: proxies before storage ────────┼──▶ History ──▶ Judge, WorstIdle
-//	worker's histories in virtual time ───┴──▶ Record.Add, write by write
+//	worker's histories in virtual time ───┴──▶ Record.Add, write by write; Steering
 //
 // A [History] holds the writes of each job's record and the deletions of its
 // messages. The writes are put into the order in which they took effect by their
@@ -17,7 +17,10 @@
 //   - [Wrong]: a result is the one expected;
 //   - [Backwards]: no stored state is behind the one before;
 //   - [Miscounted]: a failure is counted only if a handler failed;
-//   - [Unjust]: a job is dead-lettered only for cause.
+//   - [Unjust]: a job is dead-lettered only for cause;
+//   - [Disobeyed]: workers do in time what operators ask. Nothing is claimed while
+//     claiming is paused, a drained worker holds no job and claims none, and a
+//     cancelled job is stopped and not started ([Steering] judges these).
 //
 // [WorstIdle] finds the longest time that a job waited while a worker that could
 // have taken it had a free slot.

@@ -18,6 +18,7 @@ const (
 	Backwards
 	Miscounted
 	Unjust
+	Disobeyed
 
 	ruleCount
 )
