@@ -87,11 +87,16 @@ func breaksAfter(r Record, fraction float64) (breaks int, peak float64) {
 func (c *Claim) Fail(ctx context.Context, s Snapshot, reason string) error {
 	machine, repeat := c.failureMachine()
 	return c.update(ctx, s, func(r *Record) {
-		r.Status, r.Reason, r.FailedBy = Open, plaintext.Block(reason), machine
-		r.Failures = countFailure(r.Failures, repeat)
-		r.FailuresTotal++
+		r.Status, r.Reason = Open, plaintext.Block(reason)
+		r.addFailure(machine, repeat)
 		r.clearExits()
 	})
+}
+
+// addFailure counts a failure on a machine.
+func (r *Record) addFailure(machine string, repeat bool) {
+	r.FailedBy, r.Failures = machine, countFailure(r.Failures, repeat)
+	r.FailuresTotal++
 }
 
 // countFailure returns the failures in a row after one more.
@@ -106,6 +111,16 @@ func countFailure(before int, repeat bool) int {
 func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
+	})
+}
+
+// FailForGood ends the job as [Poison] because it failed once too often. It counts that
+// failure, as [Claim.Fail] does.
+func (c *Claim) FailForGood(ctx context.Context, s Snapshot, reason string) error {
+	machine, repeat := c.failureMachine()
+	return c.update(ctx, s, func(r *Record) {
+		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()
+		r.addFailure(machine, repeat)
 	})
 }
 

@@ -184,7 +184,12 @@ func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 
 // poison dead-letters a job: record, poison message, message, in this order.
 func (d *Delivery) poison(ctx context.Context, out outcome) error {
-	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Poison(ctx, s, out.reason) })
+	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error {
+		if out.failed {
+			return d.claim.FailForGood(ctx, s, out.reason)
+		}
+		return d.claim.Poison(ctx, s, out.reason)
+	})
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,7 @@ type outcome struct {
 	delay     time.Duration     // of retryLater, requeue, breaks, and a putBack with a time of its own
 	record    checkpoint.Record // of alreadyOver
 	tookBreak bool              // of interrupted: the handler took a break
+	failed    bool              // of poison: because of one more failure, which counts
 
 	refusal string // of storageRefused: the service's error code
 }
@@ -161,9 +162,9 @@ func failed(err error, n checkpoint.Attempts, limits job.Limits) outcome {
 	limits = limits.WithDefaults()
 	switch {
 	case n.Failures >= limits.MaxFailures:
-		return outcome{action: poison, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
+		return outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
 	case n.FailuresTotal >= limits.MaxTotalFailures:
-		return outcome{action: poison, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
+		return outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in all, in spite of progress between them, the last: %v", n.FailuresTotal, err)}
 	}
 	return outcome{action: retryLater, reason: err.Error(), delay: backoff(n.Failures, limits)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 const (
@@ -32,6 +34,11 @@ const (
 	// Over means that the job had ended before; it is left alone.
 	Over Action = "over"
 
+	// Barred means that the job had no record and got one that is cancelled. If it waits
+	// for its first worker, none starts it; if there is no such job, its id cannot be
+	// used while the record is kept.
+	Barred Action = "barred"
+
 	// Unknown means that the job has no record, and none was made.
 	Unknown Action = "unknown"
 )
@@ -45,15 +52,20 @@ type Canceller struct {
 	// Reason is for people, in the jobs' records. Optional.
 	Reason string
 
-	// KnownOnly leaves jobs without a record alone. They may be waiting for their
-	// first claim, or not exist.
+	// Queues are the queues on which a job without a record may wait for its first
+	// worker. Where they show that it does not, no record is made. Without them every
+	// such job is barred.
+	Queues []*queue.Queue
+
+	// KnownOnly leaves jobs without a record alone, also where they may wait for their
+	// first worker.
 	KnownOnly bool
 }
 
 // CancelOutcome is what was done about one job.
 type CancelOutcome struct {
 	ID     string
-	Action Action // Cancelled, Over, Unknown, Refused or Failed
+	Action Action // Cancelled, Barred, Over, Unknown, Refused or Failed
 	Detail string // for people
 	Err    error  // of Refused and Failed
 
@@ -67,7 +79,9 @@ type CancelOutcome struct {
 // ctx. The error says that workers could not be told: the jobs that were reported as
 // cancelled are, and their workers find out at their next write.
 //
-// A job costs two calls, and a thousand jobs two more. Cancelling again is harmless.
+// A job costs two calls, and a thousand jobs two more. One without a record costs one
+// call more, and all of them a look at the queues, of two calls each. Cancelling again
+// is harmless.
 func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report func(CancelOutcome) error) error {
 	batch := make([]string, 0, cancelBatch)
 	for id := range ids {
@@ -87,6 +101,7 @@ func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report fun
 func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelOutcome) error) error {
 	var mu sync.Mutex
 	var cancelled []string
+	look := sync.OnceValues(func() (front, error) { return lookAt(ctx, c.Queues...) })
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
@@ -97,10 +112,10 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 			if err := running.Err(); err != nil {
 				return err
 			}
-			outcome := c.one(running, id)
+			outcome := c.one(running, id, look)
 			mu.Lock()
 			defer mu.Unlock()
-			if outcome.Action == Cancelled || outcome.Action == Failed { // a write without an answer may have taken effect
+			if slices.Contains([]Action{Cancelled, Barred, Failed}, outcome.Action) { // a write without an answer may have taken effect
 				cancelled = append(cancelled, id)
 			}
 			return report(outcome)
@@ -130,22 +145,55 @@ func (c *Canceller) announce(ctx context.Context, ids []string) error {
 // announceTimeout bounds the change of the control document after an interruption.
 const announceTimeout = 30 * time.Second
 
-// one cancels one job's record.
-func (c *Canceller) one(ctx context.Context, id string) CancelOutcome {
+// one cancels one job's record. look looks at the queues, once for all jobs.
+func (c *Canceller) one(ctx context.Context, id string, look func() (front, error)) CancelOutcome {
 	if err := jobid.Validate(id); err != nil {
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
 	}
-	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), !c.KnownOnly)
+	search := c.KnownOnly || len(c.Queues) > 0
+	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), !search)
+	if errors.Is(err, checkpoint.ErrNotFound) {
+		return c.withoutRecord(ctx, id, look)
+	}
+	return outcomeOf(id, was, err)
+}
+
+// withoutRecord cancels a job that had no record a moment ago, unless the queues show
+// that it does not wait either.
+func (c *Canceller) withoutRecord(ctx context.Context, id string, look func() (front, error)) CancelOutcome {
+	if c.KnownOnly {
+		return CancelOutcome{ID: id, Action: Unknown, Detail: "it has no record: it waits for its first worker, or there is no such job"}
+	}
+	found, lookErr := look()
+	if lookErr == nil && found.complete() && !found.ids[id] {
+		was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), false) // it may have been claimed in between
+		if errors.Is(err, checkpoint.ErrNotFound) {
+			return CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
+		}
+		return outcomeOf(id, was, err)
+	}
+	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), true)
+	o := outcomeOf(id, was, err)
+	switch {
+	case o.Action != Barred:
+	case found.ids[id]:
+		o.Action, o.Detail = Cancelled, "its message waits on the queue, and no worker starts it"
+	case lookErr != nil:
+		o.Detail += fmt.Sprintf("; the queues could not be searched: %v", lookErr)
+	}
+	return o
+}
+
+// outcomeOf describes what a cancel did to a record.
+func outcomeOf(id string, was checkpoint.Record, err error) CancelOutcome {
 	o := CancelOutcome{ID: id, Action: Cancelled, Was: was, Err: err}
 	switch {
-	case errors.Is(err, checkpoint.ErrNotFound):
-		o.Action, o.Err, o.Detail = Unknown, nil, "it has no record: it waits for its first worker, or there is no such job"
 	case errors.Is(err, checkpoint.ErrUnknownFormat):
 		o.Action, o.Detail = Refused, "its record was written by a newer version; use a spotctl of that version"
 	case err != nil:
 		o.Action, o.Detail = Failed, err.Error()
 	case was.Version == 0:
-		o.Detail = "it had no record: if it waits, no worker starts it; if there is no such job, none of this id can be put while its record is kept"
+		o.Action, o.Detail = Barred, "it had no record: if it waits for its first worker, none starts it; if there is no such job, the id cannot be used while this record is kept"
 	case was.Status == checkpoint.Cancelled:
 		o.Detail = "it was cancelled before"
 	case was.Status == checkpoint.Done:

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // canceller cancels through the operator's link.
@@ -64,7 +66,7 @@ func TestCancelEveryCall(t *testing.T) {
 					reached = b.link.count() >= at
 					b.restart(t)
 					outcomes, err := b.cancel(t.Context(), t, "runs", "waits", "ended")
-					if err != nil || outcomes["runs"].Action != Cancelled || outcomes["waits"].Action != Cancelled || outcomes["ended"].Action != Over {
+					if err != nil || outcomes["runs"].Action != Cancelled || outcomes["waits"].Action != Cancelled && outcomes["waits"].Action != Barred || outcomes["ended"].Action != Over {
 						t.Errorf("call %d: repeated: %+v, %v", at, outcomes, err)
 					}
 					for _, id := range []string{"runs", "waits"} {
@@ -127,4 +129,55 @@ func TestCancelKnownOnly(t *testing.T) {
 			t.Errorf("cancel of an absent job = %+v, %v, want it unknown and nothing written", got, err)
 		}
 	})
+}
+
+// TestCancelWithoutRecord: a job without a record is cancelled if its message is seen,
+// unknown if the queues show that there is none, and barred where they cannot tell.
+func TestCancelWithoutRecord(t *testing.T) {
+	for name, row := range map[string]struct {
+		messages int // on the queue, that of the job last
+		hidden   bool
+		refused  bool // the queues cannot be read
+		cancel   string
+		want     Action
+	}{
+		"no messages":           {cancel: "typo", want: Unknown},
+		"others wait":           {messages: 3, cancel: "typo", want: Unknown},
+		"it waits":              {messages: 3, cancel: "job-2", want: Cancelled},
+		"a message is hidden":   {messages: 1, hidden: true, cancel: "job-0", want: Barred},
+		"too many messages":     {messages: queue.MaxClaim + 1, cancel: "job-32", want: Barred},
+		"in front of too many":  {messages: queue.MaxClaim + 1, cancel: "job-0", want: Cancelled},
+		"queues cannot be read": {refused: true, cancel: "typo", want: Barred},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				for i := range row.messages {
+					if err := b.stores.Queue.Put(t.Context(), queue.Envelope{ID: fmt.Sprintf("job-%d", i), Kind: "k"}, 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if row.hidden {
+					if _, err := b.stores.Queue.Claim(t.Context(), 1, time.Hour); err != nil {
+						t.Fatal(err)
+					}
+				}
+				b.server.OnCall(func(c storage.Call) storage.Fault {
+					if row.refused && c.Service == storage.QueueService {
+						return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}}
+					}
+					return storage.Fault{}
+				})
+				c := b.canceller(t)
+				c.Queues = []*queue.Queue{b.Queue, b.OnDemand}
+				var got CancelOutcome
+				if err := c.Cancel(t.Context(), slices.Values([]string{row.cancel}), func(o CancelOutcome) error { got = o; return nil }); err != nil {
+					t.Error(err)
+				}
+				written := b.record(t, row.cancel).Status == checkpoint.Cancelled
+				if got.Action != row.want || written != (row.want != Unknown) || (len(b.named(t)) == 1) != written {
+					t.Errorf("cancel = %s (%s), a record: %t; want %s", got.Action, got.Detail, written, row.want)
+				}
+			})
+		})
+	}
 }

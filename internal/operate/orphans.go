@@ -62,40 +62,54 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age})
 		}
 	}
-	seen, err := p.seen(ctx, s)
+	visible, err := lookAt(ctx, p.Queue, p.OnDemand)
 	if err != nil {
 		return nil, err
 	}
-	s.Orphans = slices.DeleteFunc(s.Orphans, func(o Orphan) bool { return seen[o.Record.ID] })
+	s.Queued, s.Seen = visible.queued, visible.seen
+	s.Orphans = slices.DeleteFunc(s.Orphans, func(o Orphan) bool { return visible.ids[o.Record.ID] })
 	slices.SortFunc(s.Orphans, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
 	return s, p.findPayloads(ctx, s.Orphans)
 }
 
-// seen returns the ids of the jobs whose messages are visible at the front.
-func (p *PoisonQueue) seen(ctx context.Context, s *OrphanReport) (map[string]bool, error) {
-	ids := map[string]bool{}
-	for _, q := range []*queue.Queue{p.Queue, p.OnDemand} {
-		about, err := q.Depth(ctx) // before Peek, so that a message put in between makes the report incomplete
+// front is what the service shows of the queues of jobs.
+type front struct {
+	ids map[string]bool // of the jobs whose messages are visible at the front
+
+	// queued is the number of messages, hidden ones included, and seen how many of them
+	// are visible at the front. The service counts too many messages at times, and never
+	// too few.
+	queued, seen int
+}
+
+// complete reports whether every message was seen.
+func (f *front) complete() bool { return f.seen >= f.queued }
+
+// lookAt looks at the front of queues. It changes nothing.
+func lookAt(ctx context.Context, queues ...*queue.Queue) (front, error) {
+	f := front{ids: map[string]bool{}}
+	for _, q := range queues {
+		about, err := q.Depth(ctx) // before Peek, so that a message put in between makes the look incomplete
 		if queueerror.HasCode(err, queueerror.QueueNotFound) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return front{}, err
 		}
 		messages, err := q.Peek(ctx, queue.MaxClaim)
 		if err != nil {
-			return nil, err
+			return front{}, err
 		}
-		s.Queued, s.Seen = s.Queued+about, s.Seen+min(len(messages), about)
+		f.queued, f.seen = f.queued+about, f.seen+min(len(messages), about)
 		for _, m := range messages {
 			if e, err := queue.Decode(m.Text); err == nil {
-				ids[e.ID] = true
+				f.ids[e.ID] = true
 			} else {
-				ids[m.ID] = true // the job of a foreign message has its id
+				f.ids[m.ID] = true // the job of a foreign message has its id
 			}
 		}
 	}
-	return ids, nil
+	return f, nil
 }
 
 func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error {

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,12 +31,46 @@ type Selection struct {
 	// Names are ids of jobs, or of messages: of the poison message, or of the
 	// original one.
 	Names []string
+
+	// Filter narrows the selection.
+	Filter Filter
+}
+
+// Filter narrows a selection by what the messages say. The zero value leaves it as it
+// is. A message that is not a valid poison message matches no other filter.
+type Filter struct {
+	// Kind is the kind of the jobs.
+	Kind string
+
+	// Reason is a part of the reason, in upper or lower case.
+	Reason string
+
+	// Worker is the name of the worker that gave the job up, or of its VM.
+	Worker string
+
+	// After and Before bound when the job was given up, by the worker's clock.
+	After, Before time.Time
 }
 
 // Has reports whether an item is selected, and whether by a message's id.
 func (s Selection) Has(it Item) (meant, byMessage bool) {
 	byMessage = slices.Contains(s.Names, it.MessageID) || it.Poison.MessageID != "" && slices.Contains(s.Names, it.Poison.MessageID)
-	return s.All || byMessage || it.Poison.ID != "" && slices.Contains(s.Names, it.Poison.ID), byMessage
+	named := s.All || byMessage || it.Poison.ID != "" && slices.Contains(s.Names, it.Poison.ID)
+	return named && s.Filter.has(it), byMessage
+}
+
+func (f Filter) has(it Item) bool {
+	p := it.Poison
+	switch {
+	case f == Filter{}:
+		return true
+	case it.Fault != nil:
+		return false
+	}
+	return (f.Kind == "" || p.Kind == f.Kind) &&
+		strings.Contains(strings.ToLower(p.Reason), strings.ToLower(f.Reason)) &&
+		(f.Worker == "" || isNamed(p.Worker, f.Worker)) &&
+		(f.After.IsZero() || p.PoisonedAt.After(f.After)) && (f.Before.IsZero() || p.PoisonedAt.Before(f.Before))
 }
 
 // claimed is an item whose message was claimed.

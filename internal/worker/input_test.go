@@ -198,6 +198,9 @@ func TestFailures(t *testing.T) {
 				t.Errorf("record %s = %s, %q, want poison, %q", id, r.Status, r.Reason, reason)
 			}
 		}
+		if r := b.record("failing"); r.Failures != 5 || r.FailuresTotal != 5 {
+			t.Errorf("record of a job that failed five times: %d failures in a row, %d in all, want 5 and 5", r.Failures, r.FailuresTotal)
+		}
 	})
 }
 

@@ -227,7 +227,7 @@ var mutations = []mutation{
 		name: "a cancel is believed without the record",
 		file: "internal/delivery/run.go",
 		old:  "err := d.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: checkpoint.Record{Status: checkpoint.Cancelled}})\n",
-		run: "^TestHistories$", args: few, sign: `a message was deleted while its job is`,
+		run: "^TestHistories$", args: some, sign: `a message was deleted while its job is`,
 	},
 	{
 		name: "a job that was cancelled while it waited is started",
@@ -245,7 +245,7 @@ var mutations = []mutation{
 		name: "a drain is not followed",
 		file: "internal/worker/steering.go",
 		old:  "case held && !s.held:", replacement: "case held && !held:",
-		run: "^TestHistories$", args: few, sign: `after the worker was drained|after the job was cancelled or the worker drained`,
+		run: "^TestHistories$", args: some, sign: `after the worker was drained|after the job was cancelled or the worker drained`,
 	},
 	{
 		name: "a drained worker is not resumed",
