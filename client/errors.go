@@ -12,6 +12,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/operate"
 )
 
 // The errors that a program may want to tell apart, with [errors.Is]. All others are
@@ -49,6 +50,13 @@ var (
 
 	// ErrNoWorker means that no worker of that name has written a heartbeat.
 	ErrNoWorker = errors.New("there is no heartbeat of this worker")
+
+	// ErrNotFollowed means that workers did not do in time what was asked of them.
+	ErrNotFollowed = operate.ErrNotFollowed
+
+	// ErrNotPoison means that the poison queue has no message of that job, and none of
+	// that id.
+	ErrNotPoison = errors.New("the poison queue has no message of it")
 
 	// ErrNoAccount means that there is no storage account of that name.
 	ErrNoAccount = errors.New("there is no such storage account")

@@ -70,13 +70,22 @@ func TestCancel(t *testing.T) {
 	b := setup(t)
 	b.seed(t, "running", StatusRunning)
 	b.seed(t, "done", StatusDone)
+	if _, err := b.Put(t.Context(), Spec{ID: "waiting", Kind: "k"}); err != nil {
+		t.Fatal(err)
+	}
 	got := map[string]Action{}
-	err := b.Cancel(t.Context(), "not wanted", []string{"running", "done", "waiting"}, func(r ActionResult) error {
+	err := b.Cancel(t.Context(), []string{"running", "done", "waiting", "typo"}, CancelOptions{Reason: "not wanted"}, func(r ActionResult) error {
 		got[r.ID] = r.Action
-		return r.Err
+		if (r.Err != nil) != (r.Action == Unknown) || r.Err != nil && !errors.Is(r.Err, ErrNotFound) {
+			t.Errorf("%s is %s: error %v", r.ID, r.Action, r.Err)
+		}
+		return nil
 	})
-	if diff := cmp.Diff(map[string]Action{"running": Cancelled, "done": Over, "waiting": Cancelled}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(map[string]Action{"running": Cancelled, "done": Over, "waiting": Cancelled, "typo": Unknown}, got); diff != "" || err != nil {
 		t.Errorf("Cancel: %v (-want +got)\n%s", err, diff)
+	}
+	if _, err := b.Get(t.Context(), "typo"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get of an id that is not a job's = %v, want no record", err)
 	}
 	for _, id := range []string{"running", "waiting"} {
 		if _, err := b.Result(t.Context(), id); !errors.Is(err, ErrCancelled) {

@@ -33,8 +33,8 @@ type Worker struct {
 	// Age is how old the heartbeat is, by the clock of the storage service.
 	Age time.Duration
 
-	// Asked is what an operator asked of it and keeps it from claiming: "drain", "pause",
-	// or nothing.
+	// Asked is what an operator asked of it and keeps it from claiming: "quarantine",
+	// "drain", "pause", "kinds" for jobs of some kinds, or nothing.
 	Asked string
 
 	// Queues are the names of the queues from which the worker claims jobs, and Kinds the

@@ -55,8 +55,11 @@ type flags struct {
 
 	Drain   drainCommand   `cmd:"" help:"Make workers hand over their jobs and idle."`
 	Resume  resumeCommand  `cmd:"" help:"Let drained workers work again."`
-	Pause   pauseCommand   `cmd:"" help:"Stop claiming on all workers."`
+	Pause   pauseCommand   `cmd:"" help:"Stop claiming on all workers, or all jobs of a kind."`
 	Unpause unpauseCommand `cmd:"" help:"Let all workers claim again."`
+
+	Quarantine quarantineCommand `cmd:"" help:"Keep all work from VMs, also from workers that start there later."`
+	Free       freeCommand       `cmd:"" help:"End the quarantine of VMs."`
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 

@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 			"status":    script.Status,
 			"giveup":    giveUp,
 			"text":      text,
+			"put":       put,
 			"strand":    strand,
 			"claim":     claim,
 			"heartbeat": heartbeat,
@@ -195,6 +196,11 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 func claim(ts *testscript.TestScript, _ bool, _ []string) {
 	_, err := worldOf(ts).stores.Queue.Claim(context.Background(), queue.MaxClaim, time.Hour)
 	ts.Check(err)
+}
+
+// put ID puts a job on the queue, as a producer does.
+func put(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(worldOf(ts).stores.Queue.Put(context.Background(), queue.Envelope{ID: args[0], Kind: "resize"}, 0))
 }
 
 // text TEXT puts any text on the poison queue.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -27,7 +27,8 @@ type orphansCommands struct {
 
 // idleFlag sets how long a record must not have been written.
 type idleFlag struct {
-	Idle time.Duration `help:"Least time since the job's record was written. A worker writes that of a running job every 10 minutes at least; a message put for a running job takes effect when its record is 1 h old." default:"1h" env:"-"`
+	Idle    time.Duration `help:"Least time since the job's record was written. A worker writes that of a running job every 10 minutes at least; a message put for a running job takes effect when its record is 1 h old." default:"1h" env:"-"`
+	Timeout time.Duration `help:"Longest time to look for them." default:"5m" env:"-"`
 }
 
 const orphansHelp = `A message can be lost: somebody cleared the queue, or a tool put it with a time to live. A worker that runs the job detects this and puts a new message; a job that only waited stays open, without a message on any queue.
@@ -74,27 +75,24 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 	case c.Payload != "" && len(c.IDs) != 1:
 		return &cli.ConfigError{Err: errors.New("--payload is for one job: give its id")}
 	}
-	poison, report, err := s.findOrphans(ctx, c.idleFlag)
+	deployment, report, err := s.findOrphans(ctx, c.idleFlag)
 	if err != nil {
 		return err
 	}
-	chosen, missing := c.choose(report.Orphans)
+	chosen, missing := c.choose(report.Jobs)
+	options := client.RequeueOptions{OnDemand: c.OnDemand}
 	if c.Payload != "" && len(chosen) == 1 {
-		if err := c.supply(&chosen[0], s.printer.in); err != nil {
+		if options.Payload, err = c.payload(s.printer.in); err != nil {
 			return err
 		}
 	}
 	sum := requeueSummary{NotFound: missing, DryRun: !c.Yes}
-	to := poison.Queue
-	if c.OnDemand {
-		to = poison.OnDemand
-	}
 	for _, o := range chosen {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted; what was begun is finished, the rest is unchanged")
 			break
 		}
-		if err := s.requeue(context.WithoutCancel(ctx), poison, o, to, &sum); err != nil {
+		if err := s.requeue(context.WithoutCancel(ctx), deployment, o, options, &sum); err != nil {
 			return err
 		}
 	}
@@ -102,12 +100,12 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 }
 
 // choose returns the selected orphans, and the ids that match none.
-func (c *orphansRequeueCommand) choose(all []operate.Orphan) (chosen []operate.Orphan, missing []string) {
+func (c *orphansRequeueCommand) choose(all []client.Orphan) (chosen []client.Orphan, missing []string) {
 	if c.All {
 		return all, nil
 	}
 	for _, id := range c.IDs {
-		i := slices.IndexFunc(all, func(o operate.Orphan) bool { return o.Record.ID == id })
+		i := slices.IndexFunc(all, func(o client.Orphan) bool { return o.Job.ID == id })
 		if i < 0 {
 			missing = append(missing, id)
 			continue
@@ -117,33 +115,36 @@ func (c *orphansRequeueCommand) choose(all []operate.Orphan) (chosen []operate.O
 	return chosen, missing
 }
 
-func (c *orphansRequeueCommand) supply(o *operate.Orphan, in io.Reader) error {
+// payload reads the payload that was given.
+func (c *orphansRequeueCommand) payload(in io.Reader) ([]byte, error) {
 	if c.Payload != "-" {
 		file, err := os.Open(c.Payload)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer func() { _ = file.Close() }()
 		in = file
 	}
 	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
 	if err != nil {
-		return fmt.Errorf("read the payload: %w", err)
+		return nil, fmt.Errorf("read the payload: %w", err)
 	}
-	return o.Supply(data)
+	return data, nil
 }
 
 // findOrphans connects to the deployment and looks for orphans.
-func (s *session) findOrphans(ctx context.Context, f idleFlag) (*operate.PoisonQueue, *operate.OrphanReport, error) {
+func (s *session) findOrphans(ctx context.Context, f idleFlag) (*client.Client, *client.Orphans, error) {
 	if f.Idle < 0 {
 		return nil, nil, &cli.ConfigError{Err: errors.New("--idle must not be negative")}
 	}
-	poison, err := s.poisonQueue("")
+	deployment, err := s.client()
 	if err != nil {
 		return nil, nil, err
 	}
-	report, err := poison.Orphans(ctx, f.Idle)
-	return poison, report, err
+	ctx, cancel := withTimeout(ctx, f.Timeout)
+	defer cancel()
+	report, err := deployment.Orphans(ctx, f.Idle)
+	return deployment, report, err
 }
 
 // orphanLine is a job without a message, in the JSON output.
@@ -159,10 +160,10 @@ type orphanLine struct {
 	Payload     string    `json:"payload"` // stored, or gone with the message
 }
 
-func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
-	r := o.Record
+func orphanLineOf(o client.Orphan, complete bool) orphanLine {
+	r := o.Job
 	l := orphanLine{
-		ID: r.ID, Kind: r.Kind, Status: string(r.Status), IdleSeconds: o.Idle.Seconds(), ModifiedAt: r.ModifiedAt.UTC(),
+		ID: r.ID, Kind: r.Kind, Status: string(r.Status), IdleSeconds: o.Idle.Seconds(), ModifiedAt: r.UpdatedAt.UTC(),
 		Fraction: r.Fraction, Owner: r.Owner, Message: "unseen", Payload: "gone",
 	}
 	if complete {
@@ -175,12 +176,12 @@ func orphanLineOf(o operate.Orphan, complete bool) orphanLine {
 }
 
 // printOrphans prints a report: a table, or a line of JSON for each job.
-func (p *printer) printOrphans(s *operate.OrphanReport) error {
+func (p *printer) printOrphans(s *client.Orphans) error {
 	t := table.New(
 		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "STATUS"}, table.Column{Name: "IDLE", Drop: 1},
 		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
 	)
-	for _, o := range s.Orphans {
+	for _, o := range s.Jobs {
 		l := orphanLineOf(o, s.Complete())
 		if p.json {
 			if err := p.line(l); err != nil {
@@ -202,8 +203,8 @@ func (p *printer) printOrphans(s *operate.OrphanReport) error {
 }
 
 // coverage prints how much of the queues was seen.
-func (p *printer) coverage(s *operate.OrphanReport) {
-	if len(s.Orphans) > 0 && !s.Complete() {
+func (p *printer) coverage(s *client.Orphans) {
+	if len(s.Jobs) > 0 && !s.Complete() {
 		p.note("the queues hold about %d messages, of which %d were seen: listed jobs may have one that is hidden or further back", s.Queued, s.Seen)
 	}
 }
@@ -220,43 +221,51 @@ type requeueSummary struct {
 }
 
 // wouldRequeue is the action of a dry run for a job that would be requeued.
-const wouldRequeue operate.Action = "requeue"
+const wouldRequeue client.Action = "requeue"
 
 // requeue requeues one job and prints the action; without --yes it only prints it.
-func (s *session) requeue(ctx context.Context, poison *operate.PoisonQueue, o operate.Orphan, to *queue.Queue, sum *requeueSummary) error {
-	action, detail, err := wouldRequeue, "a new message on "+to.Name(), error(nil)
-	switch {
-	case !sum.DryRun:
-		action, detail, err = poison.Requeue(ctx, o, to)
-	case !o.HasPayload:
-		action, detail = operate.Refused, operate.ErrNoPayload.Error()
+func (s *session) requeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions, sum *requeueSummary) error {
+	var r client.ActionResult
+	if sum.DryRun {
+		r = s.wouldRequeue(o, options)
+	} else {
+		r = deployment.Requeue(ctx, o, options)
 	}
-	switch action {
-	case operate.Requeued, wouldRequeue:
+	switch r.Action {
+	case client.Requeued, wouldRequeue:
 		sum.Requeued++
-	case operate.Dropped:
+	case client.Dropped:
 		sum.Dropped++
-	case operate.Refused:
+	case client.Refused:
 		sum.Refused++
 	default:
 		sum.Failed++
 	}
-	if err != nil {
-		detail = azure.Explain(err)
-	}
 	if s.printer.json {
 		return s.printer.line(struct {
-			ID     string         `json:"id"`
-			Action operate.Action `json:"action"`
-			Detail string         `json:"detail,omitempty"`
-		}{o.Record.ID, action, detail})
+			ID     string        `json:"id"`
+			Action client.Action `json:"action"`
+			Detail string        `json:"detail,omitempty"`
+		}{o.Job.ID, r.Action, r.Detail})
 	}
-	_, err = fmt.Fprintf(s.printer.out, "%-8s  %s  %s\n", action, plaintext.Line(o.Record.ID), plaintext.Line(detail))
+	_, err := fmt.Fprintf(s.printer.out, "%-8s  %s  %s\n", r.Action, plaintext.Line(o.Job.ID), plaintext.Line(r.Detail))
 	return err
 }
 
+// wouldRequeue is what a requeue of a job would do.
+func (s *session) wouldRequeue(o client.Orphan, options client.RequeueOptions) client.ActionResult {
+	if err := o.Check(options); err != nil {
+		return client.ActionResult{Action: client.Refused, Detail: err.Error()}
+	}
+	to := s.flags.Names().Queue
+	if options.OnDemand {
+		to = s.flags.Names().OnDemand
+	}
+	return client.ActionResult{Action: wouldRequeue, Detail: "a new message on " + to}
+}
+
 // requeued prints the summary, and returns the error to exit with.
-func (p *printer) requeued(sum *requeueSummary, report *operate.OrphanReport, err error) error {
+func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err error) error {
 	switch {
 	case err != nil:
 	case len(sum.NotFound) > 0:

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
@@ -23,67 +24,65 @@ type poisonCommands struct {
 // parallelCalls is how many connections are kept open.
 const parallelCalls = 16
 
-// poisonQueue connects to the deployment. It makes no call.
-func (s *session) poisonQueue(defaultKind string) (*operate.PoisonQueue, error) {
-	stores, err := s.flags.Open(parallelCalls, version)
-	if err != nil {
-		return nil, err
+// filters are the flags that narrow a selection of messages.
+type filters struct {
+	Kind      string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	ReasonHas string        `help:"Only jobs whose reason contains this text, in upper or lower case." placeholder:"TEXT" env:"-"`
+	By        string        `help:"Only jobs that this worker, or a worker of this VM, gave up." placeholder:"WORKER" env:"-"`
+	Within    time.Duration `help:"Only jobs that were given up within this time." placeholder:"TIME" env:"-"`
+	Before    time.Duration `help:"Only jobs that were given up before that: 1h for more than an hour ago." placeholder:"TIME" env:"-"`
+}
+
+func (f *filters) filter(now time.Time) client.PoisonFilter {
+	filter := client.PoisonFilter{Kind: f.Kind, Reason: f.ReasonHas, Worker: f.By}
+	if f.Within > 0 {
+		filter.After = now.Add(-f.Within)
 	}
-	return &operate.PoisonQueue{
-		Poison: stores.Poison, Queue: stores.Queue, OnDemand: stores.OnDemand,
-		Payloads: stores.Payloads, Records: stores.Records, Name: name(), DefaultKind: defaultKind,
-	}, nil
+	if f.Before > 0 {
+		filter.Before = now.Add(-f.Before)
+	}
+	return filter
 }
 
 // chosen are the flags that select messages.
 type chosen struct {
 	IDs []string `arg:"" optional:"" name:"id" help:"Ids of jobs, or of messages, as shown by list."`
 	All bool     `help:"All messages on the poison queue." env:"-"`
+	filters
+	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"1h" env:"-"`
 }
 
 // selection returns the selection of the flags. It refuses none, and ids with --all.
-func (c *chosen) selection() (operate.Selection, error) {
+func (c *chosen) selection() (client.Selection, error) {
+	filtered := c.filters != filters{}
 	switch {
-	case len(c.IDs) == 0 && !c.All:
-		return operate.Selection{}, &cli.ConfigError{Err: errors.New("nothing is chosen: give ids, or --all")}
+	case len(c.IDs) == 0 && !c.All && !filtered:
+		return client.Selection{}, &cli.ConfigError{Err: errors.New("nothing is chosen: give ids, a filter such as --kind, or --all")}
 	case len(c.IDs) > 0 && c.All:
-		return operate.Selection{}, &cli.ConfigError{Err: errors.New("--all means every job: leave the ids out")}
+		return client.Selection{}, &cli.ConfigError{Err: errors.New("--all means every job: leave the ids out")}
 	}
-	return operate.Selection{All: c.All, Names: c.IDs}, nil
+	return client.Selection{All: len(c.IDs) == 0, IDs: c.IDs, Filter: c.filter(time.Now())}, nil
 }
 
 // tally prints and counts the outcomes of a replay or purge.
 type tally struct {
 	printer *printer
-	names   []string // that were given
-	found   map[string]bool
 	sum     summary
 }
 
-// newTally returns the tally of one replay or purge.
-func (s *session) newTally(chosen operate.Selection) *tally {
-	return &tally{printer: s.printer, names: chosen.Names, found: map[string]bool{}}
-}
-
 // add prints and counts the outcome for one message.
-func (t *tally) add(o operate.Outcome) error {
-	for _, name := range t.names {
-		if selected, _ := (operate.Selection{Names: []string{name}}).Has(o.Item); selected {
-			t.found[name] = true
-		}
+func (t *tally) add(r client.ActionResult) error {
+	if r.Action == client.NotPoison {
+		t.sum.NotFound = append(t.sum.NotFound, r.ID)
+		return nil
 	}
-	t.sum.count(o.Action)
-	return t.printer.outcome(o)
+	t.sum.count(r.Action)
+	return t.printer.outcome(r)
 }
 
 // finish prints the summary, and returns the error to exit with: that of the run, or
 // that some messages were not found or not handled.
 func (t *tally) finish(ctx context.Context, err error) error {
-	for _, name := range t.names {
-		if !t.found[name] {
-			t.sum.NotFound = append(t.sum.NotFound, name)
-		}
-	}
 	undone := t.sum.Refused + t.sum.Failed
 	switch {
 	case ctx.Err() != nil:
@@ -106,7 +105,7 @@ type replayCommand struct {
 
 // Help is shown by poison replay --help.
 func (*replayCommand) Help() string {
-	return `A job that was given up goes back to the queue that it came from, and continues from its recorded state. Its failures, unclean exits and run time are reset.
+	return `A job that was given up goes back to the queue that it came from, and continues from its recorded state. Its failures, unclean exits and run time are reset. Filters such as --kind select the jobs that match all of them.
 
 The record of the job decides. A job that is done or cancelled, or runs again, needs nothing: only its message is removed, as an old duplicate. An id that was used for other work is refused. After an interruption the command can be repeated.`
 }
@@ -116,23 +115,25 @@ func (c *replayCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	poison, err := s.poisonQueue(c.DefaultKind)
+	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
-	t := s.newTally(selection)
-	return t.finish(ctx, poison.Replay(ctx, selection, c.FromScratch, t.add))
+	within, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	t := &tally{printer: s.printer}
+	return t.finish(ctx, deployment.Replay(within, selection, client.ReplayOptions{FromScratch: c.FromScratch, DefaultKind: c.DefaultKind}, t.add))
 }
 
 // purgeCommand cancels jobs permanently.
 type purgeCommand struct {
 	chosen
-	Yes bool `help:"Do not ask before --all." env:"-"`
+	Yes bool `help:"Do not ask before --all or a filter." env:"-"`
 }
 
 // Help is shown by poison purge --help.
 func (*purgeCommand) Help() string {
-	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message starts it again.
+	return `A job that was given up becomes cancelled; its state, its payload and its message are removed, which cannot be undone. Its record stays, so that no old message starts it again. Filters such as --kind select the jobs that match all of them; "spotctl poison list" with the same filters shows them first.
 
 The record of the job decides, as for replay. If the job's id was used for other work, only the message is removed, and only if the message's own id is given.`
 }
@@ -144,48 +145,53 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	poison, err := s.poisonQueue("")
+	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
-	if c.All && !c.Yes {
+	within, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	if selection.All && !c.Yes {
 		if !s.printer.interactive {
-			return &cli.ConfigError{Err: errors.New("--all would purge every job on the poison queue: give --yes too")}
+			return &cli.ConfigError{Err: errors.New("--all, or a filter without ids, would purge every job on the poison queue that matches: give --yes too")}
 		}
-		_, about, err := poison.Peek(ctx)
+		_, about, err := deployment.PeekPoison(within)
 		if err != nil {
 			return err
 		}
-		if !s.printer.ask("Purge all of about %d messages? This cannot be undone. [y/N] ", about) {
+		which := "all of"
+		if selection.Filter != (client.PoisonFilter{}) {
+			which = "those that match, of"
+		}
+		if !s.printer.ask("Purge %s about %d messages? This cannot be undone. [y/N] ", which, about) {
 			return errNotConfirmed
 		}
 	}
-	t := s.newTally(selection)
-	return t.finish(ctx, poison.Purge(ctx, selection, t.add))
+	t := &tally{printer: s.printer}
+	return t.finish(ctx, deployment.Purge(within, selection, t.add))
 }
 
 // outcomeLine is the outcome for a message, in the JSON output.
 type outcomeLine struct {
-	ID      string         `json:"id,omitempty"` // of the job; empty if unknown
-	Message string         `json:"message"`
-	Action  operate.Action `json:"action"`
-	Detail  string         `json:"detail,omitempty"`
+	ID      string        `json:"id,omitempty"` // of the job; empty if unknown
+	Message string        `json:"message"`
+	Action  client.Action `json:"action"`
+	Detail  string        `json:"detail,omitempty"`
 }
 
 // outcome prints the outcome for a message.
-func (p *printer) outcome(o operate.Outcome) error {
-	detail := o.Detail
-	if o.Err != nil {
-		detail = azure.Explain(o.Err)
+func (p *printer) outcome(r client.ActionResult) error {
+	job := r.ID
+	if job == r.MessageID {
+		job = ""
 	}
 	if p.json {
-		return p.line(outcomeLine{ID: o.Job, Message: o.MessageID, Action: o.Action, Detail: detail})
+		return p.line(outcomeLine{ID: job, Message: r.MessageID, Action: r.Action, Detail: r.Detail})
 	}
-	id := o.Job
-	if id == "" {
-		id = "message " + o.MessageID
+	if job == "" {
+		job = "message " + r.MessageID
 	}
-	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", o.Action, id, plaintext.Line(detail))
+	_, err := fmt.Fprintf(p.out, "%-8s  %s  %s\n", r.Action, job, plaintext.Line(r.Detail))
 	return err
 }
 
@@ -200,10 +206,10 @@ type summary struct {
 	Error    string   `json:"error,omitempty"` // why the exit code is not 0
 }
 
-func (s *summary) count(a operate.Action) {
-	*map[operate.Action]*int{
-		operate.Replayed: &s.Replayed, operate.Purged: &s.Purged, operate.Dropped: &s.Dropped,
-		operate.Refused: &s.Refused, operate.Failed: &s.Failed,
+func (s *summary) count(a client.Action) {
+	*map[client.Action]*int{
+		client.Replayed: &s.Replayed, client.Purged: &s.Purged, client.Dropped: &s.Dropped,
+		client.Refused: &s.Refused, client.Failed: &s.Failed,
 	}[a]++
 }
 

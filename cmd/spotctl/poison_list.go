@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/table"
@@ -14,59 +19,64 @@ import (
 
 // listCommand lists the poison queue.
 type listCommand struct {
-	All bool `help:"List more than the 32 messages at the front." env:"-"`
+	All     bool `help:"List more than the 32 messages at the front." env:"-"`
+	Summary bool `help:"Count the messages by kind and reason instead; with --all all of them." env:"-"`
+	filters
+	Timeout time.Duration `help:"Longest time to read them." default:"5m" env:"-"`
 }
 
 // Help is shown by poison list --help.
 func (*listCommand) Help() string {
-	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages behind them can only be seen by claiming them, so with --all each message is hidden from other operators until the list is complete, for 2 minutes at most.`
+	return `Without --all nothing is changed: the service shows the 32 messages at the front. Messages behind them can only be seen by claiming them, so with --all each message is hidden from other operators until the list is complete, for 2 minutes at most.
+
+--summary counts reasons as one that differ only in numbers, quoted text, paths and ids.`
 }
 
 func (c *listCommand) run(ctx context.Context, s *session) error {
-	poison, err := s.poisonQueue("")
+	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
-	list := s.printer.list()
-	if c.All {
-		if err := poison.All(ctx, list.add); err != nil {
-			return err
-		}
-		return list.end(list.n)
-	}
-	items, about, err := poison.Peek(ctx)
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	messages, about, err := c.read(ctx, deployment)
 	if err != nil {
 		return err
 	}
-	for _, it := range items {
-		if err := list.add(it); err != nil {
-			return err
-		}
+	seen, filter := len(messages), c.filter(time.Now())
+	messages = slices.DeleteFunc(messages, func(m client.PoisonMessage) bool { return !filter.Has(m) })
+	if c.Summary {
+		err = s.printer.poisonSummary(summarize(messages))
+	} else {
+		err = s.printer.poisonList(messages)
 	}
-	return list.end(about)
+	if err != nil || s.printer.json {
+		return err
+	}
+	switch {
+	case seen == 0:
+		s.printer.note("the poison queue is empty")
+	case len(messages) == 0:
+		s.printer.note("none of %d messages matches", seen)
+	}
+	if about > seen {
+		s.printer.note("these are from %d of about %d messages; --all reads the others too", seen, about)
+	}
+	return nil
 }
 
-// find returns the first message with that job or message id: from those at the
-// front, which changes nothing, or else from all.
-func find(ctx context.Context, poison *operate.PoisonQueue, name string) (found *operate.Item, err error) {
-	selection := operate.Selection{Names: []string{name}}
-	match := func(it operate.Item) error {
-		if selected, _ := selection.Has(it); selected && found == nil {
-			found = &it
+// read returns the messages at the front, or all, and about how many there are.
+func (c *listCommand) read(ctx context.Context, deployment *client.Client) (messages []client.PoisonMessage, about int, err error) {
+	if !c.All {
+		return deployment.PeekPoison(ctx)
+	}
+	for m, err := range deployment.ListPoison(ctx) {
+		if err != nil {
+			return nil, 0, err
 		}
-		return nil
+		messages = append(messages, m)
 	}
-	items, about, err := poison.Peek(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, it := range items {
-		_ = match(it) // never fails
-	}
-	if found == nil && about > len(items) {
-		err = poison.All(ctx, match)
-	}
-	return found, err
+	return messages, len(messages), nil
 }
 
 // itemLine is a message, in the JSON output.
@@ -83,73 +93,52 @@ type itemLine struct {
 	Fault      string     `json:"fault,omitempty"` // why it is not a poison message
 }
 
-func lineOf(it operate.Item) itemLine {
-	p := it.Poison
+func lineOf(m client.PoisonMessage) itemLine {
 	l := itemLine{
-		ID: p.ID, Kind: p.Kind, Reason: p.Reason, Worker: p.Worker, Origin: p.Origin,
-		Message: it.MessageID, Original: p.MessageID, InsertedAt: it.InsertedAt.UTC(),
+		ID: m.JobID, Kind: m.Kind, Reason: m.Reason, Worker: m.Worker, Origin: m.Queue,
+		Message: m.MessageID, Original: m.OriginalID, InsertedAt: m.InsertedAt.UTC(),
 	}
-	if it.Fault != nil {
-		l.Fault = it.Fault.Error()
+	if m.Err != nil {
+		l.Fault = m.Err.Error()
 		return l
 	}
-	at := p.PoisonedAt.UTC()
+	at := m.GivenUpAt.UTC()
 	l.PoisonedAt = &at
 	return l
 }
 
-// list prints messages: a table, or a line of JSON for each.
-type list struct {
-	printer *printer
-	table   *table.Table
-	n       int
-}
-
-func (p *printer) list() *list {
-	return &list{printer: p, table: table.New(
+// poisonList prints messages: a table, or a line of JSON for each.
+func (p *printer) poisonList(messages []client.PoisonMessage) error {
+	t := table.New(
 		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "GIVEN UP", Drop: 1},
 		table.Column{Name: "WORKER", Drop: 2}, table.Column{Name: "REASON", Least: 10},
-	)}
-}
-
-func (l *list) add(it operate.Item) error {
-	l.n++
-	if l.printer.json {
-		return l.printer.line(lineOf(it))
+	)
+	for _, m := range messages {
+		if p.json {
+			if err := p.line(lineOf(m)); err != nil {
+				return err
+			}
+			continue
+		}
+		row := []string{m.JobID, m.Kind, ago(m.GivenUpAt, time.Now()) + " ago", m.Worker, m.Reason}
+		if m.JobID == "" {
+			row[0] = "message " + m.MessageID
+		}
+		if m.Err != nil {
+			row[2], row[4] = ago(m.InsertedAt, time.Now())+" ago", m.Err.Error()
+		}
+		t.Add(row...)
 	}
-	p := it.Poison
-	row := []string{p.ID, p.Kind, ago(p.PoisonedAt, time.Now()) + " ago", p.Worker, p.Reason}
-	if p.ID == "" {
-		row[0] = "message " + it.MessageID
-	}
-	if it.Fault != nil {
-		row[2], row[4] = ago(it.InsertedAt, time.Now())+" ago", it.Fault.Error()
-	}
-	l.table.Add(row...)
-	return nil
-}
-
-// end prints the table. about is the approximate number of messages.
-func (l *list) end(about int) error {
-	if l.printer.json {
+	if t.Len() == 0 {
 		return nil
 	}
-	if l.n == 0 {
-		l.printer.note("the poison queue is empty")
-		return nil
-	}
-	if err := l.printer.lines(l.table.Lines(l.printer.width)); err != nil {
-		return err
-	}
-	if about > l.n {
-		l.printer.note("these are %d of about %d messages; --all lists the others too", l.n, about)
-	}
-	return nil
+	return p.lines(t.Lines(p.width))
 }
 
 // showCommand shows one job that was given up.
 type showCommand struct {
-	ID string `arg:"" name:"id" help:"Id of the job, or of its message, as shown by list."`
+	ID      string        `arg:"" name:"id" help:"Id of the job, or of its message, as shown by list."`
+	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
 }
 
 // Help is shown by poison show --help.
@@ -158,82 +147,61 @@ func (*showCommand) Help() string {
 }
 
 func (c *showCommand) run(ctx context.Context, s *session) error {
-	poison, err := s.poisonQueue("")
+	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
-	it, err := find(ctx, poison, c.ID)
-	if err != nil {
-		return err
-	}
-	if it == nil {
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	m, err := deployment.FindPoison(ctx, c.ID)
+	if errors.Is(err, client.ErrNotPoison) {
 		return fmt.Errorf("the poison queue has no message of %s", c.ID)
 	}
-	text, record, err := poison.Lookup(ctx, *it)
 	if err != nil {
 		return err
 	}
-	return s.printer.show(*it, text, record)
-}
-
-// recordLine is a job's record, in the JSON output.
-type recordLine struct {
-	Status        checkpoint.Status `json:"status"`
-	Generation    int               `json:"generation"`
-	Failures      int               `json:"failures"`
-	ChargedExits  int               `json:"silent_ends"`
-	EarlyExits    int               `json:"early_ends"`
-	Interruptions int               `json:"interruptions"`
-	RunSeconds    float64           `json:"paid_seconds"`
-	Fraction      float64           `json:"fraction"`
-	Text          string            `json:"text,omitempty"`
-	StateBytes    int64             `json:"state_bytes"`
-	Owner         string            `json:"owner,omitempty"`
-	Reason        string            `json:"reason,omitempty"`
-	CreatedAt     time.Time         `json:"created_at"`
-	EndedAt       time.Time         `json:"ended_at"`
+	details, err := deployment.PoisonDetails(ctx, m)
+	if err != nil {
+		return err
+	}
+	return s.printer.show(m, details)
 }
 
 // showLine is a message with all details, in the JSON output.
 type showLine struct {
 	itemLine
-	Record *recordLine `json:"record,omitempty"`
-	Body   string      `json:"body,omitempty"` // the original message's text
+	Record *jobLine `json:"record,omitempty"`
+	Body   string   `json:"body,omitempty"` // the original message's text
 }
 
 // show prints a message with all details.
-func (p *printer) show(it operate.Item, text string, r *checkpoint.Record) error {
+func (p *printer) show(m client.PoisonMessage, d client.PoisonDetails) error {
 	if p.json {
-		l := showLine{itemLine: lineOf(it), Body: text}
-		if r != nil {
-			l.Record = &recordLine{
-				Status: r.Status, Generation: r.Generation, Failures: r.Failures, ChargedExits: r.ChargedExits, EarlyExits: r.EarlyExits,
-				Interruptions: r.Interruptions, RunSeconds: r.RunTime.Seconds(), Fraction: r.Fraction, Text: r.Text,
-				StateBytes: r.StateSize, Owner: r.Owner, Reason: r.Reason, CreatedAt: r.CreatedAt, EndedAt: r.EndedAt,
-			}
+		l := showLine{itemLine: lineOf(m), Body: d.Text}
+		if d.Job != nil {
+			l.Record = new(jobLineOf(*d.Job))
 		}
 		return p.line(l)
 	}
-	return p.pairs(rowsOf(it, text, r))
+	return p.pairs(rowsOf(m, d))
 }
 
-func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
-	m := it.Poison
-	rows := [][2]string{{"message", it.MessageID}, {"since", moment(it.InsertedAt, time.Now())}}
-	if it.Fault != nil {
-		return append(rows, [2]string{"fault", plaintext.Line(it.Fault.Error())}, [2]string{"text", shown(text)})
+func rowsOf(m client.PoisonMessage, d client.PoisonDetails) [][2]string {
+	rows := [][2]string{{"message", m.MessageID}, {"since", moment(m.InsertedAt, time.Now())}}
+	if m.Err != nil {
+		return append(rows, [2]string{"fault", plaintext.Line(m.Err.Error())}, [2]string{"text", shown(d.Text)})
 	}
 	rows = append(rows, [][2]string{
-		{"job", plaintext.Line(m.ID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.PoisonedAt, time.Now())},
-		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Origin)}, {"original message", plaintext.Line(m.MessageID)},
+		{"job", plaintext.Line(m.JobID)}, {"kind", plaintext.Line(m.Kind)}, {"reason", plaintext.Line(m.Reason)}, {"given up", moment(m.GivenUpAt, time.Now())},
+		{"by", plaintext.Line(m.Worker)}, {"from queue", plaintext.Line(m.Queue)}, {"original message", plaintext.Line(m.OriginalID)},
 	}...)
-	rows = append(rows, rowsOfRecord(r)...)
-	e, err := queue.Decode(text)
+	rows = append(rows, rowsOfRecord(d.Job)...)
+	e, err := queue.Decode(d.Text)
 	switch data, inline := e.Payload.Inline(); {
-	case text == "":
+	case d.Text == "":
 		rows = append(rows, [2]string{"payload", "gone with the text of its message"})
 	case err != nil:
-		rows = append(rows, [2]string{"text", shown(text)})
+		rows = append(rows, [2]string{"text", shown(d.Text)})
 	case inline:
 		rows = append(rows, [2]string{"payload", shown(string(data))})
 	default:
@@ -242,19 +210,20 @@ func rowsOf(it operate.Item, text string, r *checkpoint.Record) [][2]string {
 	return rows
 }
 
-func rowsOfRecord(r *checkpoint.Record) [][2]string {
-	if r == nil {
+func rowsOfRecord(j *client.Job) [][2]string {
+	if j == nil {
 		return [][2]string{{"record", "none: a replay starts from scratch"}}
 	}
 	state := "none: a replay starts from scratch"
-	if r.HasState() {
-		state = fmt.Sprintf("%d bytes, %.0f %% done %s", r.StateSize, r.Fraction*100, plaintext.Line(r.Text))
+	if j.StateSize > 0 {
+		state = fmt.Sprintf("%d bytes, %s done %s", j.StateSize, overview.Percent(*j), plaintext.Line(j.Text))
 	}
 	return [][2]string{
-		{"record", string(r.Status)}, {"state", state}, {"last written by", plaintext.Line(r.Owner)},
-		{"claims", fmt.Sprintf("%d, of which %d were interrupted", r.Generation, r.Interruptions)},
-		{"in a row", fmt.Sprintf("%d failures, %d unclean exits", r.Failures, r.UncleanExits())},
-		{"time so far", r.RunTime.Round(time.Millisecond).String()},
+		{"record", string(j.Status)}, {"state", state}, {"last written by", plaintext.Line(j.Owner)},
+		{"claims", fmt.Sprintf("%d, of which %d were interrupted", j.Deliveries, j.Interruptions)},
+		{"failures", fmt.Sprintf("%d, of which %d in a row without progress", j.TotalFailures, j.Failures)},
+		{"unclean exits", fmt.Sprintf("%d in a row", j.UncleanExits)},
+		{"time so far", j.RunTime.Round(time.Millisecond).String()},
 	}
 }
 
@@ -268,4 +237,96 @@ func moment(t, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), ago(t, now))
+}
+
+// poisonGroup counts the dead-lettered jobs of one kind with one reason.
+type poisonGroup struct {
+	Kind     string    `json:"kind,omitempty"`
+	Reason   string    `json:"reason"` // with placeholders for what differs
+	Messages int       `json:"messages"`
+	Workers  int       `json:"workers"` // that gave them up
+	Example  string    `json:"example"` // id of the job, or of the message, that was given up last
+	First    time.Time `json:"first"`   // when a job of the group was given up
+	Last     time.Time `json:"last"`
+}
+
+// varying matches what differs between two occurrences of one reason, and unchanging
+// what takes its place.
+var varying = []struct {
+	pattern    *regexp.Regexp
+	unchanging string
+}{
+	{regexp.MustCompile(`"[^"]*"`), `"…"`},
+	{regexp.MustCompile(`'[^']*'`), `'…'`},
+	{regexp.MustCompile(`https?://\S+`), "URL"},
+	{regexp.MustCompile(`\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b`), "ID"},
+	{regexp.MustCompile(`(/[^\s:,;)]+){2,}`), "PATH"},
+	{regexp.MustCompile(`[^\s/:;,"']+\.[A-Za-z][A-Za-z0-9]{1,4}\b`), "FILE"},
+	{regexp.MustCompile(`\b[0-9a-fA-F]{16,}\b`), "ID"},
+	{regexp.MustCompile(`\d+(\.\d+)?`), "N"},
+}
+
+// common returns a reason without what differs from job to job.
+func common(reason string) string {
+	for _, v := range varying {
+		reason = v.pattern.ReplaceAllString(reason, v.unchanging)
+	}
+	return reason
+}
+
+// summarize counts messages by kind and reason, the most frequent first.
+func summarize(messages []client.PoisonMessage) []poisonGroup {
+	type key struct{ kind, reason string }
+	groups := map[key]*poisonGroup{}
+	workers := map[key]map[string]bool{}
+	for _, m := range messages {
+		reason, at, example := m.Reason, m.GivenUpAt, cmp.Or(m.JobID, m.MessageID)
+		if m.Err != nil {
+			reason, at = m.Err.Error(), m.InsertedAt
+		}
+		k := key{m.Kind, common(reason)}
+		g := groups[k]
+		if g == nil {
+			g = &poisonGroup{Kind: m.Kind, Reason: k.reason, First: at.UTC(), Last: at.UTC(), Example: example}
+			groups[k], workers[k] = g, map[string]bool{}
+		}
+		g.Messages++
+		workers[k][m.Worker] = true
+		g.Workers = len(workers[k])
+		if at.Before(g.First) {
+			g.First = at.UTC()
+		}
+		if at.After(g.Last) {
+			g.Last, g.Example = at.UTC(), example
+		}
+	}
+	var all []poisonGroup
+	for _, g := range groups {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b poisonGroup) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
+	})
+	return all
+}
+
+// poisonSummary prints the groups: a table, or a line of JSON for each.
+func (p *printer) poisonSummary(groups []poisonGroup) error {
+	t := table.New(
+		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "KIND"}, table.Column{Name: "WORKERS", Right: true, Drop: 3},
+		table.Column{Name: "LAST", Right: true, Drop: 1}, table.Column{Name: "EXAMPLE", Drop: 2, Least: 8}, table.Column{Name: "REASON", Least: 10},
+	)
+	for _, g := range groups {
+		if p.json {
+			if err := p.line(g); err != nil {
+				return err
+			}
+			continue
+		}
+		t.Add(strconv.Itoa(g.Messages), g.Kind, strconv.Itoa(g.Workers), ago(g.Last, time.Now())+" ago", g.Example, g.Reason)
+	}
+	if t.Len() == 0 {
+		return nil
+	}
+	return p.lines(t.Lines(p.width))
 }

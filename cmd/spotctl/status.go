@@ -21,9 +21,9 @@ type statusCommand struct {
 
 // Help is shown by status --help.
 func (*statusCommand) Help() string {
-	return `Lines that begin with ! are what to look at first. Waiting jobs are counted from the queues, about, since queues cannot be searched; all other jobs by their records. The time left is an estimate from the job's own fraction and its run time.
+	return `Lines that begin with ! are what to look at first; they also say what operators ask of the workers, such as a pause. Waiting jobs are counted from the queues, about, since queues cannot be searched; all other jobs by their records. The time left is an estimate from the job's own fraction and its run time.
 
-A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, and three for the queues. What cannot be read is left out and named, and the exit code is 1.`
+A screen costs one call for each 5,000 jobs that have a record and for each 5,000 workers, three for the queues and one for what operators ask; with more than 5,000 jobs that is read only if a heartbeat reports something or no worker is alive. What cannot be read is left out and named, and the exit code is 1.`
 }
 
 func (c *statusCommand) run(ctx context.Context, s *session) error {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
-	"github.com/spotworker/spotworker/internal/operate"
 )
 
 // asking are the flags of all commands that ask something of workers.
@@ -57,7 +57,7 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.ask(ctx, "drain", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, c.Names) })
+	return s.ask(ctx, "drain", c.asking, func(d *client.Client) (client.Steered, error) { return d.Drain(ctx, c.Names, c.Reason) })
 }
 
 type resumeCommand struct {
@@ -74,33 +74,76 @@ func (c *resumeCommand) run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return s.ask(ctx, "resume", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, c.Names) })
+	return s.ask(ctx, "resume", c.asking, func(d *client.Client) (client.Steered, error) { return d.Resume(ctx, c.Names, c.Reason) })
 }
 
 type pauseCommand struct {
 	asking
-	Yes bool `help:"Do not ask." env:"-"`
+	Kinds []string `name:"kind" help:"Only jobs of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
+	Yes   bool     `help:"Do not ask." env:"-"`
 }
 
 // Help is shown by pause --help.
 func (*pauseCommand) Help() string {
-	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts later. Jobs that run continue to their end.`
+	return `No worker of the deployment claims messages until "spotctl unpause", also none that starts later. Jobs that run continue to their end.
+
+With --kind only jobs of that kind are not started. Their messages stay on the queue: workers that claim one hide it for about a minute, again and again, so a long backlog of a paused kind costs calls. Workers of versions before --kind do not follow it.`
 }
 
 func (c *pauseCommand) run(ctx context.Context, s *session) error {
-	if err := s.confirm(c.Yes, "pause stops all claiming", "Stop claiming on all workers?"); err != nil {
+	what, question := "pause stops all claiming", "Stop claiming on all workers?"
+	if len(c.Kinds) > 0 {
+		what, question = "pause stops all jobs of a kind", "Start no job of "+strings.Join(c.Kinds, ", ")+"?"
+	}
+	if err := s.confirm(c.Yes, what, question); err != nil {
 		return err
 	}
-	return s.ask(ctx, "pause", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, true) })
+	return s.ask(ctx, "pause", c.asking, func(d *client.Client) (client.Steered, error) { return d.Pause(ctx, c.Kinds, c.Reason) })
 }
 
-type unpauseCommand struct{ asking }
+type unpauseCommand struct {
+	asking
+	Kinds []string `name:"kind" help:"Only the pause of this kind; may be repeated." placeholder:"KIND" sep:"none" env:"-"`
+}
 
 // Help is shown by unpause --help.
-func (*unpauseCommand) Help() string { return `Ends what "spotctl pause" began.` }
+func (*unpauseCommand) Help() string {
+	return `Ends what "spotctl pause" began: without --kind all pauses, also those of single kinds.`
+}
 
 func (c *unpauseCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "unpause", c.asking, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, false) })
+	return s.ask(ctx, "unpause", c.asking, func(d *client.Client) (client.Steered, error) { return d.Unpause(ctx, c.Kinds, c.Reason) })
+}
+
+// vms are the flags that select VMs.
+type vms struct {
+	VMs []string `arg:"" name:"vm" help:"Names of VMs, as shown by workers."`
+}
+
+type quarantineCommand struct {
+	vms
+	asking
+}
+
+// Help is shown by quarantine --help.
+func (*quarantineCommand) Help() string {
+	return `For a VM that is sick: all workers on it are drained, also one that starts there later, until "spotctl free". "spotctl drain" with the VM's name drains only the workers that run there now. Workers of versions before this command do not follow; the output names them.`
+}
+
+func (c *quarantineCommand) run(ctx context.Context, s *session) error {
+	return s.ask(ctx, "quarantine", c.asking, func(d *client.Client) (client.Steered, error) { return d.Quarantine(ctx, c.VMs, c.Reason) })
+}
+
+type freeCommand struct {
+	vms
+	asking
+}
+
+// Help is shown by free --help.
+func (*freeCommand) Help() string { return `Ends what "spotctl quarantine" began.` }
+
+func (c *freeCommand) run(ctx context.Context, s *session) error {
+	return s.ask(ctx, "free", c.asking, func(d *client.Client) (client.Steered, error) { return d.Free(ctx, c.VMs, c.Reason) })
 }
 
 // confirm asks a question unless yes is set. Without a terminal it refuses.
@@ -127,16 +170,15 @@ type askedLine struct {
 }
 
 // ask asks something of workers, and waits for them if that is wanted.
-func (s *session) ask(ctx context.Context, action string, flags asking, do func(*operate.Fleet) (operate.Asked, error)) error {
+func (s *session) ask(ctx context.Context, action string, flags asking, do func(*client.Client) (client.Steered, error)) error {
 	if len(flags.Reason) > maxReason {
 		return &cli.ConfigError{Err: fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(flags.Reason), maxReason)}
 	}
-	stores, err := s.flags.Open(parallelCalls, version)
+	deployment, err := s.client()
 	if err != nil {
 		return err
 	}
-	f := &operate.Fleet{Control: stores.Control, Workers: stores.Workers, Name: name(), Reason: flags.Reason}
-	asked, err := do(f)
+	asked, err := do(deployment)
 	if err != nil {
 		return err
 	}
@@ -144,19 +186,11 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	if !s.printer.json {
 		s.printer.note("%s: asked of %d running workers, which follow within 15 s", action, len(asked.Workers))
 		if len(asked.Older) > 0 {
-			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s", stores.Names.Control, strings.Join(asked.Older, ", "))
+			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s", s.flags.Names().Control, strings.Join(asked.Older, ", "))
 		}
 	}
 	if flags.Wait > 0 {
-		waiting, cancel := context.WithTimeout(ctx, flags.Wait)
-		defer cancel()
-		last := -1
-		err = f.Wait(waiting, asked, func(left []string) {
-			if len(left) != last && !s.printer.json {
-				s.printer.note("%d of %d workers have done it", len(asked.Workers)-len(left), len(asked.Workers))
-			}
-			last = len(left)
-		})
+		err = s.waitFollowed(ctx, deployment, asked, flags.Wait)
 		line.Done = new(err == nil)
 	}
 	if !s.printer.json {
@@ -166,6 +200,19 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 		line.Error = azure.Explain(err)
 	}
 	return errors.Join(err, s.printer.line(line))
+}
+
+// waitFollowed waits until the workers have done what was asked, and says how many have.
+func (s *session) waitFollowed(ctx context.Context, deployment *client.Client, asked client.Steered, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last := -1
+	return deployment.WaitFollowed(ctx, asked, func(left []string) {
+		if len(left) != last && !s.printer.json {
+			s.printer.note("%d of %d workers have done it", len(asked.Workers)-len(left), len(asked.Workers))
+		}
+		last = len(left)
+	})
 }
 
 // maxReason is the longest reason in the control document, in bytes.

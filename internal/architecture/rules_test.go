@@ -330,8 +330,8 @@ var importRules = []importRule{
 		in:      []string{"./client"},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/azure", "./internal/checkpoint", "./internal/deployment", "./internal/jobid", "./internal/joblog", "./internal/operate",
-			"./internal/presence", "./internal/producer", "./internal/queue",
+			"./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
+			"./internal/operate", "./internal/presence", "./internal/producer", "./internal/queue",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",
 	},

@@ -114,9 +114,9 @@ func (c *Claim) Poison(ctx context.Context, s Snapshot, reason string) error {
 	})
 }
 
-// FailForGood ends the job as [Poison] because it failed once too often. It counts that
+// FailLast ends the job as [Poison] because it failed once too often. It counts that
 // failure, as [Claim.Fail] does.
-func (c *Claim) FailForGood(ctx context.Context, s Snapshot, reason string) error {
+func (c *Claim) FailLast(ctx context.Context, s Snapshot, reason string) error {
 	machine, repeat := c.failureMachine()
 	return c.update(ctx, s, func(r *Record) {
 		r.Status, r.Reason, r.EndedAt = Poison, plaintext.Block(reason), time.Now()

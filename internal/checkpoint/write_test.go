@@ -101,7 +101,7 @@ func writeKinds() []writeKind {
 			func(r Record) bool {
 				return r.Status == Poison && r.Reason == "never" && r.StateVersion == 1 && r.FailuresTotal == 0
 			}, true},
-		{"a failure too many", onClaim(func(t *testing.T, c *Claim) error { return c.FailForGood(t.Context(), Snapshot{}, "no luck") }),
+		{"a failure too many", onClaim(func(t *testing.T, c *Claim) error { return c.FailLast(t.Context(), Snapshot{}, "no luck") }),
 			func(r Record) bool {
 				return r.Status == Poison && r.Reason == "no luck" && r.Failures == 1 && r.FailuresTotal == 1
 			}, true},
@@ -296,13 +296,13 @@ func TestStaleOwnerWritesNothing(t *testing.T) {
 func ownersWrites() map[string]func(context.Context, *Claim) error {
 	s := Snapshot{State: []byte("stale"), Fraction: 0.9}
 	return map[string]func(context.Context, *Claim) error{
-		"Save":        func(ctx context.Context, c *Claim) error { return c.Save(ctx, s) },
-		"Touch":       func(ctx context.Context, c *Claim) error { return c.Touch(ctx, s) },
-		"Commit":      func(ctx context.Context, c *Claim) error { return c.Commit(ctx, []byte("stale")) },
-		"Release":     func(ctx context.Context, c *Claim) error { return c.Release(ctx, s) },
-		"Fail":        func(ctx context.Context, c *Claim) error { return c.Fail(ctx, s, "stale") },
-		"Poison":      func(ctx context.Context, c *Claim) error { return c.Poison(ctx, s, "stale") },
-		"FailForGood": func(ctx context.Context, c *Claim) error { return c.FailForGood(ctx, s, "stale") },
+		"Save":     func(ctx context.Context, c *Claim) error { return c.Save(ctx, s) },
+		"Touch":    func(ctx context.Context, c *Claim) error { return c.Touch(ctx, s) },
+		"Commit":   func(ctx context.Context, c *Claim) error { return c.Commit(ctx, []byte("stale")) },
+		"Release":  func(ctx context.Context, c *Claim) error { return c.Release(ctx, s) },
+		"Fail":     func(ctx context.Context, c *Claim) error { return c.Fail(ctx, s, "stale") },
+		"Poison":   func(ctx context.Context, c *Claim) error { return c.Poison(ctx, s, "stale") },
+		"FailLast": func(ctx context.Context, c *Claim) error { return c.FailLast(ctx, s, "stale") },
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package control stores what operators ask of all workers of a deployment: one small
 // blob, the control document, that operators change and every worker reads.
 //
-// It says whether claiming is paused, which workers are to drain, and which jobs were
-// cancelled a moment ago:
+// It says whether claiming is paused, for all jobs or those of some kinds, which workers
+// are to drain, which VMs are quarantined, and which jobs were cancelled a moment ago:
 //
 //	spotctl ── Edit, If-Match ──▶ control document ◀── Read, If-None-Match ── workers, every 15 s
 //

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -19,8 +20,13 @@ const (
 	// CheckAll says that every job may be one of them.
 	MaxCancels = 1000
 
-	// MaxDrains is how many workers a document can ask to drain by name.
-	MaxDrains = 1000
+	// MaxDrains is how many workers a document can ask to drain by name, and
+	// MaxQuarantines how many VMs it can quarantine.
+	MaxDrains      = 1000
+	MaxQuarantines = 1000
+
+	// MaxPausedKinds is how many kinds can be paused.
+	MaxPausedKinds = 100
 
 	// CancelsKept is how long a cancelled job is named: long enough for every worker
 	// that reads the document at all.
@@ -47,9 +53,16 @@ type Document struct {
 	// Pause is when and by whom claiming was paused for all workers; nil if it is not.
 	Pause *Mark
 
+	// PausedKinds are the kinds of which no job is started.
+	PausedKinds map[string]Mark
+
 	// DrainAll asks every worker to drain, and Drains the workers of those names.
 	DrainAll *Mark
 	Drains   map[string]Mark
+
+	// Quarantine asks the workers on the VMs of those names to drain, also workers that
+	// start there later.
+	Quarantine map[string]Mark
 
 	// Cancels are the jobs that were cancelled in the last minutes. If CheckAll is
 	// set, more were cancelled up to then than a document can name.
@@ -90,6 +103,32 @@ func (d *Document) Drained(worker string) (why Mark, ok bool) {
 		return *d.DrainAll, true
 	}
 	return Mark{}, false
+}
+
+// Quarantined returns why the VM of a worker is quarantined; ok is false if it is not.
+func (d *Document) Quarantined(worker string) (why Mark, ok bool) {
+	for vm, why := range d.Quarantine {
+		if IsOn(worker, vm) {
+			return why, true
+		}
+	}
+	return Mark{}, false
+}
+
+// IsOn reports whether a name is that of a worker or of its VM. A worker is called
+// <vm>-<first 8 of vmId>-<instance>, or <host>-<instance> without a metadata service.
+func IsOn(worker, name string) bool {
+	return worker == name || strings.EqualFold(VMOf(worker), name)
+}
+
+// VMOf returns the VM, or the host, in a worker's name.
+func VMOf(worker string) string {
+	machine := worker[:max(strings.LastIndexByte(worker, '-'), 0)]
+	const shortID = 8
+	if i := strings.LastIndexByte(machine, '-'); i >= 0 && len(machine)-i-1 == shortID {
+		machine = machine[:i]
+	}
+	return machine
 }
 
 // CancelledAt returns when the job may have been cancelled last; zero if the document
@@ -138,15 +177,17 @@ type wire struct {
 	V           int             `json:"v"`
 	Revision    int             `json:"revision"`
 	Pause       *Mark           `json:"pause,omitempty"`
+	PausedKinds map[string]Mark `json:"paused_kinds,omitempty"`
 	DrainAll    *Mark           `json:"drain_all,omitempty"`
 	Drains      map[string]Mark `json:"drain,omitempty"`
+	Quarantine  map[string]Mark `json:"quarantine,omitempty"`
 	Cancels     []Cancel        `json:"cancels,omitempty"`
 	CheckAll    time.Time       `json:"check_all,omitzero"`
 	CheckBefore time.Time       `json:"check_before,omitzero"`
 }
 
 // documentFields are the names of wire's fields.
-var documentFields = []string{"v", "revision", "pause", "drain_all", "drain", "cancels", "check_all", "check_before"}
+var documentFields = []string{"v", "revision", "pause", "paused_kinds", "drain_all", "drain", "quarantine", "cancels", "check_all", "check_before"}
 
 type wireMark struct {
 	At     time.Time `json:"at"`
@@ -175,7 +216,8 @@ func (d *Document) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*d = Document{
-		Revision: w.Revision, Pause: w.Pause, DrainAll: w.DrainAll, Drains: w.Drains,
+		Revision: w.Revision, Pause: w.Pause, PausedKinds: w.PausedKinds,
+		DrainAll: w.DrainAll, Drains: w.Drains, Quarantine: w.Quarantine,
 		Cancels: w.Cancels, CheckAll: w.CheckAll, CheckBefore: w.CheckBefore, unknown: unknown,
 	}
 	return nil
@@ -184,7 +226,8 @@ func (d *Document) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes the document, unknown fields included.
 func (d Document) MarshalJSON() ([]byte, error) {
 	return encode(wire{
-		V: Version, Revision: d.Revision, Pause: d.Pause, DrainAll: d.DrainAll, Drains: d.Drains,
+		V: Version, Revision: d.Revision, Pause: d.Pause, PausedKinds: d.PausedKinds,
+		DrainAll: d.DrainAll, Drains: d.Drains, Quarantine: d.Quarantine,
 		Cancels: d.Cancels, CheckAll: d.CheckAll.UTC(), CheckBefore: d.CheckBefore.UTC(),
 	}, d.unknown)
 }

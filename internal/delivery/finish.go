@@ -186,7 +186,7 @@ func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 func (d *Delivery) poison(ctx context.Context, out outcome) error {
 	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error {
 		if out.failed {
-			return d.claim.FailForGood(ctx, s, out.reason)
+			return d.claim.FailLast(ctx, s, out.reason)
 		}
 		return d.claim.Poison(ctx, s, out.reason)
 	})

@@ -27,6 +27,15 @@ const (
 	maxRequeue = time.Minute
 )
 
+const (
+	// pausedHidden is how long the message of a paused kind is hidden each time that it
+	// is claimed: a long backlog costs calls, and an end of the pause takes that long.
+	pausedHidden = time.Minute
+
+	// pausedLook is how long a worker waits that has only paused kinds.
+	pausedLook = time.Second
+)
+
 // kindLimits bounds how many jobs of a kind run at once, where the kind has such a
 // limit. A job over it waits in its slot of the worker if that promises to be short,
 // and is requeued otherwise, uncounted, with its record untouched. So a kind never
@@ -289,7 +298,12 @@ func (s *spacing) next(now time.Time, workers int) time.Duration {
 
 // findHandler returns the handler of the job's kind. Workers may differ in kinds: a
 // job whose kind this one lacks is left to those that have it.
+// A job of a kind that an operator paused waits, also if this worker lacks the kind.
 func (d *Delivery) findHandler(ctx context.Context) (job.Handler, outcome, bool) {
+	if d.runner.isPaused(d.envelope.Kind) {
+		d.envelope = d.lease.ClearPutBack(d.envelope)
+		return nil, outcome{action: skip, reason: fmt.Sprintf("kind %q is paused", d.envelope.Kind), delay: d.runner.jitter.Vary(pausedHidden)}, false
+	}
 	if handler := d.runner.kinds[d.envelope.Kind]; handler != nil {
 		return handler, outcome{}, true
 	}

@@ -180,6 +180,26 @@ func (r *Runner) mayBeCancelled(put time.Time) bool {
 	return asked != nil && asked.MustCheck(put)
 }
 
+// isPaused reports whether an operator paused a kind.
+func (r *Runner) isPaused(kind string) bool {
+	asked := r.asked.Load()
+	if asked == nil {
+		return false
+	}
+	_, paused := asked.PausedKinds[kind]
+	return paused
+}
+
+// allPaused reports whether an operator paused every kind of this worker.
+func (r *Runner) allPaused() bool {
+	for kind := range r.kinds {
+		if !r.isPaused(kind) {
+			return false
+		}
+	}
+	return true
+}
+
 // Visibility returns the visibility timeout to claim messages with, and how long
 // after a claim they must be renewed.
 func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.pace.current() }
@@ -201,8 +221,12 @@ func (r *Runner) Has(lease *queue.Lease) bool {
 }
 
 // Claimable returns how many messages the circuit breakers let the worker claim at
-// now, limit at most, and if none, after what time that changes.
+// now, limit at most, and if none, after what time that changes. While all of its kinds
+// are paused that is none.
 func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Duration) {
+	if r.allPaused() {
+		return 0, pausedLook
+	}
 	return r.breakers.Claimable(limit, now)
 }
 

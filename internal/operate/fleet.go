@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
 const (
-	// aliveFor is how old the heartbeat of a worker that still runs can be.
-	aliveFor = time.Minute
-
 	// fleetPoll is how often heartbeats are listed while waiting for workers.
 	fleetPoll = 3 * time.Second
 )
@@ -48,20 +47,91 @@ type Asked struct {
 	done func(presence.Listed) bool // whether a worker has done what was asked
 }
 
-// Pause makes all workers stop claiming messages, or claim again. Running jobs
-// continue.
-func (f *Fleet) Pause(ctx context.Context, paused bool) (Asked, error) {
+// Pause makes all workers stop claiming messages, or claim again, or with kinds stop
+// starting jobs of these kinds. Running jobs continue. An end without kinds ends all
+// pauses.
+func (f *Fleet) Pause(ctx context.Context, kinds []string, paused bool) (Asked, error) {
+	if len(kinds) > 0 {
+		return f.pauseKinds(ctx, kinds, paused)
+	}
 	return f.ask(ctx, nil, func(d *control.Document, now time.Time) (bool, error) {
 		changed := (d.Pause != nil) != paused
 		switch {
 		case !paused:
-			d.Pause = nil
+			changed = changed || len(d.PausedKinds) > 0
+			d.Pause, d.PausedKinds = nil, nil
 		case changed:
 			d.Pause = f.mark(now)
 		}
 		return changed, nil
 	}, func(presence.Listed) bool { return true })
 }
+
+func (f *Fleet) pauseKinds(ctx context.Context, kinds []string, paused bool) (Asked, error) {
+	return f.ask(ctx, nil, func(d *control.Document, now time.Time) (changed bool, err error) {
+		for _, kind := range kinds {
+			if err := jobid.ValidateKind(kind); err != nil {
+				return false, err
+			}
+			switch _, is := d.PausedKinds[kind]; {
+			case !is && !paused:
+				return false, fmt.Errorf("kind %q is not paused", kind)
+			case !paused:
+				delete(d.PausedKinds, kind)
+				changed = true
+			case !is:
+				d.PausedKinds = with(d.PausedKinds, kind, *f.mark(now))
+				changed = true
+			}
+		}
+		if len(d.PausedKinds) > control.MaxPausedKinds {
+			return false, fmt.Errorf("more than %d kinds would be paused: pause all claiming", control.MaxPausedKinds)
+		}
+		return changed, nil
+	}, func(presence.Listed) bool { return true })
+}
+
+// Quarantine makes all workers on VMs release their jobs and idle, also workers that
+// start there later, until [Fleet.Free]. A VM without a heartbeat can be quarantined
+// before its first worker starts.
+func (f *Fleet) Quarantine(ctx context.Context, vms []string) (Asked, error) {
+	return f.ask(ctx, vms, func(d *control.Document, now time.Time) (changed bool, err error) {
+		for _, vm := range vms {
+			if _, is := d.Quarantine[vm]; !is {
+				d.Quarantine, changed = with(d.Quarantine, vm, *f.mark(now)), true
+			}
+		}
+		if len(d.Quarantine) > control.MaxQuarantines {
+			return false, fmt.Errorf("more than %d VMs would be quarantined: free some that are gone", control.MaxQuarantines)
+		}
+		return changed, nil
+	}, isIdle)
+}
+
+// Free ends the quarantine of VMs.
+func (f *Fleet) Free(ctx context.Context, vms []string) (Asked, error) {
+	return f.ask(ctx, vms, func(d *control.Document, _ time.Time) (bool, error) {
+		for _, vm := range vms {
+			before := len(d.Quarantine)
+			maps.DeleteFunc(d.Quarantine, func(name string, _ control.Mark) bool { return strings.EqualFold(name, vm) })
+			if len(d.Quarantine) == before {
+				return false, fmt.Errorf("VM %q is not quarantined", vm)
+			}
+		}
+		return true, nil
+	}, func(p presence.Listed) bool { return p.Asked != presence.AskedQuarantine })
+}
+
+func with(marks map[string]control.Mark, name string, m control.Mark) map[string]control.Mark {
+	if marks == nil {
+		marks = map[string]control.Mark{}
+	}
+	marks[name] = m
+	return marks
+}
+
+// isIdle reports whether a worker that is drained has released its jobs.
+func isIdle(p presence.Listed) bool { return p.State == lifecycle.Shutdown.String() && p.Count == 0 }
 
 // Drain makes workers release their jobs and idle until they are resumed. They are
 // named by their own names, or by that of their VM; none means all, also those that
@@ -83,16 +153,13 @@ func (f *Fleet) Drain(ctx context.Context, names []string) (Asked, error) {
 			if _, ok := d.Drains[worker]; ok {
 				continue
 			}
-			if d.Drains == nil {
-				d.Drains = map[string]control.Mark{}
-			}
-			d.Drains[worker], changed = *f.mark(now), true
+			d.Drains, changed = with(d.Drains, worker, *f.mark(now)), true
 		}
 		if len(d.Drains) > control.MaxDrains {
 			return false, fmt.Errorf("more than %d workers would be drained by name: drain all of them, or resume some that are gone", control.MaxDrains)
 		}
 		return changed, nil
-	}, func(p presence.Listed) bool { return p.State == lifecycle.Shutdown.String() && p.Count == 0 })
+	}, isIdle)
 }
 
 // Resume lets drained workers work again; none means all.
@@ -111,7 +178,7 @@ func (f *Fleet) Resume(ctx context.Context, names []string) (Asked, error) {
 		for _, name := range names {
 			before := len(workers)
 			for worker := range d.Drains {
-				if isNamed(worker, name) {
+				if control.IsOn(worker, name) {
 					workers = append(workers, worker)
 				}
 			}
@@ -167,7 +234,7 @@ func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Do
 		return a, fmt.Errorf("the workers were asked, but not listed: %w", err)
 	}
 	for _, p := range all {
-		concerned := len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return isNamed(p.Worker, name) })
+		concerned := len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return control.IsOn(p.Worker, name) })
 		if !isAlive(p) || !concerned {
 			continue
 		}
@@ -179,22 +246,8 @@ func (f *Fleet) ask(ctx context.Context, names []string, change func(*control.Do
 	return a, nil
 }
 
-// isNamed reports whether name is that of the worker or of its VM: a worker is called
-// <vm>-<first 8 of vmId>-<instance>, or <host>-<instance> without a metadata service.
-func isNamed(worker, name string) bool {
-	if worker == name {
-		return true
-	}
-	machine := worker[:max(strings.LastIndexByte(worker, '-'), 0)]
-	const shortID = 8
-	if i := strings.LastIndexByte(machine, '-'); i >= 0 && len(machine)-i-1 == shortID {
-		machine = machine[:i]
-	}
-	return strings.EqualFold(machine, name)
-}
-
 func isAlive(p presence.Listed) bool {
-	return p.Age < aliveFor && p.State != lifecycle.Stopped.String()
+	return p.Age <= presence.SilentAfter && p.State != lifecycle.Stopped.String()
 }
 
 // Wait waits until every worker that was asked has done it, or is gone, and calls

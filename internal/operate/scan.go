@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -69,7 +70,7 @@ func (f Filter) has(it Item) bool {
 	}
 	return (f.Kind == "" || p.Kind == f.Kind) &&
 		strings.Contains(strings.ToLower(p.Reason), strings.ToLower(f.Reason)) &&
-		(f.Worker == "" || isNamed(p.Worker, f.Worker)) &&
+		(f.Worker == "" || control.IsOn(p.Worker, f.Worker)) &&
 		(f.After.IsZero() || p.PoisonedAt.After(f.After)) && (f.Before.IsZero() || p.PoisonedAt.Before(f.Before))
 }
 

@@ -36,6 +36,12 @@ func busy() Snapshot {
 	}
 	s := Snapshot{
 		At: noon, Took: 300 * time.Millisecond,
+		Steering: client.Steering{
+			Paused:      &client.Mark{At: before(5 * time.Minute), By: "spotctl@desk", Reason: "bad batch"},
+			Drained:     []client.Mark{{Name: "vmss_1-0123abcd-0", At: before(time.Hour), By: "me"}, {Name: "gone-0123abcd-0", At: before(time.Hour)}},
+			Quarantined: []client.Mark{{Name: "vmss_9", At: before(time.Minute)}},
+			PausedKinds: []client.Mark{{Name: "render", At: before(time.Minute)}},
+		},
 		Queues: client.Queues{
 			Jobs: client.Queue{Name: "spotworker-jobs", Messages: 1204}, OnDemand: client.Queue{Messages: 8}, Poison: client.Queue{Messages: 2},
 		},

@@ -1,11 +1,13 @@
 package overview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/presence"
 )
 
 // Problems returns what an operator should look at first, a sentence each; none if all
@@ -24,8 +26,7 @@ func (s *Snapshot) Problems() []string {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}
 	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
-	add(s.asked("pause"), "claiming is paused on %s: spotctl unpause", count(s.asked("pause"), "worker", "workers"))
-	add(s.asked("drain"), "%s drained on request: spotctl resume", count(s.asked("drain"), "worker is", "workers are"))
+	all = append(all, s.steering()...)
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
@@ -36,6 +37,55 @@ func (s *Snapshot) Problems() []string {
 		all = append(all, "workers of several versions run: "+strings.Join(versions, ", "))
 	}
 	return all
+}
+
+// steering says what operators ask of the workers, and how to end it.
+func (s *Snapshot) steering() (all []string) {
+	if !s.Has(PartSteering) { // the heartbeats still say what keeps workers from claiming
+		for _, word := range []string{presence.AskedPause, presence.AskedDrain, presence.AskedQuarantine, presence.AskedKinds} {
+			if n := s.asked(word); n > 0 {
+				all = append(all, fmt.Sprintf("an operator's %s is in force on %s", word, count(n, "worker", "workers")))
+			}
+		}
+		return all
+	}
+	add := func(m client.Mark, command, format string, args ...any) {
+		by := cmp.Or(m.By, "an operator")
+		text := fmt.Sprintf(format, args...) + fmt.Sprintf(" by %s %s ago", by, Span(s.At.Sub(m.At)))
+		if m.Reason != "" {
+			text += ": " + m.Reason
+		}
+		all = append(all, text+"; "+command)
+	}
+	if m := s.Steering.Paused; m != nil {
+		add(*m, "spotctl unpause", "claiming is paused on all workers")
+	}
+	each := func(marks []client.Mark, what, command string) {
+		for i, m := range marks {
+			if i == namedMarks {
+				all = append(all, fmt.Sprintf("%s more like that: spotctl status -o json lists them", number(len(marks)-i)))
+				return
+			}
+			add(m, command+" "+m.Name, what, m.Name)
+		}
+	}
+	each(s.Steering.PausedKinds, "no job of kind %s is started, paused", "spotctl unpause --kind")
+	if m := s.Steering.AllDrained; m != nil {
+		add(*m, "spotctl resume --all", "all workers are drained")
+	}
+	drained := slices.Clone(s.Steering.Drained)
+	drained = slices.DeleteFunc(drained, func(m client.Mark) bool { return s.Count(Alive) > 0 && !s.isAlive(m.Name) })
+	each(drained, "worker %s is drained", "spotctl resume")
+	each(s.Steering.Quarantined, "VM %s is quarantined", "spotctl free")
+	return all
+}
+
+// namedMarks is how many kinds, workers and VMs each are named of which operators asked
+// something.
+const namedMarks = 3
+
+func (s *Snapshot) isAlive(worker string) bool {
+	return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Name == worker && w.Life == Alive })
 }
 
 // asked counts the workers of which an operator asked that.

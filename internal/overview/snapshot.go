@@ -2,7 +2,8 @@
 // for "spotctl status", and again and again for "spotctl top".
 //
 // It makes list calls only: one for each 5,000 records of jobs and each 5,000 heartbeats,
-// and one for each of the three queues. Nothing is asked of a worker.
+// one for each of the three queues, and one for what operators ask. Nothing is asked of a
+// worker.
 package overview
 
 import (
@@ -13,17 +14,12 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/presence"
 )
 
-const (
-	// SilentAfter is how old the heartbeat of a worker is that should have written
-	// another one: three intervals of 15 s.
-	SilentAfter = 45 * time.Second
-
-	// Recently is how far back a snapshot looks for ends of jobs, scheduled events and
-	// workers that fell silent.
-	Recently = time.Hour
-)
+// Recently is how far back a snapshot looks for ends of jobs, scheduled events and
+// workers that fell silent.
+const Recently = time.Hour
 
 // Snapshot is a deployment at one moment.
 type Snapshot struct {
@@ -34,6 +30,9 @@ type Snapshot struct {
 
 	// Workers are sorted: those that run, those that are silent, those that ended.
 	Workers []Worker
+
+	// Steering is what operators ask of the workers, as far as it was read.
+	Steering client.Steering
 
 	// Faults are why parts of the snapshot are missing.
 	Faults []Fault
@@ -47,6 +46,9 @@ const (
 	PartJobs    Part = "jobs"
 	PartWorkers Part = "workers"
 	PartQueues  Part = "queues"
+
+	// PartSteering is what operators ask.
+	PartSteering Part = "control document"
 )
 
 // Fault is why a part could not be read.
@@ -94,9 +96,9 @@ func (l Life) String() string { return [...]string{"alive", "silent", "ended"}[l
 // stays in the state shutdown until the VM is gone, so that is an end too.
 func LifeOf(w client.Worker) Life {
 	switch {
-	case w.State == "stopped" || w.Age > Recently || w.State == "shutdown" && w.Age > SilentAfter:
+	case w.State == "stopped" || w.Age > Recently || w.State == "shutdown" && w.Age > presence.SilentAfter:
 		return Ended
-	case w.Age > SilentAfter:
+	case w.Age > presence.SilentAfter:
 		return Silent
 	}
 	return Alive
@@ -107,21 +109,38 @@ func LifeOf(w client.Worker) Life {
 func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	began := time.Now()
 	s := Snapshot{At: began}
-	faults := []Fault{{Part: PartJobs}, {Part: PartWorkers}, {Part: PartQueues}}
+	faults := []Fault{{Part: PartJobs}, {Part: PartWorkers}, {Part: PartQueues}, {Part: PartSteering}}
 	var parts sync.WaitGroup
 	parts.Go(func() { s.Jobs, faults[0].Err = readJobs(ctx, c) })
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
+	if s.mayBeSteered() {
+		s.Steering, faults[3].Err = c.Steering(ctx)
+	}
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
 	s.Faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Err == nil })
-	if len(s.Faults) == 3 {
+	if !s.Has(PartJobs) && !s.Has(PartWorkers) && !s.Has(PartQueues) {
 		return s, s.Faults[0].Err
 	}
 	s.Took = time.Since(began)
 	return s, nil
+}
+
+// listed is how many records or heartbeats one call lists.
+const listed = 5000
+
+// mayBeSteered reports whether to read what operators ask of the workers: always in a
+// small deployment, and in one whose jobs need several calls only if a heartbeat says
+// that something is asked, which takes 15 s, or there is none to say it.
+func (s *Snapshot) mayBeSteered() bool {
+	jobs := 0
+	for _, n := range s.Jobs.ByStatus {
+		jobs += n
+	}
+	return jobs <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
 }
 
 func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {

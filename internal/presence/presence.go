@@ -30,6 +30,10 @@ const Version = 1
 // Every is how often a worker writes its heartbeat.
 const Every = 15 * time.Second
 
+// SilentAfter is how old the heartbeat of a worker is that should have written another
+// one. A worker that is not silent is alive, unless it wrote that it stopped.
+const SilentAfter = 3 * Every
+
 // callTimeout is the timeout of one call, including the SDK's retries.
 const callTimeout = 5 * time.Second
 
@@ -80,7 +84,8 @@ type Presence struct {
 
 	// Steered says that the worker reads what operators ask, and Control which revision
 	// of the control document it follows; 0 if there is none. Asked is what keeps it
-	// from claiming: [AskedDrain], [AskedPause], or nothing.
+	// from claiming: [AskedQuarantine], [AskedDrain], [AskedPause],
+	// [AskedKinds], or nothing.
 	Steered bool
 	Control int
 	Asked   string
@@ -95,6 +100,12 @@ type Presence struct {
 const (
 	AskedDrain = "drain"
 	AskedPause = "pause"
+
+	// AskedQuarantine is a drain of all workers of the VM.
+	AskedQuarantine = "quarantine"
+
+	// AskedKinds means that jobs of some kinds are not started.
+	AskedKinds = "kinds"
 )
 
 // Store reads and writes the heartbeats of a deployment's workers.

@@ -58,8 +58,8 @@ func (h *history) cancel(c plannedCancel) {
 	h.cancelWith(&operate.Canceller{Records: s.records, Control: s.control, Name: operator}, c.job)
 }
 
-// finishCancel repeats without faults a cancel of which nobody was told that it took
-// effect. A job that has ended stays as it is.
+// finishCancel repeats without faults a cancel of which no operator was told that it
+// took effect. A job that has ended stays as it is.
 func (h *history) finishCancel(id string) {
 	if h.isCancelled(id) {
 		return

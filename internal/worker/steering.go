@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +31,8 @@ type steering struct {
 	failing bool        // the last read failed
 	level   slog.Level  // of the line about that
 	held    bool        // the worker is asked to drain
+
+	pausedKinds []string // by the document that was read last
 
 	pause    pause
 	followed atomic.Pointer[followed] // for heartbeats
@@ -73,15 +77,22 @@ func (s *steering) read(ctx context.Context) {
 func (s *steering) follow(ctx context.Context, d *control.Document) {
 	s.worker.Log.DebugContext(ctx, "control document changed", "revision", d.Revision, "cancels", len(d.Cancels))
 	now := &followed{revision: d.Revision}
-	if d.Pause != nil {
+	switch {
+	case d.Pause != nil:
 		now.asked = presence.AskedPause
+	case len(d.PausedKinds) > 0:
+		now.asked = presence.AskedKinds
 	}
 	why, held := d.Drained(s.worker.name)
 	if held {
 		now.asked = presence.AskedDrain
 	}
+	if mark, ok := d.Quarantined(s.worker.name); ok {
+		why, held, now.asked = mark, true, presence.AskedQuarantine
+	}
 	s.followed.Store(now)
 	s.runner.Follow(d)
+	s.logKinds(ctx, d.PausedKinds)
 	switch changed := s.pause.set(d.Pause != nil); {
 	case changed && d.Pause != nil:
 		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "why", asked(*d.Pause))
@@ -95,6 +106,21 @@ func (s *steering) follow(ctx context.Context, d *control.Document) {
 		s.worker.unhold("an operator resumed the worker")
 	}
 	s.held = held
+}
+
+// logKinds logs which kinds of this worker are paused now, and which are not any more.
+func (s *steering) logKinds(ctx context.Context, paused map[string]control.Mark) {
+	for kind := range s.worker.Kinds {
+		mark, now := paused[kind]
+		before := slices.Contains(s.pausedKinds, kind)
+		switch {
+		case now && !before:
+			s.worker.Log.InfoContext(ctx, "kind is paused; its running jobs continue", "kind", kind, "why", asked(mark))
+		case before && !now:
+			s.worker.Log.InfoContext(ctx, "kind is unpaused", "kind", kind)
+		}
+	}
+	s.pausedKinds = slices.Collect(maps.Keys(paused))
 }
 
 // asked says who asked for something, and why.

@@ -214,6 +214,30 @@ func TestCancelAtEveryCall(t *testing.T) {
 	t.Logf("outcomes by the call at which the job was cancelled: %v", outcomes)
 }
 
+// TestCancelInTheDocumentAlone: a job that the control document names, or that it may
+// mean, continues as long as its record is not cancelled.
+func TestCancelInTheDocumentAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		rec := b.addRecorder()
+		work := &steps{n: 90, each: time.Second}
+		b.put("named", "steps", "1")
+		b.put("meant", "steps", "1")
+		b.start("vm_0", job.Kinds{"steps": work})
+		time.Sleep(20 * time.Second)
+		b.ask(func(d *control.Document, now time.Time) { d.AddCancels([]string{"named"}, now) })
+		time.Sleep(20 * time.Second)
+		b.ask(func(d *control.Document, now time.Time) { d.CheckAll = now })
+		b.waitFor("no message left", 3*time.Minute, func() bool { return b.messagesLeft() == 0 })
+		for _, id := range []string{"named", "meant"} {
+			b.checkOutcome(t, id, checkpoint.Done)
+			if n := work.repeated(id); n != 0 {
+				t.Errorf("job %s: %d steps were repeated, want none", id, n)
+			}
+		}
+		rec.check(t)
+	})
+}
+
 // TestCancelIsReadAgain: a look at the record that fails is repeated.
 func TestCancelIsReadAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
@@ -355,6 +379,85 @@ func TestPause(t *testing.T) {
 		}
 		b.ask(func(d *control.Document, _ time.Time) { d.Pause = nil })
 		b.waitFor("all done", 5*time.Minute, func() bool { return b.messagesLeft() == 0 })
+	})
+}
+
+// TestPausedKind: of a paused kind no job is started, by workers that have it or lack it;
+// other kinds continue, and a worker that has no other kind claims nothing.
+func TestPausedKind(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		b.addRecorder()
+		work := &steps{n: 40, each: time.Second}
+		b.put("runs", "steps", "1")
+		p := b.start("vm_0", job.Kinds{"steps": work, "echo": echo})
+		b.start("vm_1", job.Kinds{"echo": echo})
+		time.Sleep(10 * time.Second)
+		b.ask(func(d *control.Document, now time.Time) {
+			d.PausedKinds = map[string]control.Mark{"steps": {At: now, By: "me", Reason: "bad version"}}
+		})
+		time.Sleep(20 * time.Second)
+		b.put("waits", "steps", "1")
+		for i := range 20 {
+			b.put(fmt.Sprintf("echo-%d", i), "echo", "1")
+		}
+		b.waitDone("runs", 2*time.Minute)
+		for i := range 20 {
+			b.waitDone(fmt.Sprintf("echo-%d", i), time.Minute)
+		}
+		time.Sleep(2 * time.Hour) // longer than an unknown kind waits
+		if b.messagesLeft() != 1 || b.record("waits").Status != "" || len(b.poisonMessages()) != 0 {
+			t.Errorf("%d messages left, record %+v, %d poison messages; want the job to wait", b.messagesLeft(), b.record("waits"), len(b.poisonMessages()))
+		}
+		if h := b.heartbeatOf(p); h.Asked != presence.AskedKinds {
+			t.Errorf("heartbeat says %q is asked, want %q", h.Asked, presence.AskedKinds)
+		}
+		if len(p.log.find("kind is paused; its running jobs continue")) != 1 {
+			t.Error("the log does not say once that the kind is paused")
+		}
+		b.ask(func(d *control.Document, now time.Time) { d.PausedKinds["echo"] = control.Mark{At: now} })
+		time.Sleep(20 * time.Second)
+		before := p.link.sent()
+		time.Sleep(10 * time.Minute)
+		if calls := p.link.sent() - before; calls > 2*41 { // a heartbeat and a read every 15 s
+			t.Errorf("calls in 10 min of a worker whose kinds are all paused = %d, want those of its heartbeats", calls)
+		}
+		b.ask(func(d *control.Document, _ time.Time) { d.PausedKinds = nil })
+		b.waitDone("waits", 3*time.Minute)
+	})
+}
+
+// TestQuarantine: the workers on a VM hand their jobs over and idle, also one that starts
+// there later, and work again when the VM is freed. Another VM has the jobs.
+func TestQuarantine(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		b.addRecorder()
+		work := &steps{n: 100, each: time.Second}
+		b.put("long", "steps", "1")
+		p := b.start("vm_0", job.Kinds{"steps": work})
+		time.Sleep(40 * time.Second)
+		b.ask(func(d *control.Document, now time.Time) {
+			d.Quarantine = map[string]control.Mark{"VM_0": {At: now, By: "me"}}
+		})
+		b.waitFor("held", 20*time.Second, func() bool { return p.machine.Position().Facts.Has(lifecycle.Held | lifecycle.WorkReleased) })
+		if r := b.record("long"); r.Status != checkpoint.Open || r.Failures != 0 {
+			t.Errorf("record = %s, %d failures, want it open", r.Status, r.Failures)
+		}
+		p.stop()
+		p = b.start("vm_0", job.Kinds{"steps": work})
+		time.Sleep(time.Minute)
+		if h := b.heartbeatOf(p); h.State != "shutdown" || h.Asked != presence.AskedQuarantine {
+			t.Errorf("heartbeat after a restart = %s, %q is asked; want shutdown, quarantine", h.State, h.Asked)
+		}
+		b.start("vm_1", job.Kinds{"steps": work})
+		b.waitDone("long", 5*time.Minute)
+		if n := work.repeated("long"); n != 0 {
+			t.Errorf("%d steps were repeated, want none", n)
+		}
+		b.ask(func(d *control.Document, _ time.Time) { d.Quarantine = nil })
+		time.Sleep(20 * time.Second)
+		if h := b.heartbeatOf(p); h.State != "process" || h.Asked != "" {
+			t.Errorf("heartbeat of a freed VM = %s, %q is asked; want process", h.State, h.Asked)
+		}
 	})
 }
 

@@ -220,14 +220,14 @@ var mutations = []mutation{
 		name: "a cancel that was announced is not looked at",
 		file: "internal/delivery/run.go",
 		old:  "announced := d.runner.cancelledAt(d.envelope.ID)", replacement: "announced := time.Time{}",
-		run: "^TestHistories$", args: some, sign: `after the job was cancelled or the worker drained`,
+		run: "^TestCancelRunning$", sign: `stopped: not within 30s`,
 	},
 	{
 		// Believing the document deletes a message without an outcome.
 		name: "a cancel is believed without the record",
 		file: "internal/delivery/run.go",
 		old:  "err := d.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: checkpoint.Record{Status: checkpoint.Cancelled}})\n",
-		run: "^TestHistories$", args: some, sign: `a message was deleted while its job is`,
+		run: "^TestCancelInTheDocumentAlone$", sign: `a message was deleted while its job is`,
 	},
 	{
 		name: "a job that was cancelled while it waited is started",
@@ -245,7 +245,7 @@ var mutations = []mutation{
 		name: "a drain is not followed",
 		file: "internal/worker/steering.go",
 		old:  "case held && !s.held:", replacement: "case held && !held:",
-		run: "^TestHistories$", args: some, sign: `after the worker was drained|after the job was cancelled or the worker drained`,
+		run: "^TestDrainAndResume$", sign: `held: not within`,
 	},
 	{
 		name: "a drained worker is not resumed",

@@ -169,7 +169,7 @@ func (s *Steering) Claimed(worker string, now time.Time) []Violation {
 
 // Started records that a worker called the handler of a job. put is when the newest
 // message of the job was put: a message that is newer than a cancel may start the job
-// once more, until its first write.
+// again, until its first write.
 func (s *Steering) Started(worker, job string, put, now time.Time) []Violation {
 	broken := s.Check(now)
 	if s.running == nil {

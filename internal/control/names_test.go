@@ -1,8 +1,8 @@
-package operate
+package control
 
 import "testing"
 
-func TestIsNamed(t *testing.T) {
+func TestIsOn(t *testing.T) {
 	for _, row := range []struct {
 		worker, name string
 		want         bool
@@ -15,11 +15,11 @@ func TestIsNamed(t *testing.T) {
 		{"laptop-0", "laptop", true},
 		{"laptop", "laptop", true},
 	} {
-		if got := isNamed(row.worker, row.name); got != row.want {
-			t.Errorf("isNamed(%q, %q) = %t, want %t", row.worker, row.name, got, row.want)
+		if got := IsOn(row.worker, row.name); got != row.want {
+			t.Errorf("IsOn(%q, %q) = %t, want %t", row.worker, row.name, got, row.want)
 		}
 	}
-	if isNamed("vm-1-0123abcd-0", "") {
+	if IsOn("vm-1-0123abcd-0", "") {
 		t.Error("a worker answers to no name")
 	}
 }

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/operate"
+)
+
+// PoisonMessage is a message on the poison queue: a job that was given up, or a message
+// that no worker could read.
+type PoisonMessage struct {
+	// MessageID is the message's id on the poison queue, and OriginalID that of the
+	// message that the job had.
+	MessageID, OriginalID string
+
+	// JobID is the job's id; empty if it is not known.
+	JobID string
+
+	Kind   string
+	Reason string
+	Worker string // that gave the job up
+	Queue  string // that the job was on
+
+	// GivenUpAt is when the job was given up, by the worker's clock, and InsertedAt when
+	// the message was put, by the clock of the storage service.
+	GivenUpAt, InsertedAt time.Time
+
+	// Err is why this is not a message as workers put them; nil if it is. Then only the
+	// message's id and InsertedAt are known.
+	Err error
+
+	item operate.Item
+}
+
+func poisonMessageOf(it operate.Item) PoisonMessage {
+	p := it.Poison
+	return PoisonMessage{
+		MessageID: it.MessageID, OriginalID: p.MessageID, JobID: p.ID, Kind: p.Kind, Reason: p.Reason, Worker: p.Worker, Queue: p.Origin,
+		GivenUpAt: p.PoisonedAt, InsertedAt: it.InsertedAt, Err: it.Fault, item: it,
+	}
+}
+
+// PeekPoison returns the messages at the front of the poison queue, at most 32, and about
+// how many there are in all. It changes nothing.
+func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
+	items, about, err := c.poison().Peek(ctx)
+	for _, it := range items {
+		messages = append(messages, poisonMessageOf(it))
+	}
+	return messages, about, c.readable(err, toRead)
+}
+
+// ListPoison yields all messages on the poison queue. Those behind the front can only be
+// read by claiming them, so each is hidden from other operators until the sequence ends,
+// for two minutes at most. An error ends the sequence.
+func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
+	return func(yield func(PoisonMessage, error) bool) {
+		err := c.poison().All(ctx, func(it operate.Item) error {
+			if !yield(poisonMessageOf(it), nil) {
+				return errStopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(PoisonMessage{}, c.readable(err, toWrite))
+		}
+	}
+}
+
+// errStopped ends a scan because its caller wants no more.
+var errStopped = errors.New("no more is wanted")
+
+// FindPoison returns the first message of a job, or the message of that id: from those
+// at the front, which changes nothing, or else from all of them as [Client.ListPoison].
+// The error is [ErrNotPoison] if there is none.
+func (c *Client) FindPoison(ctx context.Context, id string) (PoisonMessage, error) {
+	messages, about, err := c.PeekPoison(ctx)
+	if err != nil {
+		return PoisonMessage{}, err
+	}
+	for _, m := range messages {
+		if m.is(id) {
+			return m, nil
+		}
+	}
+	if about > len(messages) {
+		for m, err := range c.ListPoison(ctx) {
+			if err != nil || m.is(id) {
+				return m, err
+			}
+		}
+	}
+	return PoisonMessage{}, fmt.Errorf("%s: %w", id, ErrNotPoison)
+}
+
+func (m PoisonMessage) is(id string) bool {
+	selected, _ := operate.Selection{Names: []string{id}}.Has(m.item)
+	return selected
+}
+
+// PoisonDetails are what is kept of a job that was given up.
+type PoisonDetails struct {
+	// Text is the text of the job's message, empty if it is gone.
+	Text string
+
+	// Job is the job's record; nil if there is none.
+	Job *Job
+}
+
+// PoisonDetails reads what is kept of the job of a message.
+func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDetails, error) {
+	text, record, err := c.poison().Lookup(ctx, m.item)
+	d := PoisonDetails{Text: text}
+	if record != nil && record.Version != 0 {
+		d.Job = new(jobOf(*record))
+	}
+	return d, c.readable(err, toRead)
+}
+
+// Selection selects jobs that were given up. The zero value selects none.
+type Selection struct {
+	// All selects every job on the poison queue, and IDs those with these ids.
+	All bool
+	IDs []string
+
+	// Filter narrows the selection.
+	Filter PoisonFilter
+}
+
+// PoisonFilter selects messages on the poison queue by what they say. The zero value
+// selects all.
+type PoisonFilter struct {
+	// Kind is the kind of the jobs.
+	Kind string
+
+	// Reason is a part of the reason, in upper or lower case.
+	Reason string
+
+	// Worker is the name of the worker that gave the job up, or of its VM.
+	Worker string
+
+	// After and Before bound when the job was given up, by the worker's clock.
+	After, Before time.Time
+}
+
+// Has reports whether a message is selected.
+func (f PoisonFilter) Has(m PoisonMessage) bool {
+	selected, _ := operate.Selection{All: true, Filter: operate.Filter(f)}.Has(m.item)
+	return selected
+}
+
+// ReplayOptions are settings of [Client.Replay].
+type ReplayOptions struct {
+	// FromScratch starts the jobs without their recorded state.
+	FromScratch bool
+
+	// DefaultKind is the kind of messages of other programs, which are not envelopes.
+	// Without it they are refused.
+	DefaultKind string
+}
+
+// Replay starts jobs again that were given up, from their recorded state. It calls
+// report with the outcome for each message on the poison queue that is selected, and
+// for each id that has none there, one at a time; an error of report ends it. Replaying
+// again is harmless: the record of a job decides what it needs.
+//
+// It reads the poison queue to its end, and so hides the messages from other operators
+// until it returns.
+func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
+	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
+		p.DefaultKind = o.DefaultKind
+		return p.Replay(ctx, s, o.FromScratch, report)
+	})
+}
+
+// Purge cancels jobs permanently that were given up, and removes their state, payload
+// and message; this cannot be undone. It reports like [Client.Replay]. The record stays,
+// so that no old message starts the job again.
+//
+// Where a job's id was used for other work, only the message is removed, and only if it
+// is selected by the message's own id.
+func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResult) error) error {
+	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
+		return p.Purge(ctx, s, report)
+	})
+}
+
+// poison is the access to the poison queue.
+func (c *Client) poison() *operate.PoisonQueue {
+	return &operate.PoisonQueue{
+		Poison: c.stores.Poison, Queue: c.stores.Queue, OnDemand: c.stores.OnDemand,
+		Payloads: c.stores.Payloads, Records: c.stores.Records, Name: c.name,
+	}
+}
+
+// operate runs an operation on the poison queue.
+func (c *Client) operate(s Selection, report func(ActionResult) error, do func(*operate.PoisonQueue, operate.Selection, func(operate.Outcome) error) error) error {
+	found := map[string]bool{}
+	err := do(c.poison(), operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+		for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
+			found[id] = true
+		}
+		return report(c.actionResult(o))
+	})
+	if err != nil {
+		return c.readable(err, toWrite)
+	}
+	for _, id := range s.IDs {
+		if found[id] {
+			continue
+		}
+		if err := report(ActionResult{ID: id, Action: NotPoison, Err: fmt.Errorf("%s: %w", id, ErrNotPoison)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Client) actionResult(o operate.Outcome) ActionResult {
+	r := ActionResult{ID: o.Job, MessageID: o.MessageID, Action: Action(o.Action), Detail: o.Detail, Err: c.readable(o.Err, toWrite)}
+	if r.ID == "" {
+		r.ID = o.MessageID
+	}
+	switch {
+	case r.Action == Refused:
+		r.Err = fmt.Errorf("job %s: %s", r.ID, o.Detail)
+	case r.Err != nil:
+		r.Detail = r.Err.Error()
+	}
+	return r
+}

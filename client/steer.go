@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/operate"
+)
+
+// Steering is what operators ask of the workers of a deployment. The zero value asks for
+// nothing.
+type Steering struct {
+	// Revision counts the changes.
+	Revision int
+
+	// Paused says that no worker claims messages; nil if they do. PausedKinds are the
+	// kinds of which no job is started.
+	Paused      *Mark
+	PausedKinds []Mark
+
+	// AllDrained says that every worker hands over its jobs and idles; nil if not. Drained
+	// are the workers that do so by name, and Quarantined the VMs.
+	AllDrained  *Mark
+	Drained     []Mark
+	Quarantined []Mark
+}
+
+// Mark says when, by whom and why something was asked for.
+type Mark struct {
+	Name   string // of the kind, the worker or the VM; empty where it concerns all
+	At     time.Time
+	By     string
+	Reason string
+}
+
+// Steering reads what operators ask of the workers, in one call.
+func (c *Client) Steering(ctx context.Context) (Steering, error) {
+	found, _, err := c.stores.Control.Read(ctx, "")
+	if err != nil {
+		return Steering{}, c.steerError(err, toRead)
+	}
+	d := found.Document
+	return Steering{
+		Revision: d.Revision, Paused: markOf(d.Pause), PausedKinds: marksOf(d.PausedKinds),
+		AllDrained: markOf(d.DrainAll), Drained: marksOf(d.Drains), Quarantined: marksOf(d.Quarantine),
+	}, nil
+}
+
+func markOf(m *control.Mark) *Mark {
+	if m == nil {
+		return nil
+	}
+	return &Mark{At: m.At, By: m.By, Reason: m.Reason}
+}
+
+// marksOf returns marks in the order of their names.
+func marksOf(marks map[string]control.Mark) []Mark {
+	var all []Mark
+	for _, name := range slices.Sorted(maps.Keys(marks)) {
+		m := markOf(new(marks[name]))
+		m.Name = name
+		all = append(all, *m)
+	}
+	return all
+}
+
+// Steered is what was asked of which workers.
+type Steered struct {
+	// Revision is that of what operators ask then.
+	Revision int
+
+	// Workers are the names of those concerned that are alive, and Older those among
+	// them that do not follow: they are of an older version, or cannot read what is asked.
+	Workers, Older []string
+
+	fleet *operate.Fleet
+	asked operate.Asked
+}
+
+// Pause stops all workers from claiming messages, or with kinds from starting jobs of
+// these kinds, until Unpause. Running jobs continue. The reason is for people, here and
+// below: workers log it.
+func (c *Client) Pause(ctx context.Context, kinds []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, true) })
+}
+
+// Unpause ends the pause of kinds, or without kinds all pauses.
+func (c *Client) Unpause(ctx context.Context, kinds []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, false) })
+}
+
+// Drain makes workers hand over their jobs and idle, as an eviction does, until Resume.
+// Names are those of workers or of their VMs; none means all workers, also those that
+// start later.
+func (c *Client) Drain(ctx context.Context, names []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
+}
+
+// Resume lets drained workers work again; no names means all.
+func (c *Client) Resume(ctx context.Context, names []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
+}
+
+// Quarantine drains all workers on VMs, also those that start there later, until Free.
+func (c *Client) Quarantine(ctx context.Context, vms []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
+}
+
+// Free ends the quarantine of VMs.
+func (c *Client) Free(ctx context.Context, vms []string, reason string) (Steered, error) {
+	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
+}
+
+// steer asks something of workers.
+func (c *Client) steer(ctx context.Context, reason string, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
+	f := &operate.Fleet{Control: c.stores.Control, Workers: c.stores.Workers, Name: c.name, Reason: reason}
+	asked, err := do(f)
+	return Steered{Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older, fleet: f, asked: asked}, c.steerError(err, toWrite)
+}
+
+// WaitFollowed waits until the workers have done what was asked, or are gone, and calls
+// report with the names of those that have not at each look. The error is
+// [ErrNotFollowed] if ctx ends before.
+func (c *Client) WaitFollowed(ctx context.Context, s Steered, report func(left []string)) error {
+	return c.steerError(s.fleet.Wait(ctx, s.asked, report), toRead)
+}
+
+// steerError is readable for what reads or changes what operators ask.
+func (c *Client) steerError(err error, n need) error {
+	switch {
+	case errors.Is(err, control.ErrNewer):
+		return errors.Join(ErrNewerVersion, err)
+	case errors.Is(err, operate.ErrNotFollowed):
+		return err
+	}
+	return c.readable(err, n)
+}
