@@ -84,7 +84,7 @@ func TestFailuresWithoutEnd(t *testing.T) {
 		b.waitFor("both dead-lettered", 12*time.Hour, func() bool { return len(b.poisonMessages()) == 2 })
 		for id, total := range map[string]int{"usual": job.DefaultMaxTotalFailures, "few": 12} {
 			r := b.record(id)
-			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total-1 || r.Failures > 1 {
+			if want := fmt.Sprintf("%d failures in all", total); r.Status != checkpoint.Poison || !strings.Contains(r.Reason, want) || r.FailuresTotal != total || r.Failures > 1 {
 				t.Errorf("%s = %s because %q, %d failures in all, %d in a row, want poison because of %s", id, r.Status, r.Reason, r.FailuresTotal, r.Failures, want)
 			}
 		}
