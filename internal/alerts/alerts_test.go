@@ -20,10 +20,15 @@ var root = filepath.Join("..", "..")
 
 // TestFilesAreOfTheTable: rules, module and documentation say what the table says.
 func TestFilesAreOfTheTable(t *testing.T) {
+	dashboard, err := Grafana()
+	if err != nil {
+		t.Fatal(err)
+	}
 	document := filepath.Join(root, "docs", "operating.md")
 	for path, want := range map[string]string{
 		filepath.Join(root, "infra", "prometheus", "alerts.yml"):                    Prometheus(),
 		filepath.Join(root, "infra", "bicep", "modules", "prometheus-alerts.bicep"): Bicep(),
+		filepath.Join(root, "infra", "grafana", "spotworker.json"):                  dashboard,
 		document: between(t, document, Markdown()),
 	} {
 		if *update {
@@ -57,19 +62,30 @@ func between(t *testing.T, path, table string) string {
 	return before + tableBegin + table + tableEnd + after
 }
 
-// TestMetricsOfAlertsExist: an expression asks for metrics that a worker has.
-func TestMetricsOfAlertsExist(t *testing.T) {
+// TestMetricsExist: alerts and dashboard ask for metrics that a worker has.
+func TestMetricsExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "operating.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	asked := map[string]string{}
 	for _, a := range All() {
-		for _, name := range regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(a.Expr, -1) {
+		asked[a.Name] = a.Expr
+	}
+	for _, row := range Dashboard() {
+		for _, p := range row.Panels {
+			for _, q := range p.Queries {
+				asked[p.Title+": "+q.Legend] = q.Expr
+			}
+		}
+	}
+	for who, expr := range asked {
+		for _, name := range regexp.MustCompile(`spotworker_[a-z_]+`).FindAllString(expr, -1) {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 				name = strings.TrimSuffix(name, suffix)
 			}
 			if !strings.Contains(string(text), "| `"+name+"` |") {
-				t.Errorf("%s asks for %s, which is not in the table of metrics", a.Name, name)
+				t.Errorf("%s asks for %s, which is not in the table of metrics", who, name)
 			}
 		}
 	}

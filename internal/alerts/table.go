@@ -1,7 +1,8 @@
 // Package alerts has the alerts of a deployment, in one table. From it come the rules for
 // Prometheus (infra/prometheus/alerts.yml), the rule group of Azure Monitor managed
 // Prometheus (infra/bicep/modules/prometheus-alerts.bicep) and the table in
-// docs/operating.md. A test compares them; -update writes them.
+// docs/operating.md. A test compares them; -update writes them. The dashboard
+// (infra/grafana/spotworker.json) is made here too.
 //
 // Expressions are ratios over the fleet wherever a single VM must not page: a fleet of 500
 // in which one VM is slow is well, and one whose two VMs see no storage is not. None fires

@@ -96,6 +96,7 @@ type scene struct {
 	kind      atomic.Value // of the jobs that are put, a string
 	stopped   atomic.Bool  // no jobs are put
 	recording *recording
+	lines     atomic.Int64 // logged by all workers
 
 	mu        sync.Mutex
 	addresses map[string]string // of /metrics, by VM
@@ -187,10 +188,17 @@ func (s *scene) storageFor(vm string) string {
 	return s.incident.storageFor(s, vm)
 }
 
-// line takes the address of /metrics from a worker's log.
+// line takes the address of /metrics from a worker's log, and counts what is logged by
+// default, beside the two lines of every job.
 func (s *scene) line(vm string, line []byte) {
-	var l struct{ Msg, Address string }
-	if json.Unmarshal(line, &l) == nil && l.Msg == "health and metrics are served" {
+	var l struct{ Level, Msg, Address string }
+	if json.Unmarshal(line, &l) != nil {
+		return
+	}
+	if l.Level != "DEBUG" && l.Msg != "job started" && l.Msg != "job committed" {
+		s.lines.Add(1)
+	}
+	if l.Msg == "health and metrics are served" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.addresses[vm] = l.Address
@@ -250,12 +258,14 @@ func (s *scene) run(ticks int) {
 		<-ticker.C
 		s.scrape(tick)
 		if tick+1 == s.recording.onset {
+			s.lines.Store(0)
 			feeding.Go(func() { s.incident.begin(ctx, s) })
 		}
 		if s.incident.each != nil {
 			s.incident.each(s, tick)
 		}
 	}
+	s.t.Logf("%.1f lines a minute of all workers, beside those of jobs that start and are committed", float64(s.lines.Load())/(time.Duration(ticks-s.recording.onset)*every).Minutes())
 }
 
 func (s *scene) putJobs(ctx context.Context, n int) {
