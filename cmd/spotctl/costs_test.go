@@ -25,7 +25,10 @@ func TestCosts(t *testing.T) {
 			services.HandleFunc("/token", giveToken)
 			server := httptest.NewServer(services)
 			env.Defer(server.Close)
+			empty := httptest.NewServer(http.NotFoundHandler())
+			env.Defer(empty.Close)
 			env.Setenv("MARKET", server.URL)
+			env.Setenv("NOTHING", empty.URL)
 			// A managed identity as App Service has it; Azure's own address is never asked.
 			env.Setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000001")
 			env.Setenv("IDENTITY_ENDPOINT", server.URL+"/token")

@@ -29,7 +29,8 @@ Flags for storage can also be set in the environment, as SPOTWORKER_ and the
 flag's name (--prefix is SPOTWORKER_PREFIX). The storage account is
 AZURE_STORAGE_CONNECTION_STRING, or --account with AZURE_CLIENT_ID.
 
-Exit codes: 0 done, 78 wrong flags or configuration, 1 anything else.`
+Exit codes: 0 done, 2 plan --watch found something to change, 78 wrong flags or
+configuration, 1 anything else.`
 
 // flags are the command line.
 type flags struct {
@@ -64,6 +65,7 @@ type flags struct {
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
+	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
 
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results and logs."`
 
@@ -96,6 +98,11 @@ func (c *completionCommand) run(_ context.Context, s *session) error {
 type pricesCommand struct{ costs.Prices }
 
 func (c *pricesCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
+
+// planCommand ranks what can be deployed.
+type planCommand struct{ costs.Plan }
+
+func (c *planCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
 
 // costs is the session of a command about costs.
 func (s *session) costs() costs.Session {

@@ -185,6 +185,12 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 	return min(interval, p.TouchEvery)
 }
 
+// ShareLost returns the expected share of a job's time that losses cost: for each loss
+// half an interval of work and the save that was under way.
+func (p Policy) ShareLost(job Situation) float64 {
+	return (float64(p.IntervalFor(job))/2 + float64(job.Cost)) / float64(p.MeanBetween(job))
+}
+
 // youngDaly returns the time between two saves with the least average cost, if a
 // save takes cost and losses are a Poisson process with that mean time between
 // them: the first-order solution of J. T. Daly, "A higher order estimate of the

@@ -361,7 +361,7 @@ func table() string {
 			interval := policy.IntervalFor(job)
 			fmt.Fprintf(&out, " %s |", rough(interval))
 			if percent == 5 {
-				lost = (float64(interval)/2 + float64(cost)) / float64(policy.MeanBetween(job))
+				lost = policy.ShareLost(job)
 			}
 		}
 		fmt.Fprintf(&out, " %.2g %% |\n", 100*lost)

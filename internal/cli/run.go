@@ -17,6 +17,7 @@ import (
 const (
 	ExitOK     = 0
 	ExitFailed = 1
+	ExitChange = 2  // a comparison found something to change; for schedules
 	ExitConfig = 78 // EX_CONFIG of sysexits.h; the systemd unit does not restart on it
 )
 
@@ -28,6 +29,12 @@ type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// ChangeError is the outcome of a comparison that found something to change.
+type ChangeError struct{ Err error }
+
+func (e *ChangeError) Error() string { return e.Err.Error() }
+func (e *ChangeError) Unwrap() error { return e.Err }
 
 // Program describes the program whose command line is parsed.
 type Program struct {
@@ -116,6 +123,9 @@ func Code(err error) int {
 	}
 	if _, ok := errors.AsType[*ConfigError](err); ok {
 		return ExitConfig
+	}
+	if _, ok := errors.AsType[*ChangeError](err); ok {
+		return ExitChange
 	}
 	return ExitFailed
 }

@@ -1,0 +1,239 @@
+package costs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/plaintext"
+	"github.com/spotworker/spotworker/internal/plan"
+	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/table"
+)
+
+// Plan is the command plan.
+type Plan struct {
+	Sizes    []string      `arg:"" optional:"" name:"size" help:"VM sizes to choose from. With --watch and --deployed they are compared with those deployed."`
+	MaxPrice float64       `help:"Maximum price of a VM in USD an hour. -1 is none." default:"-1" env:"-"`
+	Boot     time.Duration `help:"Time from when a VM is paid for until its worker takes work." default:"3m" env:"-"`
+	SaveTime time.Duration `help:"Time that saving a job's state takes." default:"35ms" env:"-"`
+	By       string        `help:"What sizes are ranked by: the cost of a useful hour of a ${enum}." enum:"core,vm" default:"core" env:"-"`
+	Write    string        `help:"Write a parameter file for make deploy, such as infra/bicep/plan.bicepparam." placeholder:"FILE" env:"-"`
+
+	Watch    bool   `help:"Compare what is deployed with now. Ends with 2 if something should be changed, 0 if not, 1 if that cannot be found out." env:"-"`
+	Deployed string `help:"Parameter file of the deployment, for --watch. Without it the sizes, --max-price and the first --region are what is deployed." placeholder:"FILE" env:"-"`
+	Source
+}
+
+// Help is shown by plan --help.
+func (*Plan) Help() string {
+	return `Ranks sizes and regions by what a useful hour is expected to cost: the Spot price, divided by the share of the time that evictions, boots and saves leave. It uses the upper end of the eviction rate that Azure publishes, and the formula by which workers choose when to save. --count is how many VMs the quota must have room for.
+
+--max-price excludes what costs more now, and shows how often that price would have evicted in the last 90 days.
+
+On a schedule: spotctl plan --watch --deployed infra/bicep/production.bicepparam --region westeurope --subscription ID ends with 2 when a size is no longer available, the price comes within 10 % of the maximum or above it, the eviction rate rose beyond what workers start from, or another choice is at least 20 % cheaper.
+
+With -o json each choice, each excluded offer ("excluded"), each finding of --watch ("finding") and each gap ("gap") is a line.`
+}
+
+// Run asks for prices, ranks them, and prints the ranking or what should be changed.
+func (c *Plan) Run(ctx context.Context, s Session) error {
+	deployed, err := c.deployed()
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
+	sizes := append(slices.Clone(c.Sizes), deployed.Sizes...)
+	query, report, err := c.gather(ctx, s, sizes, false)
+	if err != nil {
+		return err
+	}
+	o := plan.Options{Work: plan.Work{Boot: c.Boot, Save: c.SaveTime}, MaxPrice: c.MaxPrice, VMs: query.Count, PerVM: c.By == "vm"}
+	if c.Watch {
+		o.MaxPrice = deployed.MaxPrice
+		o.VMs = 0 // what is deployed has taken its part of the quota
+		return c.watch(s, deployed, report.Gaps, plan.Rank(report, o, time.Now()))
+	}
+	ranking := plan.Rank(report, o, time.Now())
+	if err := errors.Join(c.print(s, ranking), gaps(s, report.Gaps)); err != nil {
+		return err
+	}
+	if len(ranking.Choices) == 0 {
+		return errors.New("nothing can be chosen; the reasons are above")
+	}
+	return c.write(s, ranking, o)
+}
+
+// check checks the numbers among the flags.
+func (c *Plan) check() error {
+	switch {
+	case c.Boot < 0 || c.SaveTime <= 0:
+		return fmt.Errorf("--boot %s and --save-time %s: give times that are not negative, and a save that takes some", c.Boot, c.SaveTime)
+	case !(c.MaxPrice > 0) && c.MaxPrice != -1:
+		return fmt.Errorf("--max-price %g: give USD an hour, or -1 for none", c.MaxPrice)
+	}
+	return nil
+}
+
+// deployed checks the flags and returns what is deployed; nothing without --watch.
+func (c *Plan) deployed() (plan.Deployed, error) {
+	if err := c.check(); err != nil {
+		return plan.Deployed{}, err
+	}
+	switch {
+	case !c.Watch && c.Deployed != "":
+		return plan.Deployed{}, errors.New("--deployed is for --watch")
+	case c.Watch && c.Write != "":
+		return plan.Deployed{}, errors.New("--write and --watch do not go together: run plan without --watch to write a file")
+	case !c.Watch:
+		return plan.Deployed{}, nil
+	}
+	d := plan.Deployed{Sizes: c.Sizes, MaxPrice: c.MaxPrice}
+	if c.Deployed != "" {
+		text, err := os.ReadFile(c.Deployed)
+		if err != nil {
+			return d, fmt.Errorf("--deployed: %w", err)
+		}
+		if d, err = plan.ParseParameters(string(text)); err != nil {
+			return d, fmt.Errorf("--deployed %s: %w", c.Deployed, err)
+		}
+	}
+	// The first region is where it is deployed; the others are alternatives.
+	q, err := prices.Query{Sizes: d.Sizes, Regions: c.Region}.Normalize()
+	if err != nil {
+		return d, err
+	}
+	d.Sizes, d.Region = q.Sizes, q.Regions[0]
+	return d, nil
+}
+
+func (c *Plan) watch(s Session, deployed plan.Deployed, missing []prices.Gap, r plan.Ranking) error {
+	if err := gaps(s, missing); err != nil {
+		return err
+	}
+	found, unknown := plan.Compare(deployed, r)
+	for _, f := range found {
+		if s.JSON {
+			if err := s.Line(findingLine{f}); err != nil {
+				return err
+			}
+		} else if err := s.Lines([]string{plaintext.Line(join(f.Size, f.Text))}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return &cli.ChangeError{Err: errors.New("what is deployed should be changed; the reasons are above")}
+	case len(unknown) > 0:
+		return fmt.Errorf("the Spot price of %s could not be found out, so it cannot be compared; the reasons are above", plaintext.Line(sentence(unknown)))
+	}
+	if !s.JSON {
+		s.Note("nothing should be changed")
+	}
+	return nil
+}
+
+func join(size, text string) string {
+	if size == "" {
+		return text
+	}
+	return size + " " + text
+}
+
+type findingLine struct {
+	Finding plan.Finding `json:"finding"`
+}
+
+// write writes the parameter file, if one is asked for.
+func (c *Plan) write(s Session, r plan.Ranking, o plan.Options) error {
+	if c.Write == "" {
+		return nil
+	}
+	if err := os.WriteFile(c.Write, []byte(r.Parameters(o)), 0o644); err != nil { //nolint:gosec // parameters are no secret
+		return fmt.Errorf("write the parameter file: %w", err)
+	}
+	if !s.JSON {
+		s.Note("wrote %s: LOCATION=%s PARAMETERS=%s make deploy", c.Write, r.Choices[0].Region, c.Write)
+	}
+	return nil
+}
+
+func (c *Plan) print(s Session, r plan.Ranking) error {
+	if s.JSON {
+		for _, choice := range r.Choices {
+			if err := s.Line(choiceLineOf(choice, r.Currency)); err != nil {
+				return err
+			}
+		}
+		for _, e := range r.Excluded {
+			if err := s.Line(excludedLine{excludedOffer{e.Size, e.Region, e.Reason}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := table.New(
+		table.Column{Name: "SIZE"}, table.Column{Name: "REGION"},
+		table.Column{Name: r.Currency + "/USEFUL H", Right: true}, table.Column{Name: "PER CORE", Right: true}, table.Column{Name: "PRICE", Right: true, Drop: 2},
+		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "EVICTED/H", Right: true, Drop: 1}, table.Column{Name: "SAVE EVERY", Right: true, Drop: 4},
+		table.Column{Name: "90 DAYS' HIGHEST, USD", Right: true, Drop: 5}, table.Column{Name: "REMARKS", Least: 20, Drop: 3},
+	)
+	for _, choice := range r.Choices {
+		t.Add(choice.Size, choice.Region, amount(choice.Cost), amount(choice.PerCore), amount(choice.Price),
+			fmt.Sprintf("%.1f %%", 100*choice.Model.Useful()), fmt.Sprintf("%.1f %%", 100*choice.Rate),
+			choice.Model.Interval.Round(time.Second).String(), amount(choice.Past.Highest), sentence(choice.Remarks))
+	}
+	if t.Len() > 0 {
+		if err := s.Lines(t.Lines(s.Width)); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.Excluded {
+		if err := s.Lines([]string{plaintext.Line(fmt.Sprintf("excluded: %s in %s: %s", e.Size, e.Region, e.Reason))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choiceLine is a choice, in the JSON output.
+type choiceLine struct {
+	Size      string   `json:"size"`
+	Region    string   `json:"region"`
+	Currency  string   `json:"currency"`
+	Cost      float64  `json:"useful_hour"`
+	PerCore   float64  `json:"useful_core_hour,omitempty"`
+	Price     float64  `json:"price"`
+	Useful    float64  `json:"useful_share"`
+	Saving    float64  `json:"saving_share"`
+	Redone    float64  `json:"redone_share"`
+	Idle      float64  `json:"idle_share"`
+	Rate      float64  `json:"evictions_an_hour"`
+	Interval  float64  `json:"checkpoint_interval_seconds"`
+	Highest   float64  `json:"highest_usd,omitempty"`
+	Evictions int      `json:"evictions_by_price"`
+	Available float64  `json:"available_share"` // of the history, at the maximum price
+	Remarks   []string `json:"remarks,omitempty"`
+}
+
+func choiceLineOf(c plan.Choice, currency string) choiceLine {
+	return choiceLine{
+		Size: c.Size, Region: c.Region, Currency: currency, Cost: c.Cost, PerCore: c.PerCore, Price: c.Price,
+		Useful: c.Model.Useful(), Saving: c.Model.Saving, Redone: c.Model.Redone, Idle: c.Model.Idle,
+		Rate: c.Rate, Interval: c.Model.Interval.Seconds(),
+		Highest: c.Past.Highest, Evictions: c.Past.Evictions, Available: c.Past.Available(), Remarks: c.Remarks,
+	}
+}
+
+type excludedLine struct {
+	Excluded excludedOffer `json:"excluded"`
+}
+
+type excludedOffer struct {
+	Size   string `json:"size"`
+	Region string `json:"region"`
+	Reason string `json:"reason"`
+}
