@@ -16,7 +16,7 @@ type Work struct {
 	Save time.Duration // what a save takes
 }
 
-// Model is what becomes of an hour that is paid for, as shares of it.
+// Model is how an hour that is paid for is spent, as shares of it.
 type Model struct {
 	Interval time.Duration // between two saves
 	Saving   float64       // spent on saves
