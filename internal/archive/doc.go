@@ -1,10 +1,11 @@
 // Package archive writes a folder as one stream of bytes, and restores it. It turns a
 // checkpoint that is a folder into a job's state.
 //
-// States are stored in chunks of 1 MiB, and a chunk that is stored already is not sent
-// again (package checkpoint). The format therefore keeps chunks stable: the same folder
-// gives the same bytes, and a change of one file leaves nearly all chunks unchanged,
-// although they may move.
+// States are stored in chunks, and a chunk that is stored already is not sent again
+// (package checkpoint). The format therefore keeps chunks stable: the same folder gives
+// the same bytes, and a change of one file leaves nearly all chunks unchanged, although
+// they may move. The layout is made for chunks of 1 MiB, as older versions cut them, with
+// which a folder is shared during an update; chunks that are cut by content do without.
 //
 //	header │ index │ rests and small files, in bins ┊ whole chunks of files
 //	└─────────────── a MiB ──────────────┘└── a MiB ──┘└── a MiB ──┘└ …

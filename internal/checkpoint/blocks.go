@@ -1,21 +1,17 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
-	"io"
-	"sync"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
-	"golang.org/x/sync/errgroup"
 )
 
 // content is the new body of a write. The zero value leaves the body as it is.
@@ -72,17 +68,13 @@ func setOf(ids []string) map[string]bool {
 	return set
 }
 
-// Sizes of a large state.
+// Sizes of a large state, in bytes.
 const (
-	// chunkSize is the length of a block, in bytes. A change within a chunk sends
-	// that chunk again. A blob has at most 50,000 blocks.
-	chunkSize = 1 << 20
+	// hashUnit is the length of the units in which a state is hashed. It is part of the
+	// format and never changes, unlike the cut into blocks.
+	hashUnit = 1 << 20
 
-	// stageParallel is how many blocks of one state are sent at once. A save takes
-	// stageParallel × chunkSize bytes of memory.
-	stageParallel = 8
-
-	// MaxStream is the largest state, in bytes.
+	// MaxStream is the largest state.
 	MaxStream = 32 << 30
 )
 
@@ -102,126 +94,26 @@ type manifest struct {
 	size   int64  // bytes
 }
 
-// stateHash hashes a state that is kept in blocks: the SHA-256 of its chunks'
-// SHA-256 hashes, so that no byte is hashed twice.
+// stateHash hashes a state that is kept in blocks: the SHA-256 of the SHA-256 hashes of
+// its units, each of [hashUnit] bytes but the last. Ranges can be hashed side by side, and
+// the hash says nothing about blocks: how a state is cut is its writer's business, and a
+// reader of another version need not know.
 type stateHash struct{ sum hash.Hash }
 
 func newStateHash() stateHash { return stateHash{sha256.New()} }
 
-// add adds the hash of the next chunk.
-func (h stateHash) add(chunk [sha256.Size]byte) { _, _ = h.sum.Write(chunk[:]) } // a hash never returns an error
+// add adds the hash of the next unit.
+func (h stateHash) add(unit [sha256.Size]byte) { _, _ = h.sum.Write(unit[:]) } // a hash never returns an error
 
 func (h stateHash) String() string { return hex.EncodeToString(h.sum.Sum(nil)) }
 
-// blockID returns the id of the block with that chunk: its hash in base64. All ids of a
-// blob have the same length, as the service requires.
+// blockID returns the id of the block of one chunk: the chunk's hash in base64. All ids of
+// a blob have the same length, as the service requires.
 func blockID(chunk [sha256.Size]byte) string { return base64.StdEncoding.EncodeToString(chunk[:]) }
 
-// stager uploads the blocks of one state.
-type stager struct {
-	client  *blockblob.Client
-	known   *blockSet // blocks that need not be sent
-	chunk   int       // bytes
-	limit   int64     // bytes
-	buffers chan []byte
-
-	mu   sync.Mutex // guards sent
-	sent []string   // blocks that arrived
-}
-
-// stage cuts a state into chunks and uploads the blocks that the record lacks. They
-// take effect when they are committed. The record must exist: a staged block
-// without a blob would make the blob's creation fail. Blocks that arrived before
-// an error need not be sent again.
-func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
-	st := &stager{client: s.blob(id), known: known, chunk: s.unit, limit: s.maxStream, buffers: make(chan []byte, stageParallel)}
-	for range stageParallel {
-		st.buffers <- nil // allocated on first use: small states need few
-	}
-	m, err := st.run(ctx, state)
-	for _, id := range st.sent {
-		known.addStaged(id)
-	}
-	if err != nil {
-		return manifest{}, fmt.Errorf("send state of job %s: %w", id, err)
-	}
-	return m, nil
-}
-
-func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
-	sending, ctx := errgroup.WithContext(ctx)
-	m, err := s.cut(ctx, sending, state)
-	if sendErr := sending.Wait(); sendErr != nil {
-		return manifest{}, sendErr // the cause of what stopped cut
-	}
-	return m, err
-}
-
-// cut reads the state to its end, chunk by chunk.
-func (s *stager) cut(ctx context.Context, sending *errgroup.Group, state io.Reader) (manifest, error) {
-	m, sum, seen := manifest{blocks: []string{}}, newStateHash(), map[string]bool{}
-	for {
-		buffer, err := s.buffer(ctx)
-		if err != nil {
-			return manifest{}, err
-		}
-		n, ended, err := readChunk(state, buffer)
-		if err != nil {
-			return manifest{}, err
-		}
-		if n > 0 {
-			if m.size += int64(n); m.size > s.limit {
-				return manifest{}, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, s.limit)
-			}
-			chunk := sha256.Sum256(buffer[:n])
-			sum.add(chunk)
-			id := blockID(chunk)
-			m.blocks = append(m.blocks, id)
-			s.send(ctx, sending, id, buffer, n, seen)
-		} else {
-			s.buffers <- buffer
-		}
-		if ended {
-			m.hash = sum.String()
-			return m, nil
-		}
-	}
-}
-
-// buffer waits for a free buffer of one chunk.
-func (s *stager) buffer(ctx context.Context) ([]byte, error) {
-	select {
-	case buffer := <-s.buffers:
-		if buffer == nil {
-			buffer = make([]byte, s.chunk)
-		}
-		return buffer, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// send uploads one block in the background, unless the service has it, and then
-// frees the buffer.
-func (s *stager) send(ctx context.Context, sending *errgroup.Group, id string, buffer []byte, n int, seen map[string]bool) {
-	if seen[id] || s.known.has(id) {
-		s.buffers <- buffer
-		return
-	}
-	seen[id] = true
-	sending.Go(func() error {
-		defer func() { s.buffers <- buffer }()
-		ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-		defer cancel()
-		if _, err := s.client.StageBlock(ctx, id, streaming.NopCloser(bytes.NewReader(buffer[:n])), nil); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.sent = append(s.sent, id)
-		return nil
-	})
-}
+// groupID returns the id of the block of a group: the hash of its chunks' hashes. It is
+// another hash function than that of chunks, so that no chunk can have a group's id.
+func groupID(chunks []byte) string { return blockID(sha512.Sum512_256(chunks)) }
 
 // committedBlocks returns the blocks of a record's body.
 func (s *Store) committedBlocks(ctx context.Context, id string) (map[string]bool, error) {

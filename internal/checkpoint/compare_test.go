@@ -1,12 +1,14 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
@@ -35,6 +37,41 @@ func TestTransfersKeepUpWithTheSDK(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSavesKeepUpWithTheSDK compares the same for a save of which everything is new, with
+// blocks of the real sizes, in a record without blocks and in one whose state is rewritten.
+// A save takes two round trips more, until it has found out that calls end soon.
+func TestSavesKeepUpWithTheSDK(t *testing.T) {
+	const latency = 10 * time.Millisecond
+	inBubble(t, func(t *testing.T, b *rig) {
+		state, next := make([]byte, 128<<20), make([]byte, 128<<20)
+		fillRandom(state, 1)
+		fillRandom(next, 2)
+		c := NewStore(b.store.container).Fresh(ours, "worker-1")
+		must(t, c.Touch(t.Context(), Snapshot{}))
+		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: latency / 2, After: latency / 2} })
+		first, err := timed(t.Context(), func(ctx context.Context) error { return c.Save(ctx, streamed(state)) })
+		must(t, err)
+		b.ResetCounts()
+		second, err := timed(t.Context(), func(ctx context.Context) error { return c.Save(ctx, streamed(next)) })
+		must(t, err)
+		calls := b.Counts()[storage.OpPutBlock]
+		uploaded, err := timed(t.Context(), func(ctx context.Context) error {
+			_, err := b.store.blob("uploaded").UploadStream(ctx, bytes.NewReader(next), &blockblob.UploadStreamOptions{BlockSize: 4 << 20, Concurrency: 8})
+			return err
+		})
+		must(t, err)
+		t.Logf("at %s a call: saved in %s, rewritten in %s (%d blocks), UploadStream %s", latency, first, second, calls, uploaded)
+		for what, took := range map[string]time.Duration{"a first save": first, "a save of a rewritten state": second} {
+			if float64(uploaded) < 0.9*float64(took-2*latency) {
+				t.Errorf("at %s a call %s takes %s, want two calls and at most 1/0.9 of UploadStream's %s", latency, what, took, uploaded)
+			}
+		}
+		if calls > 150 {
+			t.Errorf("blocks sent for a rewritten state of 128 MiB = %d, want about one for each MiB", calls)
+		}
+	})
 }
 
 func timed(ctx context.Context, do func(context.Context) error) (time.Duration, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -21,7 +22,7 @@ func TestGigabyte(t *testing.T) {
 		t.Skip("it hashes 3 GiB")
 	}
 	const size = 1 << 30
-	service := &cost.Sink{Generate: generated{size: size}.reader}
+	service := &cost.Sink{Generate: generated{size: size}.reader, Latency: 5 * time.Millisecond}
 	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestGigabyte(t *testing.T) {
 	}
 
 	// One percent in one piece, which touches as many chunks as it can.
-	next := generated{size: size, from: 333*chunkSize - chunkSize/10, to: 333*chunkSize - chunkSize/10 + size/100}
+	next := generated{size: size, from: 333*hashUnit - hashUnit/10, to: 333*hashUnit - hashUnit/10 + size/100}
 	second := service.Measure(func() error { return c.Save(t.Context(), next.snapshot()) })
 	second.Log(t, "second save of 1 GiB")
 	if limit := int64(size/1000*11 + 1<<20); second.Err != nil || second.Sent > limit || second.Sent < size/100 {
@@ -71,17 +72,19 @@ func readGenerated(ctx context.Context, c *Claim) error {
 	return err
 }
 
-// generated is a state that is not kept in memory. Its chunks all differ. A run
+// generated is a state that is not kept in memory. Its pages of 64 KiB all differ. A run
 // of it may be changed.
 type generated struct{ size, from, to int64 }
 
-var filler = bytes.Repeat([]byte("0123456789abcdef"), chunkSize/16)
+const page = 64 << 10
+
+var filler = bytes.Repeat([]byte("0123456789abcdef"), page/16)
 
 func (g generated) snapshot() Snapshot {
 	return Snapshot{Stream: func() (io.ReadCloser, error) { return io.NopCloser(g.reader(0, g.size)), nil }}
 }
 
-// reader reads so many bytes from an offset, which is a whole number of chunks.
+// reader reads so many bytes from an offset, which is a whole number of pages.
 func (g generated) reader(offset, count int64) io.Reader {
 	return &generator{state: g, next: offset, end: offset + count}
 }
@@ -91,17 +94,17 @@ type generator struct {
 	next, end int64
 }
 
-// Read implements [io.Reader]. The number of the chunk stands at its start, and
+// Read implements [io.Reader]. The number of the page stands at its start, and
 // what has changed is inverted.
 func (g *generator) Read(p []byte) (int, error) {
 	if g.next == g.end {
 		return 0, io.EOF
 	}
-	at := g.next % chunkSize
-	p = p[:min(int64(len(p)), chunkSize-at, g.end-g.next)]
+	at := g.next % page
+	p = p[:min(int64(len(p)), page-at, g.end-g.next)]
 	copy(p, filler[at:])
 	if at == 0 && len(p) >= 8 {
-		binary.BigEndian.PutUint64(p, uint64(g.next/chunkSize))
+		binary.BigEndian.PutUint64(p, uint64(g.next/page))
 	}
 	from, to := max(g.state.from-g.next, 0), min(g.state.to-g.next, int64(len(p)))
 	for i := from; i < to; i++ {

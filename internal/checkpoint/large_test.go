@@ -104,12 +104,12 @@ func TestStreamRoundTrip(t *testing.T) {
 		blocks int
 		calls  calls
 	}{
-		{0, 0, inOne}, {1, 0, inOne}, {chunkSize - 1, 0, inOne},
-		{chunkSize, 1, inBlocks(1)}, {chunkSize + 1, 2, inBlocks(2)}, {9*chunkSize + 17, 10, inBlocks(10)},
+		{0, 0, inOne}, {1, 0, inOne}, {hashUnit - 1, 0, inOne},
+		{hashUnit, 1, inBlocks(1)}, {hashUnit + 1, 2, inBlocks(2)}, {9*hashUnit + 17, 10, inBlocks(10)},
 	} {
 		t.Run(fmt.Sprint(row.size), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
-				b.store.unit = chunkSize
+				b.store.WithChunks(hashUnit)
 				state := make([]byte, row.size)
 				for i := range state {
 					state[i] = byte(i>>20 + i)
@@ -569,8 +569,8 @@ func (c closer) Close() error { c(); return nil }
 // leaves the record and the claim as they were.
 func TestTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
-		if b.store.maxStream != 32<<30 || MaxStream/chunkSize > 50_000 {
-			t.Errorf("limit = %d bytes, want 32 GiB, and no more than 50,000 chunks", b.store.maxStream)
+		if b.store.maxStream != 32<<30 {
+			t.Errorf("limit = %d bytes, want 32 GiB", b.store.maxStream)
 		}
 		b.store.maxStream = 3 * chunk
 		c := b.claimedLarge(t, "abc")

@@ -53,9 +53,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 			t.Fatal(err)
 		}
 		server.ResetCounts()
-		store := NewStore(records)
-		store.unit = chunk
-		test(t, &rig{Server: server, store: store, link: way})
+		test(t, &rig{Server: server, store: NewStore(records).WithChunks(chunk), link: way})
 		way.check(t)
 	})
 }

@@ -55,6 +55,15 @@ func (b *rig) slowBlocks(d time.Duration) {
 	})
 }
 
+// manyBlocks are the letters of a state of so many different blocks.
+func manyBlocks(n int) string {
+	letters := make([]byte, n)
+	for i := range letters {
+		letters[i] = byte(i)
+	}
+	return string(letters)
+}
+
 // Blocks are sent side by side, but only so many: that bounds a save's memory.
 func TestStagingIsParallel(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
@@ -62,14 +71,45 @@ func TestStagingIsParallel(t *testing.T) {
 		sending.watch(b.link)
 		b.slowBlocks(time.Second)
 		begun := time.Now()
-		b.save(t, c, "ABCDEFGHIJKLMNOPQRSTUVWX")
-		if sending.max != 8 || stageParallel != 8 {
-			t.Errorf("blocks on their way at once = %d at most, want 8", sending.max)
+		b.save(t, c, manyBlocks(200))
+		if _, most := sending.read(); most != 10*slabUnits || maxSlabs != 10 {
+			t.Errorf("blocks on their way at once = %d at most, want %d", most, 10*slabUnits)
 		}
-		if took := time.Since(begun); took != 3*time.Second {
-			t.Errorf("24 blocks of a second each took %s, want 3s", took)
+		if took := time.Since(begun); took > 8*time.Second {
+			t.Errorf("200 blocks of a second each took %s, want 8s at most", took)
+		}
+		if got := len(b.store.budget); got != 0 {
+			t.Errorf("places still reserved after the save = %d, want 0", got)
 		}
 	})
+}
+
+// Where calls take long, more of them at once would only share what each needs to end
+// before its timeout: a save does not grow then. Nor does it where other saves have taken
+// the budget.
+func TestStagingStaysSmall(t *testing.T) {
+	for name, row := range map[string]struct {
+		each  time.Duration
+		taken int // places in the budget
+	}{"on a slow network": {quickCall, 0}, "without a budget": {time.Second, transferBuffers}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				c, sending := b.claimedLarge(t, "a"), gauge{}
+				sending.watch(b.link)
+				b.slowBlocks(row.each)
+				for range row.taken {
+					b.store.budget.tryReserve()
+				}
+				b.save(t, c, manyBlocks(100))
+				if _, most := sending.read(); most > ownSlabs*slabUnits {
+					t.Errorf("blocks on their way at once = %d at most, want %d", most, ownSlabs*slabUnits)
+				}
+				if got := len(b.store.budget); got != row.taken {
+					t.Errorf("places reserved after the save = %d, want %d as before", got, row.taken)
+				}
+			})
+		})
+	}
 }
 
 // A block that cannot be sent ends the save, and all that was under way for it.

@@ -89,8 +89,8 @@ type Record struct {
 	Progressed bool
 
 	// StateHash is the hash of the state in the body, in hex; empty if the body holds
-	// none. It is the SHA-256 of the state, or, for a state in blocks, of its chunks'
-	// SHA-256 hashes. StateSize is the state's length in bytes, StateBlocks the number
+	// none. It is the SHA-256 of the state, or, for a state in blocks, of the SHA-256
+	// hashes of its MiBs. StateSize is the state's length in bytes, StateBlocks the number
 	// of its blocks (0 if it is in one piece), StateVersion the handler's own number
 	// for its format.
 	StateHash    string

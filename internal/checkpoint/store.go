@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
@@ -38,20 +39,21 @@ var ErrNotFound = errors.New("there is no record of this job")
 // Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
-	unit      int   // chunkSize, but for tests
+	unit      int // hashUnit, but for tests
+	cutter    func() *chunks.Cutter
 	maxStream int64 // MaxStream, but for tests
 	budget    budget
 }
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, unit: chunkSize, maxStream: MaxStream, budget: newBudget()}
+	return &Store{container: c, unit: hashUnit, cutter: chunks.New, maxStream: MaxStream, budget: newBudget()}
 }
 
-// WithChunks sets the chunk size of large states, in bytes. Tests of other packages
-// use it to get states of several chunks that are small.
+// WithChunks makes blocks, and the units of hashes, that many bytes long. Tests of other
+// packages use it to get states of several blocks that are small.
 func (s *Store) WithChunks(size int) *Store {
-	s.unit = size
+	s.unit, s.cutter = size, func() *chunks.Cutter { return chunks.Fixed(size) }
 	return s
 }
 

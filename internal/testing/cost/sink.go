@@ -20,6 +20,9 @@ type Sink struct {
 	// Generate reads the state that is served: count bytes from offset on.
 	Generate func(offset, count int64) io.Reader
 
+	// Latency is how long each call takes, so that several are in flight.
+	Latency time.Duration
+
 	mu   sync.Mutex
 	etag int
 	sent int64
@@ -55,6 +58,7 @@ func (s *Sink) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	time.Sleep(s.Latency)
 	s.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,138 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testing/cost"
+)
+
+// history is the states that a program saves one after another.
+type history struct {
+	name   string
+	states [][]byte
+	atMost float64 // MiB that the last save may send, of 32 MiB
+}
+
+// histories returns states of about that size as programs change them.
+func histories(size int) []history {
+	data := make([]byte, size)
+	fillRandom(data, 1)
+	once := insert(data, 1<<20, 100)
+	tree := newTree(size)
+	tarBefore := tree.tar()
+	tree.change()
+	pages := writePages(slices.Clone(data), 10, 1)
+	layer := slices.Clone(data)
+	fillRandom(layer[size/32*7:size/32*8], 3)
+	noise := make([]byte, size)
+	fillRandom(noise, 4)
+	return []history{
+		{"100 bytes inserted near the start", [][]byte{data, once}, 1.3},
+		{"… and 100 more, beside them", [][]byte{data, once, insert(once, 1<<20+5000, 100)}, 1.3},
+		{"100 bytes inserted in a rewritten state", [][]byte{noise, data, once}, 3},
+		{"tar: a file grown, one removed, one new", [][]byte{tarBefore, tree.tar()}, 3},
+		{"log: 1 MiB appended", [][]byte{logOf(size), logOf(size + 1<<20)}, 2},
+		{"database: 10 pages written in place", [][]byte{data, pages}, 4},
+		{"… and 10 others, in the same tables", [][]byte{data, pages, writePages(slices.Clone(pages), 10, 2)}, 4},
+		{"model: one layer of 32 trained", [][]byte{data, layer}, float64(size)/32/(1<<20) + 1},
+		{"model: all trained", [][]byte{data, noise}, float64(size)/(1<<20) + 0.2},
+	}
+}
+
+// insert returns data with n random bytes more at a place.
+func insert(data []byte, at, n int) []byte {
+	more := make([]byte, n)
+	fillRandom(more, 2)
+	return slices.Concat(data[:at], more, data[at:])
+}
+
+// writePages changes pages of 4 KiB in place, at random in the first quarter.
+func writePages(data []byte, n int, seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range n {
+		at := random.IntN(len(data)/4/4096) * 4096
+		fillRandom(data[at:at+4096], seed+100)
+	}
+	return data
+}
+
+// logOf returns lines of a log.
+func logOf(size int) []byte {
+	var b bytes.Buffer
+	for n := 0; b.Len() < size; n++ {
+		fmt.Fprintf(&b, "2026-03-09T12:%02d:%02d.%03dZ INFO step done step=%d loss=%.6f\n", n/60000%60, n/1000%60, n%1000, n, 1/float64(n+1))
+	}
+	return b.Bytes()[:size]
+}
+
+// tree is the files of an archive.
+type tree [][]byte
+
+func newTree(size int) *tree {
+	random := rand.New(rand.NewPCG(1, 2))
+	var files tree
+	for total := 0; total < size; {
+		file := make([]byte, 1000+random.IntN(300_000))
+		fillRandom(file, uint64(len(files)))
+		binary.BigEndian.PutUint64(file, uint64(len(files))) // seeds repeat
+		files, total = append(files, file), total+len(file)
+	}
+	return &files
+}
+
+// change grows one file, removes one and adds one.
+func (f *tree) change() {
+	files, more := *f, make([]byte, 50_000)
+	fillRandom(more, 777)
+	files[10] = append(files[10], more[:10_000]...)
+	*f = slices.Insert(slices.Delete(files, 40, 41), 80, more)
+}
+
+// tar returns the files in a row, each behind a block that names it and filled up to
+// whole blocks.
+func (f *tree) tar() []byte {
+	var b bytes.Buffer
+	for _, file := range *f {
+		fmt.Fprintf(&b, "%-512s", fmt.Sprintf("checkpoint/part-%x %d", file[:8], len(file)))
+		b.Write(file)
+		b.WriteString(strings.Repeat("\x00", (512-len(file)%512)%512))
+	}
+	return b.Bytes()
+}
+
+// sent saves the states, and returns the cost of the last save.
+func (h history) sent(t *testing.T, cutter func() *chunks.Cutter) (last cost.Measured) {
+	t.Helper()
+	service := &cost.Sink{}
+	account, err := azure.Connect(azure.Config{ConnectionString: storage.New(storage.Options{}).ConnectionString(), Transport: service})
+	must(t, err)
+	store := NewStore(account.Container(recordsName))
+	store.cutter = cutter
+	c := store.Fresh(ours, "worker-1")
+	for _, state := range h.states {
+		last = service.Measure(func() error { return c.Save(t.Context(), streamed(state)) })
+		must(t, last.Err)
+	}
+	return last
+}
+
+// TestSentForAChange holds what a change of a state sends to the size of the change,
+// where the rest only moved.
+func TestSentForAChange(t *testing.T) {
+	for _, h := range histories(32 << 20) {
+		sent := float64(h.sent(t, chunks.New).Sent) / (1 << 20)
+		t.Logf("%-42s %6.2f MiB sent", h.name, sent)
+		if sent > h.atMost {
+			t.Errorf("%s: %.2f MiB sent, want at most %.2f", h.name, sent, h.atMost)
+		}
+	}
+}

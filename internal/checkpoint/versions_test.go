@@ -1,0 +1,115 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+// wholeMiBs is the cut of versions before chunks were cut by content.
+func wholeMiBs() *chunks.Cutter { return chunks.Fixed(1 << 20) }
+
+// A version that cuts states otherwise reads what this one wrote, and the reverse: the
+// hash in the record is that of whole MiBs, however the state is cut into blocks. It is
+// computed here as every version reads it, without the package's own code.
+func TestAnyCutHasTheSameHash(t *testing.T) {
+	state := make([]byte, 5<<20+12345)
+	fillRandom(state, 1)
+	var hashes []byte
+	for unit := range slices.Chunk(state, 1<<20) {
+		sum := sha256.Sum256(unit)
+		hashes = append(hashes, sum[:]...)
+	}
+	want := sha256.Sum256(hashes)
+	for name, cutter := range map[string]func() *chunks.Cutter{"by content": chunks.New, "in whole MiBs": wholeMiBs} {
+		inBubble(t, func(t *testing.T, b *rig) {
+			b.store.unit, b.store.cutter = hashUnit, cutter
+			must(t, b.store.Fresh(ours, "worker-1").Save(t.Context(), streamed(state)))
+			r := b.read(t)
+			if r.StateHash != hex.EncodeToString(want[:]) || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {
+				t.Errorf("%s: record = hash %s, %d blocks, %d bytes, want %x of whole MiBs", name, r.StateHash, r.StateBlocks, r.StateSize, want)
+			}
+			if b.body(t) != string(state) {
+				t.Errorf("%s: the body is not the state", name)
+			}
+		})
+	}
+}
+
+// During an update a job moves between workers that cut its state in different ways.
+// Each reads what the other saved, finds no progress in the same state, and replaces it.
+func TestVersionsShareAState(t *testing.T) {
+	state := make([]byte, 5<<20+12345)
+	fillRandom(state, 1)
+	inBubble(t, func(t *testing.T, b *rig) {
+		other := NewStore(b.store.container)
+		other.cutter = wholeMiBs
+		current := NewStore(b.store.container)
+		must(t, current.Fresh(ours, "worker-0").Save(t.Context(), streamed(state)))
+		for n, version := range []*Store{other, current, other, current} {
+			found, ruling, err := version.Lookup(t.Context(), ours)
+			if err != nil || ruling != Acquire {
+				t.Fatalf("Lookup = %s, %v, want acquire", ruling, err)
+			}
+			c, err := version.Acquire(t.Context(), ours, found, fmt.Sprint("worker-", n+1))
+			must(t, err)
+			s, err := c.Restore(t.Context())
+			must(t, err)
+			if !bytes.Equal(readAll(t, s), state) {
+				t.Fatal("the state read by the other version is another")
+			}
+			before := b.read(t).StateBlocks
+			must(t, c.Save(t.Context(), streamed(state)))
+			if r := b.read(t); r.Progressed || r.StateBlocks != before {
+				t.Errorf("saving the same state: progressed %t, %d blocks, want no progress, %d as before", r.Progressed, r.StateBlocks, before)
+			}
+			state[len(state)/2]++
+			b.ResetCounts()
+			must(t, c.Save(t.Context(), streamed(state)))
+			if b.body(t) != string(state) {
+				t.Fatal("the body is not the state")
+			}
+			state[0]++
+			b.ResetCounts()
+			must(t, c.Save(t.Context(), streamed(state)))
+			if sent := b.Counts()[storage.OpPutBlock]; sent != 1 {
+				t.Errorf("blocks sent for one more change = %d, want 1", sent)
+			}
+		}
+	})
+}
+
+// A job's state takes no more blocks than its chunks, however often and wherever it is
+// changed and by how many groups it is kept.
+func TestBlocksStayBounded(t *testing.T) {
+	state := make([]byte, 12<<20)
+	fillRandom(state, 1)
+	count := 0
+	cutter := chunks.New()
+	for at := 0; at < len(state); {
+		n, end := cutter.Next(state[at:])
+		if at += n; end != chunks.None || at == len(state) {
+			count++
+		}
+	}
+	inBubble(t, func(t *testing.T, b *rig) {
+		c := NewStore(b.store.container).Fresh(ours, "worker-1")
+		must(t, c.Save(t.Context(), streamed(state)))
+		for n := range 12 {
+			fillRandom(state[n<<20:n<<20+n*80_000], uint64(n+2))
+			must(t, c.Save(t.Context(), streamed(state)))
+			if r := b.read(t); r.StateBlocks > 12<<20/(128<<10) || b.body(t) != string(state) {
+				t.Fatalf("record = %d blocks, want the state in 96 at most", r.StateBlocks)
+			}
+		}
+		if r := b.read(t); r.StateBlocks > count+10 {
+			t.Errorf("blocks after 12 changes = %d, want about the %d chunks of the first save, or less", r.StateBlocks, count)
+		}
+	})
+}
