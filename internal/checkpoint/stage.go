@@ -150,7 +150,7 @@ func (s *stager) read(state io.Reader) (size int64, err error) {
 		s.parts <- part{into, into.data[at:filled]}
 		for at < filled {
 			n, end := s.cutter.Next(into.data[at:filled])
-			if at += n; end == chunks.None && !ended {
+			if at += n; end == chunks.None {
 				break
 			}
 			ends = append(ends, at-start)
@@ -261,7 +261,11 @@ func (s *stager) hash(sum stateHash) {
 }
 
 // begin hashes the chunks of a group in the background and sends what is missing of it.
+// The last chunk ends with the group, whether the cutter ended it or the stream did.
 func (s *stager) begin(p part, ends []int) {
+	if n := len(ends); n == 0 || ends[n-1] < len(p.data) {
+		ends = append(ends, len(p.data))
+	}
 	g, before := &group{decided: make(chan struct{})}, (*group)(nil)
 	if n := len(s.groups); n > 0 {
 		before = s.groups[n-1]

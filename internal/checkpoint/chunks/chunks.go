@@ -45,13 +45,14 @@ type size struct {
 	mark        uint64 // a hash below it ends a chunk
 }
 
-// sizes returns the sizes of a stream in ascending order. Behind its least size a chunk
-// ends at each byte with a probability of 1 to that size.
-func sizes() []size {
-	bounded := func(before int64, least int) size {
-		return size{before: before, least: least, most: 4 * least, mark: 1 << 32 / uint64(least) << 32}
+// sizes returns the sizes of a stream in ascending order: those of the table if scale is
+// 1 MiB. Behind its least size a chunk ends at each byte with a probability of 1 to that
+// size.
+func sizes(scale int) []size {
+	bounded := func(times int64, least int) size {
+		return size{before: times * int64(scale), least: least, most: 4 * least, mark: 1 << 32 / uint64(least) << 32}
 	}
-	return []size{bounded(1<<30, 128<<10), bounded(8<<30, 512<<10), bounded(32<<30, 1<<20)}
+	return []size{bounded(1<<10, scale/8), bounded(8<<10, scale/2), bounded(32<<10, scale)}
 }
 
 // Cutter cuts one stream.
@@ -65,7 +66,13 @@ type Cutter struct {
 }
 
 // New returns a cutter of a stream's content.
-func New() *Cutter { return &Cutter{sizes: sizes(), maxGroup: MaxGroup} }
+func New() *Cutter { return Scaled(1 << 20) }
+
+// Scaled returns a cutter like [New] of which all sizes are in proportion to scale
+// instead of 1 MiB. Tests use it to get many chunks of little content.
+func Scaled(scale int) *Cutter {
+	return &Cutter{sizes: sizes(scale), maxGroup: MaxGroup / (1 << 20) * scale}
+}
 
 // Fixed returns a cutter of chunks of one length, each a group of its own.
 func Fixed(length int) *Cutter {

@@ -86,7 +86,7 @@ func TestSizes(t *testing.T) {
 // least size. Chunks grow at the offsets of the table.
 func TestLargestState(t *testing.T) {
 	var from, most int64
-	for _, s := range sizes() {
+	for _, s := range sizes(1 << 20) {
 		most += (s.before - from) / int64(s.least)
 		from = s.before
 		if s.most > MaxGroup {
