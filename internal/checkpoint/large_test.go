@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -342,7 +341,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 
 // refuseBlock refuses the block of one letter, when all others have arrived.
 func (b *rig) refuseBlock(letter string) {
-	id := blockID(sha256.Sum256(large(letter)))
+	id := newNamer(ours.ID).chunk(large(letter))
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.BlockID == id {
 			return storage.Fault{Before: time.Second, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
@@ -386,7 +385,7 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 				if err := c.Save(t.Context(), streamed(large("abcX"))); err == nil {
 					t.Fatal("Save with a block refused = <nil>, want an error")
 				}
-				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blockID(sha256.Sum256(large("W"))), readSeekCloser("W"), nil); err != nil {
+				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), newNamer(ours.ID).chunk(large("W")), readSeekCloser("W"), nil); err != nil {
 					t.Fatal(err)
 				}
 				b.OnCall(nil)

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"net/http"
 	"sync"
@@ -117,7 +116,7 @@ func TestFailedBlockEndsTheSave(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		c, sending := b.claimedLarge(t, "abcd"), gauge{}
 		sending.watch(b.link)
-		refused := blockID(sha256.Sum256(large("K")))
+		refused := newNamer(ours.ID).chunk(large("K"))
 		b.OnCall(func(call storage.Call) storage.Fault {
 			switch {
 			case call.BlockID == refused:

@@ -36,14 +36,14 @@ func histories(size int) []history {
 	noise := make([]byte, size)
 	fillRandom(noise, 4)
 	return []history{
-		{"100 bytes inserted near the start", [][]byte{data, once}, 1.3},
-		{"… and 100 more, beside them", [][]byte{data, once, insert(once, 1<<20+5000, 100)}, 1.3},
-		{"100 bytes inserted in a rewritten state", [][]byte{noise, data, once}, 3},
-		{"tar: a file grown, one removed, one new", [][]byte{tarBefore, tree.tar()}, 3},
+		{"100 bytes inserted near the start", [][]byte{data, once}, 1.6},
+		{"… and 100 more, beside them", [][]byte{data, once, insert(once, 1<<20+5000, 100)}, 0.5},
+		{"100 bytes inserted in a rewritten state", [][]byte{noise, data, once}, 1.6},
+		{"tar: a file grown, one removed, one new", [][]byte{tarBefore, tree.tar()}, 4},
 		{"log: 1 MiB appended", [][]byte{logOf(size), logOf(size + 1<<20)}, 2},
-		{"database: 10 pages written in place", [][]byte{data, pages}, 4},
-		{"… and 10 others, in the same tables", [][]byte{data, pages, writePages(slices.Clone(pages), 10, 2)}, 4},
-		{"model: one layer of 32 trained", [][]byte{data, layer}, float64(size)/32/(1<<20) + 1},
+		{"database: 10 pages written in place", [][]byte{data, pages}, 8},
+		{"… and 10 others, in the same tables", [][]byte{data, pages, writePages(slices.Clone(pages), 10, 2)}, 5},
+		{"model: one layer of 32 trained", [][]byte{data, layer}, float64(size)/32/(1<<20) + 1.5},
 		{"model: all trained", [][]byte{data, noise}, float64(size)/(1<<20) + 0.2},
 	}
 }

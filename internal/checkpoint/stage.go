@@ -45,6 +45,7 @@ const (
 // The bytes stay in the slab that they were read into until nothing needs them.
 type stager struct {
 	client *blockblob.Client
+	namer  namer
 	known  *blockSet // blocks that need not be sent; not changed while staging
 	limit  int64     // bytes
 	unit   int       // bytes
@@ -91,7 +92,7 @@ type group struct {
 // an error need not be sent again.
 func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *blockSet) (manifest, error) {
 	st := &stager{
-		client: s.blob(id), known: known, limit: s.maxStream, unit: s.unit, budget: s.budget, cutter: s.cutter(),
+		client: s.blob(id), namer: newNamer(id), known: known, limit: s.maxStream, unit: s.unit, budget: s.budget, cutter: s.cutter(),
 		free: make(chan *slab, maxSlabs), calls: make(chan struct{}, ownSlabs*ownCalls+(maxSlabs-ownSlabs)*grownCalls), parts: make(chan part, slabUnits),
 		seen: map[string]bool{},
 	}
@@ -124,6 +125,9 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 	m := manifest{blocks: []string{}, hash: sum.String(), size: size}
 	for _, g := range s.groups {
 		m.blocks = append(m.blocks, g.blocks...)
+	}
+	if kept := lengthOf(m.blocks); kept != size {
+		return manifest{}, fmt.Errorf("its blocks have %d of its %d bytes: this is a bug, and the last checkpoint stays", kept, size)
 	}
 	return m, nil
 }
@@ -291,22 +295,22 @@ func (s *stager) begin(p part, ends []int) {
 // decide determines the blocks of a group: one for each chunk, or one for all of it.
 //
 // In chunks a later change sends least, so a group is kept so where changes are to be
-// expected: on the first save, where the record has a part of the group, and where the
-// group before it did not change, so that only this place did. What is new beside something
-// new is one block: a state that is rewritten each time would cost four times the calls.
+// expected: where the record has a part of it, and where the group before it did not
+// change, so that only this place did. What is new beside something new is one block: a
+// first save, or a state that is rewritten each time, would cost four times the calls.
 func (s *stager) decide(g, before *group, data []byte, ends []int) {
 	defer close(g.decided)
-	names, sums, at := make([]string, 0, len(ends)), make([]byte, 0, len(ends)*sha256.Size), 0
+	names, at := make([]string, 0, len(ends)), 0
 	for _, end := range ends {
-		sum := sha256.Sum256(data[at:end])
-		names, sums, at = append(names, blockID(sum)), append(sums, sum[:]...), end
-		g.familiar = g.familiar || s.known.has(blockID(sum))
+		id := s.namer.chunk(data[at:end])
+		names, at = append(names, id), end
+		g.familiar = g.familiar || s.known.has(id)
 	}
 	g.blocks = names
-	if len(names) == 1 || g.familiar || len(s.known.committed) == 0 {
+	if len(names) == 1 || g.familiar {
 		return
 	}
-	whole := groupID(sums)
+	whole := s.namer.group(names, len(data))
 	g.familiar = s.known.has(whole)
 	if !g.familiar && before != nil {
 		if <-before.decided; before.familiar {

@@ -16,10 +16,10 @@
 //
 // # Groups
 //
-// One end in four, where the hash is below a quarter of the mark, also ends a group, of
-// at most 4 MiB and 1 MiB on average in the first GiB. A group of chunks of which none
-// is known can be sent as one block, so that a stream that is rewritten costs a quarter
-// of the calls.
+// One end in two, where the hash is below half of the mark, also ends a group, which has
+// at least 512 KiB then, some 930 KiB on average in the first GiB, and 2 MiB at most.
+// Behind that each chunk is a group. A group of chunks of which none is known can be sent
+// as one block, so that a stream that is new or rewritten costs a quarter of the calls.
 //
 // # Versions
 //
@@ -32,8 +32,11 @@ import (
 	"encoding/binary"
 )
 
-// MaxGroup is the largest group, in bytes.
-const MaxGroup = 4 << 20
+// MaxBlock is the largest chunk and the largest group, in bytes.
+const MaxBlock = 4 << 20
+
+// maxGroup is the largest group of several chunks, in bytes, with sizes that are not scaled.
+const maxGroup = 2 << 20
 
 // window is how many bytes a gear hash covers: each shifts it by one of its 64 bits.
 const window = 64
@@ -71,7 +74,7 @@ func New() *Cutter { return Scaled(1 << 20) }
 // Scaled returns a cutter like [New] of which all sizes are in proportion to scale
 // instead of 1 MiB. Tests use it to get many chunks of little content.
 func Scaled(scale int) *Cutter {
-	return &Cutter{sizes: sizes(scale), maxGroup: MaxGroup / (1 << 20) * scale}
+	return &Cutter{sizes: sizes(scale), maxGroup: maxGroup / (1 << 20) * scale}
 }
 
 // Fixed returns a cutter of chunks of one length, each a group of its own.
@@ -99,22 +102,36 @@ func (c *Cutter) Next(data []byte) (n int, end End) {
 	for hashed := min(most, max(n, s.least-1-c.chunk)); n < hashed; n++ {
 		c.hash = c.hash<<1 + gear[data[n]]
 	}
-	hash, found := c.hash, false
-	for _, b := range data[n:most] {
-		hash = hash<<1 + gear[b]
-		n++
-		if hash < s.mark {
-			found = true
-			break
-		}
-	}
+	scanned, hash, found := scan(data[n:most], c.hash, s.mark)
+	n += scanned
 	c.hash = hash
 	c.chunk += n
 	c.offset += int64(n)
 	if !found && c.chunk < s.most {
 		return n, None
 	}
-	return n, c.endChunk(found && hash < s.mark/4)
+	return n, c.endChunk(found && hash < s.mark/2 && c.group+c.chunk >= c.maxGroup/4)
+}
+
+// scan hashes data up to the byte behind which the hash is below the mark, if there is
+// one. It goes by two bytes, which is faster since neither sum waits for the other.
+func scan(data []byte, hash, mark uint64) (n int, after uint64, found bool) {
+	for ; n+1 < len(data); n += 2 {
+		a, b := gear[data[n]], gear[data[n+1]]
+		first := hash<<1 + a
+		if first < mark {
+			return n + 1, first, true
+		}
+		if hash = hash<<2 + (a<<1 + b); hash < mark {
+			return n + 2, hash, true
+		}
+	}
+	if n < len(data) {
+		hash = hash<<1 + gear[data[n]]
+		n++
+		found = hash < mark
+	}
+	return n, hash, found
 }
 
 // endChunk begins the next chunk, and a group if asked to or if the current one might

@@ -34,7 +34,7 @@ func ends(c *Cutter, data []byte, piece int) (chunks, groups []int) {
 // The cuts must not change by accident: everything that is stored would be sent again.
 func TestCutsStayTheSame(t *testing.T) {
 	chunks, groups := ends(New(), random(1, 2<<20), 1<<20)
-	if got, want := fmt.Sprint(chunks, groups), "[218220 401188 616111 825628 1093709 1403607 1927895] [401188 825628]"; got != want {
+	if got, want := fmt.Sprint(chunks, groups), "[218220 401188 616111 825628 1093709 1403607 1927895] [825628]"; got != want {
 		t.Errorf("a fixed stream is cut at %s, want %s", got, want)
 	}
 }
@@ -64,8 +64,8 @@ func TestSizes(t *testing.T) {
 		}
 		at = 0
 		for _, end := range groups {
-			if n := end - at; n > MaxGroup {
-				t.Errorf("%s: a group has %d bytes, want 4 MiB at most", name, n)
+			if n := end - at; n > maxGroup {
+				t.Errorf("%s: a group has %d bytes, want 2 MiB at most", name, n)
 			}
 			if !slices.Contains(chunks, end) {
 				t.Errorf("%s: a group ends at %d, within a chunk", name, end)
@@ -75,7 +75,7 @@ func TestSizes(t *testing.T) {
 		if name == "random" {
 			average, perGroup := len(data)/len(chunks)>>10, float64(len(chunks))/float64(len(groups))
 			t.Logf("chunks have %d KiB on average, groups %.1f chunks", average, perGroup)
-			if average < 220 || average > 280 || perGroup < 3.2 || perGroup > 4.8 {
+			if average < 220 || average > 280 || perGroup < 3.2 || perGroup > 4.4 {
 				t.Errorf("chunks have %d KiB on average, groups %.1f chunks, want some 252 and 4", average, perGroup)
 			}
 		}
@@ -89,8 +89,8 @@ func TestLargestState(t *testing.T) {
 	for _, s := range sizes(1 << 20) {
 		most += (s.before - from) / int64(s.least)
 		from = s.before
-		if s.most > MaxGroup {
-			t.Errorf("chunks below %d have up to %d bytes, more than a group", s.before, s.most)
+		if s.most > MaxBlock {
+			t.Errorf("chunks below %d have up to %d bytes, more than a block", s.before, s.most)
 		}
 	}
 	if from != 32<<30 || most > 50_000 {
