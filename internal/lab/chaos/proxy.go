@@ -234,7 +234,7 @@ func (p *proxy) track(conn net.Conn, state http.ConnState) {
 func upstream() *http.Transport {
 	return &http.Transport{
 		Proxy: nil, DialContext: (&net.Dialer{Timeout: callLimit}).DialContext, MaxIdleConnsPerHost: 256,
-		IdleConnTimeout: 4 * time.Second, DisableCompression: true, // Azurite closes idle connections after 5 s
+		IdleConnTimeout: 2 * time.Second, DisableCompression: true, // Azurite closes idle connections after 5 s; a busy machine is late
 	}
 }
 
