@@ -15,7 +15,7 @@ import (
 func inVirtualTime() []struct{ folder, tests string } {
 	return []struct{ folder, tests string }{
 		{"./internal/worker", "^(TestCeilingBySlots|TestIdlePickUp|TestNoticeToAllReleased)$"},
-		{"./internal/checkpoint", "^TestTransfersKeepUpWithTheSDK$"},
+		{"./internal/checkpoint", "^(TestTransfersKeepUpWithTheSDK|TestSavesKeepUpWithTheSDK|TestSentForAChange)$"},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testing/cost"
 )
 
 var figures = goflag.Bool("figures", false, "measure transfers of large states in real time, side by side with the SDK's own")
@@ -89,17 +90,18 @@ func TestSentFigures(t *testing.T) {
 		t.Skip("it hashes 4 GiB; run it with -figures")
 	}
 	const size = 128 << 20
-	fixed := func() *chunks.Cutter { return chunks.Fixed(1 << 20) }
+	t.Log("| State | Change | MiB sent | Calls | In whole MiBs | Calls | CPU, s/GiB | In whole MiBs |")
+	t.Log("|---|---|---|---|---|---|---|---|")
 	for _, h := range histories(size) {
-		var sent [2]float64
-		var cpu [2]time.Duration
-		for i, cutter := range []func() *chunks.Cutter{fixed, chunks.New} {
+		var m [2]cost.Measured
+		var cpu [2]float64
+		for i, cutter := range []func() *chunks.Cutter{chunks.New, wholeMiBs} {
 			before := processorTime(t)
-			m := h.sent(t, cutter)
-			sent[i], cpu[i] = float64(m.Sent)/(1<<20), processorTime(t)-before
+			m[i] = h.sent(t, cutter)
+			cpu[i] = (processorTime(t) - before).Seconds() * (1 << 30) / float64(len(h.states)*size)
 		}
-		perGiB := func(d time.Duration) float64 { return d.Seconds() * (1 << 30) / float64(len(h.states)*size) }
-		t.Logf("%-42s MiB sent: %6.2f in whole MiBs, %6.2f by content; CPU s/GiB: %.2f, %.2f", h.name, sent[0], sent[1], perGiB(cpu[0]), perGiB(cpu[1]))
+		mib := func(m cost.Measured) float64 { return float64(m.Sent) / (1 << 20) }
+		t.Logf("| %s | %s | %.2f | %d | %.2f | %d | %.2f | %.2f |", h.kind, h.change, mib(m[0]), m[0].Calls, mib(m[1]), m[1].Calls, cpu[0], cpu[1])
 	}
 }
 

@@ -31,6 +31,9 @@ const (
 	// grownCalls for one that has it: 128 for a save that has all.
 	ownCalls, grownCalls = 4, 15
 
+	// splitRun is how many groups are kept in chunks at the begin of what is new.
+	splitRun = 8
+
 	// quickCall is how long a call takes where more calls at once are no harm. On a slow
 	// network they would share what one of them needs to end before its timeout.
 	quickCall = 5 * time.Second
@@ -81,9 +84,9 @@ type part struct {
 
 // group is a run of chunks that may be one block.
 type group struct {
-	blocks   []string      // that it is kept in
-	familiar bool          // whether the record has it, in part at least
-	decided  chan struct{} // closed once both are known
+	blocks  []string      // that it is kept in
+	run     int           // it and the groups directly before it of which the record has nothing
+	decided chan struct{} // closed once both are known
 }
 
 // stage cuts a state into chunks and uploads the blocks that the record lacks. They
@@ -295,29 +298,35 @@ func (s *stager) begin(p part, ends []int) {
 // decide determines the blocks of a group: one for each chunk, or one for all of it.
 //
 // In chunks a later change sends least, so a group is kept so where changes are to be
-// expected: where the record has a part of it, and where the group before it did not
-// change, so that only this place did. What is new beside something new is one block: a
-// first save, or a state that is rewritten each time, would cost four times the calls.
+// expected: where the record has a part of it, and at the begin of what is new behind
+// something that did not change, so that places that change each time are in chunks after
+// a few saves. A first save, and the rest of a run of new groups, are one block for each
+// group: a state that is rewritten each time would cost four times the calls.
 func (s *stager) decide(g, before *group, data []byte, ends []int) {
 	defer close(g.decided)
-	names, at := make([]string, 0, len(ends)), 0
+	names, at, familiar := make([]string, 0, len(ends)), 0, false
 	for _, end := range ends {
 		id := s.namer.chunk(data[at:end])
 		names, at = append(names, id), end
-		g.familiar = g.familiar || s.known.has(id)
-	}
-	g.blocks = names
-	if len(names) == 1 || g.familiar {
-		return
+		familiar = familiar || s.known.has(id)
 	}
 	whole := s.namer.group(names, len(data))
-	g.familiar = s.known.has(whole)
-	if !g.familiar && before != nil {
-		if <-before.decided; before.familiar {
-			return
-		}
+	switch {
+	case s.known.has(whole):
+		g.blocks = []string{whole}
+		return
+	case familiar:
+		g.blocks = names
+		return
 	}
-	g.blocks = []string{whole}
+	g.run = 1
+	if before != nil {
+		<-before.decided
+		g.run += before.run
+	}
+	if g.blocks = []string{whole}; len(names) == 1 || len(s.known.committed) > 0 && g.run <= splitRun {
+		g.blocks = names
+	}
 }
 
 // send uploads one block in the background, unless the record or this save has it.

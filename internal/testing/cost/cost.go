@@ -10,16 +10,17 @@ import (
 
 // Measured is the cost of one step.
 type Measured struct {
-	Err  error
-	Sent int64  // bytes of headers and bodies
-	Heap uint64 // bytes by which it grew at most
-	Took time.Duration
+	Err   error
+	Calls int
+	Sent  int64  // bytes of headers and bodies
+	Heap  uint64 // bytes by which it grew at most
+	Took  time.Duration
 }
 
 // Log logs the cost of a step.
 func (m Measured) Log(t *testing.T, what string) {
 	t.Helper()
-	t.Logf("%s: %d bytes sent, heap + %.1f MiB, %s", what, m.Sent, float64(m.Heap)/(1<<20), m.Took.Round(time.Millisecond))
+	t.Logf("%s: %d bytes sent in %d calls, heap + %.1f MiB, %s", what, m.Sent, m.Calls, float64(m.Heap)/(1<<20), m.Took.Round(time.Millisecond))
 }
 
 // Heap returns how many bytes objects occupy, garbage included.

@@ -23,11 +23,12 @@ type Sink struct {
 	// Latency is how long each call takes, so that several are in flight.
 	Latency time.Duration
 
-	mu   sync.Mutex
-	etag int
-	sent int64
-	top  uint64 // of the heap
-	has  map[string]bool
+	mu    sync.Mutex
+	etag  int
+	calls int
+	sent  int64
+	top   uint64 // of the heap
+	has   map[string]bool
 }
 
 // Measure runs a step and returns its cost.
@@ -35,13 +36,13 @@ func (s *Sink) Measure(do func() error) Measured {
 	runtime.GC()
 	before, began := Heap(), time.Now()
 	s.mu.Lock()
-	s.sent, s.top = 0, 0
+	s.calls, s.sent, s.top = 0, 0, 0
 	s.mu.Unlock()
 	err := do()
 	s.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Measured{Err: err, Sent: s.sent, Heap: max(s.top, before) - before, Took: time.Since(began)}
+	return Measured{Err: err, Calls: s.calls, Sent: s.sent, Heap: max(s.top, before) - before, Took: time.Since(began)}
 }
 
 // Look samples the heap's size. Each request does that too.
@@ -62,6 +63,7 @@ func (s *Sink) Do(r *http.Request) (*http.Response, error) {
 	s.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.calls++
 	s.sent += n
 	switch r.Method {
 	case http.MethodGet:
