@@ -189,6 +189,13 @@ var mutations = []mutation{
 		run: "^TestWriteInTrouble$", pkg: "./internal/checkpoint", sign: `record after commit without a result`,
 	},
 	{
+		// Checkpoints would be damaged.
+		name: "the end of a stream ends no chunk",
+		file: "internal/checkpoint/stage.go",
+		old:  "ends = append(ends, len(p.data))", replacement: "_ = n",
+		run: "^TestEveryLengthIsKept$", pkg: "./internal/checkpoint", sign: `its blocks have`,
+	},
+	{
 		// Its job would be open for ever, in no queue.
 		name: "a message that is gone is not replaced",
 		file: "internal/delivery/finish.go",
