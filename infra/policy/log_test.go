@@ -160,7 +160,7 @@ func queries(t *testing.T, d deployment) []string {
 		query, _, _ := strings.Cut(block, "```")
 		list = append(list, query)
 	}
-	const want = 5
+	const want = 7
 	if len(list) != want {
 		t.Errorf("found %d queries, want %d", len(list), want)
 	}
@@ -214,7 +214,7 @@ func (l logged) says(operator, wanted string) bool {
 // kusto are the words of the query language that the queries use, and the table
 // of the agents with its column.
 var kusto = strings.Fields(`where summarize by and or in startswith join kind inner on distinct project order
-	desc ago min max isnotnull countif isnotempty arg_max h m Heartbeat Category SpotworkerLog_CL`)
+	desc let toscalar dcount ago min max isnotnull countif isnotempty arg_max h m Heartbeat Category SpotworkerLog_CL`)
 
 // unknownNames returns the names in a query that are neither columns nor its own.
 func unknownNames(query string, columns []string) []string {

@@ -53,24 +53,47 @@ var rules = [
   }
   {
     name: 'no-workers'
-    title: 'There are no workers'
-    text: 'There were VMs within the last two days, and none has sent a heartbeat for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start.'
+    title: 'Jobs have not ended, and there are no VMs'
+    text: 'Jobs that were started within the last two days have not ended, and no VM has sent a heartbeat for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start. Jobs that no worker has started yet are seen by the alerts over metrics alone.'
     severity: 1
-    // Before the first VM there is no heartbeat either, and no reason for an alert.
-    query: 'Heartbeat | where Category == "Azure Monitor Agent" | summarize last = max(TimeGenerated) | where isnotnull(last) and last < ago(15m)'
+    // Where all jobs have ended there is no need for a VM.
+    query: 'let seen = toscalar(Heartbeat | where Category == "Azure Monitor Agent" | summarize max(TimeGenerated)); ${tableName} | where isnotempty(job_id) | summarize ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and isnotnull(seen) and seen < ago(15m)'
     operator: 'GreaterThan'
     threshold: 0
     window: 'P2D'
     frequency: 'PT5M'
   }
   {
+    name: 'storage-unreachable'
+    title: 'Workers do not reach storage'
+    text: 'More than half of the VMs have had no answer of the storage account for the last minutes. Running jobs continue, nothing is saved, and an eviction now costs the work since the last checkpoint.'
+    severity: 1
+    // A worker logs that when it begins, and then every minute.
+    query: 'let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage unreachable; running jobs continue, what needs it waits", "storage still unreachable") | summarize down = dcount(Computer) | where down > 0.5 * all'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+  }
+  {
+    name: 'storage-denied'
+    title: 'Storage denies access'
+    text: 'The storage account denies calls of more than one VM in twenty: a role assignment, the sign-in or the firewall. Jobs are safe and wait.'
+    severity: 1
+    query: 'let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("storage denies access; running jobs continue, what is denied waits", "storage still denies access") | summarize down = dcount(Computer) | where down > 0.05 * all'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'PT5M'
+    frequency: 'PT5M'
+  }
+  {
     name: 'blind-watchers'
     title: 'Workers would not see an eviction'
-    text: 'The metadata service has given a worker no answer for 5 minutes. Until it does, an eviction costs up to one checkpoint interval of work.'
+    text: 'The metadata service has given the workers of more than one VM in ten no answer for 5 minutes. Until it does, an eviction costs up to one checkpoint interval of work.'
     severity: 2
     // A worker says that once, and once that the service answers again; the agent
     // tells whether its VM is still there.
-    query: '${tableName} | where msg in ("metadata service is unavailable; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service is unavailable" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer'
+    query: 'let all = toscalar(Heartbeat | where TimeGenerated > ago(10m) | summarize dcount(Computer)); ${tableName} | where msg in ("metadata service is unavailable; an eviction would come without notice", "metadata service answers again") | summarize arg_max(TimeGenerated, msg) by Computer, FilePath | where msg startswith "metadata service is unavailable" and TimeGenerated < ago(5m) | join kind=inner (Heartbeat | where TimeGenerated > ago(10m) | distinct Computer) on Computer | summarize blind = dcount(Computer) | where blind > 0.1 * all'
     operator: 'GreaterThan'
     threshold: 0
     window: 'P1D'
