@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -153,6 +155,166 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 		}
 		if l.Queues != nil {
 			l.Waiting = new(s.Waiting())
+		}
+	}
+	return l
+}
+
+// workersCommand lists workers.
+type workersCommand struct {
+	All     bool          `help:"Also those that have ended." env:"-"`
+	Timeout time.Duration `help:"Longest time to read them." default:"1m" env:"-"`
+}
+
+// Help is shown by workers --help.
+func (*workersCommand) Help() string {
+	return `A worker writes a heartbeat every 15 seconds. One that is silent wrote none for 45 seconds and did not end in good order: it died, or cannot reach the storage account. After an hour it counts as ended.
+
+It costs one call for each 5,000 heartbeats.`
+}
+
+func (c *workersCommand) run(ctx context.Context, s *session) error {
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	workers, err := overview.Workers(ctx, deployment)
+	if err != nil {
+		return err
+	}
+	all := len(workers)
+	if !c.All {
+		workers = slices.DeleteFunc(workers, func(w overview.Worker) bool { return w.Life == overview.Ended })
+	}
+	if s.printer.json {
+		for _, w := range workers {
+			if err := s.printer.line(workerLineOf(w)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(workers) > 0 {
+		if err := s.printer.lines(overview.WorkerTable(workers, time.Now()).Lines(s.printer.width)); err != nil {
+			return err
+		}
+	}
+	switch ended := all - len(workers); {
+	case all == 0:
+		s.printer.note("no worker has written a heartbeat")
+	case ended > 0:
+		s.printer.note("not shown: %d that ended; --all lists them too", ended)
+	}
+	return nil
+}
+
+// workerCommand shows one worker.
+type workerCommand struct {
+	Name    string        `arg:"" help:"The worker's name, as shown by workers."`
+	Timeout time.Duration `help:"Longest time to read it." default:"1m" env:"-"`
+}
+
+// Help is shown by worker --help.
+func (*workerCommand) Help() string {
+	return `Shows the worker's last heartbeat with the ids of its jobs. It costs one call.`
+}
+
+func (c *workerCommand) run(ctx context.Context, s *session) error {
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	found, err := deployment.Worker(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	w := overview.Worker{Worker: found, Life: overview.LifeOf(found)}
+	if s.printer.json {
+		return s.printer.line(workerLineOf(w))
+	}
+	return s.printer.pairs(rowsOfWorker(w, time.Now()))
+}
+
+// rowsOfWorker are the rows of a worker for people.
+func rowsOfWorker(w overview.Worker, now time.Time) [][2]string {
+	rows := [][2]string{
+		{"worker", plaintext.Line(w.Name)}, {"VM", plaintext.Line(w.VM)},
+		{"state", fmt.Sprintf("%s (%s)", plaintext.Line(w.State), w.Life)}, {"asked", plaintext.Line(w.Asked)}, {"version", plaintext.Line(w.Version)},
+		{"started", moment(w.StartedAt, now)}, {"heartbeat", overview.Span(w.Age) + " ago"},
+		{"queues", plaintext.Line(strings.Join(w.Queues, ", "))}, {"kinds", plaintext.Line(strings.Join(w.Kinds, ", "))},
+	}
+	if e := w.LastEvent; e != nil {
+		rows = append(rows, [2]string{"last event", fmt.Sprintf("%s %s, seen %s, response: %s", plaintext.Line(e.Type), plaintext.Line(e.Status), moment(e.SeenAt, now), plaintext.Line(e.Action))})
+	}
+	if d := w.LastDrain; d != nil {
+		rows = append(rows, [2]string{"last drain", fmt.Sprintf("%s, ended %s: of %d jobs %d were done and %d handed over (%d without their last progress), %d left, in %s of %s",
+			plaintext.Line(d.Reason), moment(d.EndedAt, now), d.Jobs, d.Done, d.Released, d.LeftOut, d.Left, d.Took.Round(time.Millisecond), d.Budget)})
+	}
+	rows = append(rows, [2]string{"jobs", fmt.Sprint(w.Jobs)})
+	for _, id := range w.JobIDs {
+		rows = append(rows, [2]string{"", plaintext.Line(id)})
+	}
+	if hidden := w.Jobs - len(w.JobIDs); hidden > 0 {
+		rows = append(rows, [2]string{"", fmt.Sprintf("and %d more", hidden)})
+	}
+	return rows
+}
+
+// workerLine is a worker, in the JSON output.
+type workerLine struct {
+	Name         string     `json:"name"`
+	VM           string     `json:"vm,omitempty"`
+	State        string     `json:"state"`
+	Asked        string     `json:"asked,omitempty"` // by an operator: drain or pause
+	Life         string     `json:"life"`            // alive, silent or ended
+	Version      string     `json:"version,omitempty"`
+	StartedAt    time.Time  `json:"started_at,omitzero"`
+	HeartbeatAge float64    `json:"heartbeat_age_seconds"`
+	Queues       []string   `json:"queues,omitempty"`
+	Kinds        []string   `json:"kinds,omitempty"`
+	Jobs         int        `json:"jobs"`
+	JobIDs       []string   `json:"job_ids,omitempty"`
+	LastEvent    *eventLine `json:"last_event,omitempty"`
+	LastDrain    *drainLine `json:"last_drain,omitempty"`
+}
+
+// eventLine is a scheduled event, in the JSON output.
+type eventLine struct {
+	ID     string    `json:"id"`
+	Type   string    `json:"type"`
+	Status string    `json:"status,omitempty"`
+	Action string    `json:"action,omitempty"`
+	SeenAt time.Time `json:"seen_at,omitzero"`
+}
+
+// drainLine is the end of a worker's work, in the JSON output.
+type drainLine struct {
+	Reason   string    `json:"reason"`
+	EndedAt  time.Time `json:"ended_at,omitzero"`
+	Seconds  float64   `json:"seconds"`
+	Jobs     int       `json:"jobs"`
+	Done     int       `json:"done"`
+	Released int       `json:"released"`
+	LeftOut  int       `json:"left_out"`
+	Left     int       `json:"left"`
+}
+
+func workerLineOf(w overview.Worker) workerLine {
+	l := workerLine{
+		Name: w.Name, VM: w.VM, State: w.State, Asked: w.Asked, Life: w.Life.String(), Version: w.Version, StartedAt: w.StartedAt.UTC(),
+		HeartbeatAge: w.Age.Seconds(), Queues: w.Queues, Kinds: w.Kinds, Jobs: w.Jobs, JobIDs: w.JobIDs,
+	}
+	if e := w.LastEvent; e != nil {
+		l.LastEvent = &eventLine{ID: e.ID, Type: e.Type, Status: e.Status, Action: e.Action, SeenAt: e.SeenAt.UTC()}
+	}
+	if d := w.LastDrain; d != nil {
+		l.LastDrain = &drainLine{
+			Reason: d.Reason, EndedAt: d.EndedAt.UTC(), Seconds: d.Took.Seconds(),
+			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left,
 		}
 	}
 	return l

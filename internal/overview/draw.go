@@ -19,10 +19,10 @@ const Rows = 20
 func Draw(s Snapshot, width, height int) []string {
 	var lines []string
 	for _, problem := range s.Problems() {
-		lines = append(lines, wrap("! ", problem, width)...)
+		lines = append(lines, Wrap("! ", problem, width)...)
 	}
 	for _, row := range s.summary() {
-		lines = append(lines, wrap(fmt.Sprintf("%-9s", row[0]), row[1], width)...)
+		lines = append(lines, Wrap(fmt.Sprintf("%-9s", row[0]), row[1], width)...)
 	}
 	workers, jobs := WorkerTable(s.Workers, s.At), JobTable(s.Jobs.Running)
 	forWorkers, forJobs := Rows, Rows
@@ -225,9 +225,9 @@ func Span(d time.Duration) string {
 	}
 }
 
-// wrap breaks a text behind a heading into lines of at most width columns; the others
+// Wrap breaks a text behind a heading into lines of at most width columns; the others
 // are indented like the first.
-func wrap(heading, text string, width int) []string {
+func Wrap(heading, text string, width int) []string {
 	if width <= len(heading)+10 {
 		return []string{table.Cut(heading+plaintext.Line(text), width)}
 	}

@@ -1,0 +1,71 @@
+// Package doctor examines a deployment: whether its queues and containers are there,
+// whether the caller may read and change them, whether clocks agree, and whether its
+// workers can do their work. Each finding that is not in order says what to do.
+//
+// It changes nothing. Whether the caller may change a queue or container is found out by
+// deleting a message and a blob that do not exist: the service checks the role first.
+package doctor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/deployment"
+)
+
+// Level is how serious a finding is.
+type Level string
+
+// The levels.
+const (
+	OK      Level = "ok"
+	Warning Level = "warning" // the deployment works, but not in every way
+	Failure Level = "failure" // jobs cannot be done, or not be seen
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Level Level
+	Check string // what was examined
+	Text  string // what was found
+	Fix   string // what to do; empty for OK
+}
+
+// Examination is one run of all checks.
+type Examination struct {
+	stores *deployment.Stores
+
+	mu      sync.Mutex
+	offsets []time.Duration // of the service's clock, from each answer that shows it
+
+	waiting int // messages on the queues of jobs
+}
+
+// Examine runs all checks and returns their findings, in an order that does not change.
+func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
+	e := &Examination{stores: stores}
+	parts := make([][]Finding, 3)
+	var group sync.WaitGroup
+	group.Go(func() { parts[0] = e.queues(ctx) })
+	group.Go(func() { parts[1] = e.containers(ctx) })
+	group.Go(func() { parts[2] = e.control(ctx) })
+	group.Wait()
+	var all []Finding
+	for _, part := range parts {
+		all = append(all, part...)
+	}
+	all = append(all, e.clock())
+	return append(all, e.fleet(ctx)...)
+}
+
+// Worst returns the most serious level among findings.
+func Worst(findings []Finding) Level {
+	worst := OK
+	for _, f := range findings {
+		if f.Level == Failure || f.Level == Warning && worst == OK {
+			worst = f.Level
+		}
+	}
+	return worst
+}

@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
+	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// clockLimit is how far this machine's clock may be from the service's. A signature or
+// a token is refused from 15 min on.
+const clockLimit = 30 * time.Second
+
+// queues examines the three queues.
+func (e *Examination) queues(ctx context.Context) (all []Finding) {
+	s := e.stores
+	for _, q := range []*queue.Queue{s.Queue, s.OnDemand, s.Poison} {
+		check := "queue " + q.Name()
+		n, err := q.Depth(ctx)
+		if err == nil {
+			_, err = q.Peek(ctx, 1)
+		}
+		if err != nil {
+			f := failed(check, err, "Storage Queue Data Reader")
+			if queueerror.HasCode(err, queueerror.QueueNotFound) && q == s.OnDemand {
+				f.Level, f.Text = Warning, "it does not exist: jobs cannot move to VMs of regular priority"
+			}
+			all = append(all, f)
+			continue
+		}
+		f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("about %d messages", n)}
+		switch {
+		case q != s.Poison:
+			e.waiting += n
+		case n > 0:
+			f = Finding{Level: Warning, Check: check, Text: fmt.Sprintf("about %d dead-lettered messages", n), Fix: "spotctl poison list --summary"}
+		}
+		all = append(all, f, e.mayChange(check, "Storage Queue Data Contributor", func() error {
+			_, err := s.Account.Queue(q.Name()).DeleteMessage(ctx, uuid.NewString(), "AgAAAAMAAAAAAAAA", nil)
+			return err
+		}))
+	}
+	return all
+}
+
+// containers examines the four containers.
+func (e *Examination) containers(ctx context.Context) (all []Finding) {
+	s := e.stores
+	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control} {
+		check, c := "container "+name, s.Account.Container(name)
+		if err := list(ctx, c); err != nil {
+			f := failed(check, err, "Storage Blob Data Reader")
+			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {
+				f.Level, f.Text = Warning, "it does not exist: workers cannot be told of cancels, drains and pauses"
+			}
+			all = append(all, f)
+			continue
+		}
+		all = append(all, Finding{Level: OK, Check: check, Text: "it can be read"})
+		if name != s.Names.Workers { // workers alone write it
+			all = append(all, e.mayChange(check, "Storage Blob Data Contributor", func() error {
+				_, err := c.NewBlobClient("doctor/"+uuid.NewString()).Delete(ctx, nil)
+				return err
+			}))
+		}
+	}
+	return all
+}
+
+// list reads one entry of a container.
+func list(ctx context.Context, c *container.Client) error {
+	_, err := c.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{MaxResults: new(int32(1))}).NextPage(ctx)
+	return err
+}
+
+// mayChange examines whether the caller has a role, by a call that fails in any case.
+func (e *Examination) mayChange(check, role string, try func() error) Finding {
+	err := try()
+	var response *azcore.ResponseError
+	switch {
+	case !errors.As(err, &response):
+		return Finding{Level: Warning, Check: check, Text: "whether you may change it is not known: " + azure.Explain(err), Fix: "try again"}
+	case response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized:
+		return Finding{
+			Level: Warning, Check: check, Text: "you may read it and not change it: cancel, replay, purge and pause are refused where they need it",
+			Fix: "assign yourself the role " + role + "; a new assignment takes up to 10 minutes",
+		}
+	}
+	return Finding{Level: OK, Check: check, Text: "you may change it"}
+}
+
+// control examines the control document, and sets the service's clock by it.
+func (e *Examination) control(ctx context.Context) []Finding {
+	const check = "control document"
+	began := time.Now()
+	found, _, err := e.stores.Control.Read(ctx, "")
+	switch {
+	case errors.Is(err, control.ErrNewer):
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "use a newer spotctl; workers of older versions do not follow it either"}}
+	case err != nil:
+		return []Finding{failed(check, err, "Storage Blob Data Reader")}
+	}
+	e.mu.Lock()
+	e.offsets = append(e.offsets, found.ReadAt.Sub(began.Add(time.Since(began)/2)))
+	e.mu.Unlock()
+	d := found.Document
+	if held := len(d.Drains) + len(d.Quarantine) + len(d.PausedKinds); d.Pause != nil || d.DrainAll != nil || held > 0 {
+		return []Finding{{Level: Warning, Check: check, Text: "operators keep workers from jobs", Fix: "spotctl status shows what is asked, and how to end it"}}
+	}
+	return []Finding{{Level: OK, Check: check, Text: "nothing keeps workers from jobs"}}
+}
+
+// clock compares this machine's clock with the service's, which shows whole seconds.
+func (e *Examination) clock() Finding {
+	const check = "clock of this machine"
+	if len(e.offsets) == 0 {
+		return Finding{Level: Warning, Check: check, Text: "not compared with the service's, since no answer came", Fix: "fix what is above"}
+	}
+	off := e.offsets[0].Round(time.Second)
+	if off.Abs() > clockLimit {
+		return Finding{
+			Level: Warning, Check: check, Text: fmt.Sprintf("it differs by %s from the storage service's", off.Abs()),
+			Fix: "synchronise it (chrony, systemd-timesyncd or w32tm): from 15 min on all calls are refused",
+		}
+	}
+	return Finding{Level: OK, Check: check, Text: "it agrees with the storage service's"}
+}
+
+// failed is the finding about a queue or container that cannot be read.
+func failed(check string, err error, role string) Finding {
+	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role), Fix: "check the account and the network: spotctl reaches no other service"}
+	switch {
+	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
+		f.Text, f.Fix = "it does not exist", "check --account and --prefix; deploy the foundation, or put a job with an identity that may create it"
+	case azure.LacksRole(err):
+		f.Text, f.Fix = "you may not read it", "assign yourself the role "+role+", on the account or on this; a new assignment takes up to 10 minutes"
+	}
+	return f
+}
