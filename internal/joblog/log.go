@@ -148,10 +148,10 @@ const marker = len("-9007199254740992%0A")
 // those are all that d has.
 func (d Document) tail(limit int) (t Document, whole bool) {
 	left, first := limit-marker, len(d.Sections)
-	for whole = true; first > 0 && whole; first-- {
+	for fits := true; first > 0 && fits; first-- {
 		s := d.Sections[first-1]
 		lines, size := s.end(left)
-		if whole = len(lines) == len(s.Lines) && size <= left; len(lines) == 0 && !whole {
+		if fits = len(lines) == len(s.Lines) && size <= left; len(lines) == 0 && !fits {
 			break
 		}
 		s.Lines = lines
@@ -162,9 +162,16 @@ func (d Document) tail(limit int) (t Document, whole bool) {
 	t.Dropped = d.Dropped
 	for _, s := range d.Sections[:first] {
 		t.Dropped += s.Count
-		whole = whole && len(s.Lines) == 0
 	}
-	return t, whole
+	return t, t.kept() == d.kept()
+}
+
+// kept returns how many lines a document has.
+func (d Document) kept() (lines int) {
+	for _, s := range d.Sections {
+		lines += len(s.Lines)
+	}
+	return lines
 }
 
 // end returns the last lines of a section that fit into so many percent-encoded bytes,
