@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -25,6 +26,7 @@ type rig struct {
 	server *storage.Server
 	client *client.Client
 	stores *deployment.Stores
+	log    string // in each job's record
 }
 
 func setup(tb testing.TB) *rig {
@@ -62,10 +64,14 @@ func (r *rig) fill(tb testing.TB, jobs, workers int) {
 			switch {
 			case err != nil:
 				return err
-			case i%10 == 0:
+			case r.log != "":
+				claim.CarryLog(func() string { return r.log })
+				err = claim.Touch(ctx, checkpoint.Snapshot{})
+			}
+			if err == nil && i%10 == 0 {
 				return claim.Commit(ctx, []byte("{}"))
 			}
-			return nil
+			return err
 		})
 	}
 	for i := range workers {
@@ -140,7 +146,20 @@ func TestReadWithoutRole(t *testing.T) {
 // BenchmarkRead is the time of a screen with 10,000 jobs and 500 workers, without the
 // network.
 func BenchmarkRead(b *testing.B) {
+	b.Run("without logs", func(b *testing.B) { benchmarkRead(b, "") })
+	b.Run("with logs of a KiB in all records", func(b *testing.B) {
+		log := joblog.New(1, "vmss_000001-0123abcd-0", joblog.MinSize, "")
+		for n := range 100 {
+			log.Add(joblog.Stdout, fmt.Appendf(nil, "epoch %d: loss 0.%06d, 1,024 samples/s", n, n*7919))
+		}
+		benchmarkRead(b, log.Tail())
+	})
+}
+
+func benchmarkRead(b *testing.B, log string) {
+	b.Helper()
 	r := setup(b)
+	r.log = log
 	r.fill(b, 10_000, 500)
 	for b.Loop() {
 		if _, err := Read(b.Context(), r.client); err != nil {
