@@ -32,13 +32,13 @@ type printerKey struct{}
 // line may have any bytes. Print keeps none of them, and may be called from many
 // goroutines. Without a worker, as in a test, it does nothing.
 func Print(ctx context.Context, source string, line []byte) {
-	if print, ok := ctx.Value(printerKey{}).(func(string, []byte)); ok {
-		print(source, line)
+	if add, ok := ctx.Value(printerKey{}).(func(string, []byte)); ok {
+		add(source, line)
 	}
 }
 
-// WithPrinter returns a context in which [Print] calls print. The worker calls it, and so
+// WithPrinter returns a context in which [Print] calls add. The worker calls it, and so
 // may a test.
-func WithPrinter(ctx context.Context, print func(source string, line []byte)) context.Context {
-	return context.WithValue(ctx, printerKey{}, print)
+func WithPrinter(ctx context.Context, add func(source string, line []byte)) context.Context {
+	return context.WithValue(ctx, printerKey{}, add)
 }

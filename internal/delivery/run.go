@@ -67,9 +67,6 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
-			if !d.writeFailed {
-				d.writeLog(ctx)
-			}
 			continue
 		}
 		answer(requests, true)

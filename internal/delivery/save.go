@@ -23,7 +23,8 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.stopJob(job.Faulty, fault)
 		return ended{fault: fault}, true
 	}
-	ctx, cancel := drain.Outlive(ctx, drain.UntilHandlers)
+	work := ctx
+	ctx, cancel := drain.Outlive(work, drain.UntilHandlers)
 	defer cancel()
 	begun := time.Now()
 	err := d.writeRecord(d.tries.In(ctx), due, latest)
@@ -48,6 +49,9 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.cost.Add(took)
 		next := d.runner.policy.IntervalFor(d.situation(begun, begun))
 		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction, "took", took, "interval", next)
+	}
+	if err == nil {
+		d.writeLog(work)
 	}
 	return ended{}, false
 }

@@ -186,8 +186,8 @@ func (w *Writer) put(ctx context.Context, d Document) (azcore.ETag, error) {
 		conditions = blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}
 	}
 	reply, err := w.store.blob(w.id).Upload(ctx, streaming.NopCloser(bytes.NewReader(d.Encode())), &blockblob.UploadOptions{
-		Metadata:         map[string]*string{keyVersion: to.Ptr(version), keyCreated: &w.created},
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: to.Ptr("text/plain; charset=utf-8")},
+		Metadata:         map[string]*string{keyVersion: new(version), keyCreated: &w.created},
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("text/plain; charset=utf-8")},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &conditions},
 	})
 	if err != nil {
@@ -209,7 +209,7 @@ type Stored struct {
 // costs a call for each 5,000.
 func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
-		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(Prefix)})
+		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(Prefix)})
 		for pager.More() {
 			page, err := nextPage(ctx, pager.NextPage)
 			if err != nil {

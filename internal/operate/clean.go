@@ -279,8 +279,8 @@ func (r *cleaning) walk(ctx context.Context, visit func(*checkpoint.Record, *job
 	defer stopLogs()
 	log, logErr, hasLog := nextLog()
 	for {
-		record, err, hasRecord := nextRecord()
-		if err = errors.Join(err, logErr); err != nil {
+		record, recordErr, hasRecord := nextRecord()
+		if err := errors.Join(recordErr, logErr); err != nil {
 			return err
 		}
 		for hasLog && (!hasRecord || comparePaths(log.ID, record.ID) < 0) {

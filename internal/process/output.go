@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ const (
 // the job's own log, and keeps the end of its standard error.
 type output struct {
 	log       *slog.Logger
-	print     func(source string, line []byte)
+	keep      func(source string, line []byte)
 	readers   sync.WaitGroup
 	readEnds  []*os.File // the ends that are read
 	writeEnds []*os.File // the ends that the program has
@@ -47,7 +48,7 @@ type output struct {
 
 // newOutput returns the output of the job whose handler got ctx.
 func newOutput(ctx context.Context, log *slog.Logger) *output {
-	return &output{log: log, print: func(source string, line []byte) { job.Print(ctx, source, line) }}
+	return &output{log: log, keep: func(source string, line []byte) { job.Print(ctx, source, line) }}
 }
 
 // attach connects the standard output and error of a command that is not started
@@ -126,7 +127,7 @@ func (o *output) handleLine(stream string, level slog.Level, line []byte, long, 
 	if remember {
 		o.remember(line)
 	}
-	o.print(stream, withEllipsis(line, long))
+	o.keep(stream, withEllipsis(line, long))
 	allowed, dropped := o.limit.allow(time.Now())
 	o.reportDropped(context.Background(), dropped)
 	if text := plaintext.Block(string(bytes.TrimRight(line, "\r\n"))); allowed && text != "" {
@@ -142,7 +143,7 @@ func withEllipsis(line []byte, long bool) []byte {
 	if !long {
 		return line
 	}
-	return append(line[:len(line):len(line)], "…"...)
+	return append(slices.Clip(line), "…"...)
 }
 
 // reportDropped logs how many lines were dropped.

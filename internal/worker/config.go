@@ -183,13 +183,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, delivery.MinVisibility, delivery.MaxVisibility)
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
-	case c.LogSize < joblog.MinSize || c.LogSize > joblog.MaxSize:
-		return fmt.Errorf("size of job logs of %d bytes is out of range: give %d to %d, or keep none", c.LogSize, joblog.MinSize, joblog.MaxSize)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:
 		return fmt.Errorf("drain budget %s is too short: give at least 1s", c.DrainBudget)
 	}
 	for _, check := range []func() error{
-		c.Policy.Validate, c.validateKinds, c.validateInstance, c.validateQueues, c.Acknowledge.Validate,
+		c.Policy.Validate, c.validateLogSize, c.validateKinds, c.validateInstance, c.validateQueues, c.Acknowledge.Validate,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -204,6 +202,14 @@ func (c *Config) validateInstance() error {
 		return errors.New("VM name is not one that Azure gives: use letters, digits, dots, dashes and underscores, 80 at most")
 	}
 	return runtimedir.ValidateInstance(c.Instance)
+}
+
+// validateLogSize checks how much is kept of jobs' logs.
+func (c *Config) validateLogSize() error {
+	if c.LogSize < joblog.MinSize || c.LogSize > joblog.MaxSize {
+		return fmt.Errorf("job logs of %d KiB are out of range: give %d to %d, or 0 to keep none", c.LogSize>>10, joblog.MinSize>>10, joblog.MaxSize>>10)
+	}
+	return nil
 }
 
 // validateKinds checks what jobs the worker does.

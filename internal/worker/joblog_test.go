@@ -96,8 +96,8 @@ func TestShortLogCostsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "says", "")
 		p := b.start("vm_0", job.Kinds{"says": job.HandlerFunc(func(ctx context.Context, _ *job.Job) ([]byte, error) {
-			job.Logger(ctx).Debug("not kept")
-			job.Logger(ctx).With("shard", 7).WithGroup("in").Warn("slow\nread", "msg", "it", "bytes", 12)
+			job.Logger(ctx).DebugContext(ctx, "not kept")
+			job.Logger(ctx).With("shard", 7).WithGroup("in").WarnContext(ctx, "slow\nread", "msg", "it", "bytes", 12)
 			job.Print(ctx, joblog.Stderr, []byte("50% \xff\x1b[31m done\r\n"))
 			return nil, nil
 		})})
