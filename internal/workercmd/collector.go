@@ -5,52 +5,77 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
 const (
-	// garbageBetween is how many bytes are allocated between two garbage collections
-	// at least. Go's default collects when the heap has doubled: a worker of short
-	// jobs, whose heap is 4 MiB, would do so hundreds of times a minute.
-	garbageBetween = 32 << 20
+	// leastGarbage and mostGarbage bound how many bytes are allocated between two
+	// garbage collections, where the heap is not larger than mostGarbage. Go's default
+	// collects when the heap has doubled: a worker of short jobs, whose heap is 4 MiB,
+	// would do so twenty times a second.
+	leastGarbage = 4 << 20
+	mostGarbage  = 16 << 20
 
-	// defaultGCPercent is Go's default, and maxGCPercent bounds what a small heap gets.
-	defaultGCPercent = 100
-	maxGCPercent     = 800
+	// scannedPerSecond is how many bytes collections scan each second, as long as
+	// garbage is within its bounds. They take about 1 ms/MiB, so that is 1.6 % of one
+	// processor.
+	scannedPerSecond = 16 << 20
+
+	// maxGCPercent bounds what a small heap gets: a heap grows to 4 MiB times the
+	// percentage before its first collection.
+	maxGCPercent = 400
 )
 
-// collectLess makes garbage collections of small heaps rarer: a heap grows by
-// garbageBetween or to twice its live size, whichever is more. So it costs at most
-// garbageBetween more memory than Go's default, whatever jobs hold. It does nothing
-// where the environment sets GOGC or GOMEMLIMIT.
-func collectLess() {
+// adaptCollector adapts the garbage collector to what is allocated: a worker of short
+// jobs collects rarely, and one of long jobs, which allocates little, keeps its heap
+// small. At most mostGarbage, or as much as Go's default, is allocated between two
+// collections. It does nothing where the environment sets GOGC or GOMEMLIMIT.
+func adaptCollector() {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	(&collector{percent: defaultGCPercent}).adjust()
+	(&collector{at: time.Now()}).adjust()
 }
 
-// collector adjusts the garbage collector after each collection, since the percentage
-// depends on the live heap. It is garbage itself, so that its own finalizer reports
-// the next collection.
-type collector struct{ percent int }
+// collector adjusts the garbage collector after each collection. It is garbage itself,
+// so that its own finalizer reports the next collection.
+type collector struct {
+	at        time.Time // of the last collection
+	allocated uint64    // up to then
+	percent   int
+}
 
 func (c *collector) adjust() {
-	if next := gcPercent(liveHeap()); next != c.percent {
+	now, use := time.Now(), heapUse()
+	if next := gcPercent(use.scanned, use.allocated-c.allocated, now.Sub(c.at)); next != c.percent {
 		c.percent = next
 		debug.SetGCPercent(next)
 	}
+	c.at, c.allocated = now, use.allocated
 	runtime.SetFinalizer(c, (*collector).adjust)
 }
 
-// gcPercent returns by how many percent a heap of that live size grows until the next
-// collection.
-func gcPercent(live uint64) int {
-	return int(min(max(garbageBetween*100/max(live, 1), defaultGCPercent), maxGCPercent))
+// gcPercent returns by how many percent of the memory that a collection scans the heap
+// grows until the next one, where so many bytes were allocated in the time since the
+// last one.
+func gcPercent(scanned, allocated uint64, took time.Duration) int {
+	scanned = max(scanned, 1)
+	every := float64(scanned) / scannedPerSecond
+	garbage := every * float64(allocated) / max(took, time.Millisecond).Seconds()
+	garbage = min(max(garbage, leastGarbage), max(mostGarbage, float64(scanned)))
+	return int(min(max(garbage*100/float64(scanned), 1), maxGCPercent))
 }
 
-// liveHeap returns the bytes that were live at the end of the last collection.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// memoryUse is what the last collection found, in bytes.
+type memoryUse struct{ scanned, allocated uint64 }
+
+// heapUse returns what the collector scanned last, which is the live heap, stacks and
+// global variables, and what was allocated since the start.
+func heapUse() memoryUse {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	value := func(i int) uint64 { return samples[i].Value.Uint64() }
+	return memoryUse{scanned: value(0) + value(1) + value(2), allocated: value(3)}
 }

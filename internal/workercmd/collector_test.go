@@ -1,24 +1,30 @@
 package workercmd
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestGCPercent checks how far a heap grows until it is collected.
 func TestGCPercent(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct {
-		live uint64
-		want int
+		name               string
+		scanned, allocated uint64
+		took               time.Duration
+		want               int // percent
 	}{
-		{0, 800},
-		{2 * mib, 800},
-		{4 * mib, 800},
-		{8 * mib, 400},
-		{16 * mib, 200},
-		{32 * mib, 100},
-		{1024 * mib, 100},
+		{"at the start", 0, 0, 0, 400},
+		{"a tiny heap", 1 * mib, 100 * mib, time.Second, 400},
+		{"short jobs: 16 MiB", 4 * mib, 16 * mib, 100 * time.Millisecond, 400},
+		{"many long jobs: 4 MiB", 16 * mib, 4 * mib, 2 * time.Second, 25},
+		{"many long jobs that save often: 8 MiB", 16 * mib, 8 * mib, time.Second, 50},
+		{"a large heap that allocates much: Go's default", 1024 * mib, 1024 * mib, time.Second, 100},
+		{"a large heap that allocates little: a collection a minute", 1024 * mib, 60 * mib, time.Minute, 6},
+		{"a large heap that allocates nothing", 1024 * mib, 0, time.Minute, 1},
 	} {
-		if got := gcPercent(tt.live); got != tt.want {
-			t.Errorf("gcPercent(%d MiB) = %d, want %d", tt.live/mib, got, tt.want)
+		if got := gcPercent(tt.scanned, tt.allocated, tt.took); got != tt.want {
+			t.Errorf("%s: gcPercent = %d, want %d", tt.name, got, tt.want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
-	collectLess()
+	adaptCollector()
 	ctx, _ := notifyStop()
 	cli.Exit("worker", Run(ctx, o))
 }
