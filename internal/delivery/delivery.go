@@ -172,6 +172,12 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more
 	end = new(d.runHandler(ctx, handler))
+	return d.afterHandler(ctx, end)
+}
+
+// afterHandler decides what the end of the handler means. It is a function of its own
+// because its large stack frame would be held while the handler runs.
+func (d *Delivery) afterHandler(ctx context.Context, end *ended) outcome {
 	d.claim.CloseReaders() // the handler has returned, or was abandoned
 	if end.failed() {
 		*end = d.saveStream(ctx, *end)

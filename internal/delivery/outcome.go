@@ -74,11 +74,11 @@ func (a action) result() Result {
 type outcome struct {
 	action    action
 	reason    string
-	result    []byte            // of commit
-	delay     time.Duration     // of retryLater, requeue, breaks, and a putBack with a time of its own
-	record    checkpoint.Record // of alreadyOver
-	tookBreak bool              // of interrupted: the handler took a break
-	failed    bool              // of poison: because of one more failure, which counts
+	result    []byte             // of commit
+	delay     time.Duration      // of retryLater, requeue, breaks, and a putBack with a time of its own
+	record    *checkpoint.Record // of alreadyOver
+	tookBreak bool               // of interrupted: the handler took a break
+	failed    bool               // of poison: because of one more failure, which counts
 
 	refusal string // of storageRefused: the service's error code
 }
@@ -207,7 +207,7 @@ func outcomeOf(conflict *checkpoint.ConflictError) outcome {
 func ruled(ruling checkpoint.Ruling, record checkpoint.Record) outcome {
 	switch ruling {
 	case checkpoint.Finish:
-		return outcome{action: alreadyOver, record: record}
+		return outcome{action: alreadyOver, record: &record}
 	case checkpoint.PutBack:
 		return outcome{action: putBack, reason: "another message has the job: a duplicate"}
 	case checkpoint.Unreadable:
