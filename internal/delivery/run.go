@@ -63,7 +63,10 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		due, wait := d.runner.policy.Next(d.situation(since, tried), time.Now())
 		requests := running.takeRequests()
 		if due != checkpoint.Nothing || len(requests) > 0 && d.changed() {
-			if end, over := d.writeAndAnswer(ctx, requests, due); over {
+			var end ended
+			var over bool
+			aside(func() { end, over = d.writeAndAnswer(ctx, requests, due) })
+			if over {
 				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
@@ -84,6 +87,18 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		case <-timer.C:
 		}
 	}
+}
+
+// aside runs a function in a goroutine of its own and waits for it. A call to storage
+// needs a deep stack, which would stay with a goroutine that lives as long as its job;
+// as few are in flight at once as their gate admits.
+func aside(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
 }
 
 // checkCancelled reads the job's record if an operator has announced since the last

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -16,6 +17,10 @@ const (
 	leastGarbage = 4 << 20
 	mostGarbage  = 16 << 20
 
+	// hurriedGarbage is how many bytes are allocated between two collections while time
+	// is short: what a drain of 1,000 jobs allocates.
+	hurriedGarbage = 64 << 20
+
 	// scannedPerSecond is how many bytes collections scan each second, as long as
 	// garbage is within its bounds. They take about 1 ms/MiB, so that is 1.6 % of one
 	// processor.
@@ -24,35 +29,77 @@ const (
 	// maxGCPercent bounds what a small heap gets: a heap grows to 4 MiB times the
 	// percentage before its first collection.
 	maxGCPercent = 400
+
+	defaultGCPercent = 100 // Go's
 )
 
-// adaptCollector adapts the garbage collector to what is allocated: a worker of short
-// jobs collects rarely, and one of long jobs, which allocates little, keeps its heap
-// small. At most mostGarbage, or as much as Go's default, is allocated between two
-// collections. It does nothing where the environment sets GOGC or GOMEMLIMIT.
-func adaptCollector() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	(&collector{at: time.Now()}).adjust()
-}
-
-// collector adjusts the garbage collector after each collection. It is garbage itself,
-// so that its own finalizer reports the next collection.
+// collector adapts Go's garbage collector to what is allocated: a worker of short jobs
+// collects rarely, and one of long jobs, which allocates little, keeps its heap small. At
+// most mostGarbage, or as much as Go's default, is allocated between two collections. A
+// nil collector does nothing.
 type collector struct {
+	mu        sync.Mutex
 	at        time.Time // of the last collection
 	allocated uint64    // up to then
 	percent   int
+	hurried   bool
 }
 
-func (c *collector) adjust() {
-	now, use := time.Now(), heapUse()
-	if next := gcPercent(use.scanned, use.allocated-c.allocated, now.Sub(c.at)); next != c.percent {
-		c.percent = next
-		debug.SetGCPercent(next)
+// adaptCollector returns a collector that adapts until the process ends. It returns nil
+// where the environment sets GOGC or GOMEMLIMIT.
+func adaptCollector() *collector {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
 	}
+	c := &collector{at: time.Now()}
+	c.collected()
+	c.watch()
+	return c
+}
+
+// watch calls collected after each collection. The watcher is garbage, whose cleanup runs
+// when it is collected.
+func (c *collector) watch() {
+	type watcher struct{ _ *byte } // with a pointer, it is an allocation of its own
+	runtime.AddCleanup(&watcher{}, func(c *collector) { c.collected(); c.watch() }, c)
+}
+
+// collected sets when to collect next.
+func (c *collector) collected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, use := time.Now(), heapUse()
+	next := gcPercent(use.scanned, use.allocated-c.allocated, now.Sub(c.at))
+	if c.hurried {
+		next = hurriedPercent(use.scanned)
+	}
+	c.set(next)
 	c.at, c.allocated = now, use.allocated
-	runtime.SetFinalizer(c, (*collector).adjust)
+}
+
+// hurry says that time is short, as in a drain, or is not any more. Collections would
+// then take processor time from the last writes of the jobs.
+func (c *collector) hurry(now bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hurried = now; now {
+		c.set(hurriedPercent(heapUse().scanned))
+	}
+}
+
+func (c *collector) set(percent int) {
+	if percent != c.percent {
+		c.percent = percent
+		debug.SetGCPercent(percent)
+	}
+}
+
+// hurriedPercent is gcPercent while time is short.
+func hurriedPercent(scanned uint64) int {
+	return int(min(max(hurriedGarbage*100/max(scanned, 1), defaultGCPercent), maxGCPercent))
 }
 
 // gcPercent returns by how many percent of the memory that a collection scans the heap

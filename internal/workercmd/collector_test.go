@@ -1,6 +1,8 @@
 package workercmd
 
 import (
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -27,4 +29,49 @@ func TestGCPercent(t *testing.T) {
 			t.Errorf("%s: gcPercent = %d, want %d", tt.name, got, tt.want)
 		}
 	}
+}
+
+// TestCollectorHurries: in a drain a heap grows by more until it is collected, and after
+// it the collector adapts again.
+func TestCollectorHurries(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	c := adaptCollector()
+	if c == nil {
+		t.Fatal("adaptCollector = nil, want a collector: neither variable is set")
+	}
+	percent := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.percent
+	}
+	collect := func() {
+		last := func() time.Time {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.at
+		}
+		for before := last(); last().Equal(before); time.Sleep(time.Millisecond) {
+			runtime.GC()
+		}
+	}
+	c.hurry(true)
+	collect()
+	if got, want := percent(), hurriedPercent(heapUse().scanned); got != want || got < defaultGCPercent {
+		t.Errorf("GC percentage in a drain = %d, want %d", got, want)
+	}
+	c.hurry(false)
+	collect()
+	c.mu.Lock()
+	if c.hurried {
+		t.Error("the collector still hurries after the drain")
+	}
+	c.mu.Unlock()
+	t.Setenv("GOGC", "50")
+	if adaptCollector() != nil {
+		t.Error("adaptCollector with GOGC set returned a collector, want nil")
+	}
+	(*collector)(nil).hurry(true) // does nothing
 }

@@ -295,5 +295,5 @@ func (c *serviceRun) work(ctx context.Context, o Options, s *winservice.Service)
 	o.Arguments = nil
 	return runUnder(ctx, o, log, log, func(config systemd.Config) manager {
 		return s.Attach(config.DrainBudget, config.Healthy)
-	})
+	}, adaptCollector())
 }

@@ -31,10 +31,11 @@ import (
 // service manager. It is the worker's [worker.Observer].
 type telemetry struct {
 	*metrics.Metrics
-	loops   health.Loops
-	manager manager
-	outages *outage.Watch
-	pusher  *push.Pusher // nil where metrics are only served
+	loops     health.Loops
+	manager   manager
+	outages   *outage.Watch
+	pusher    *push.Pusher // nil where metrics are only served
+	collector *collector   // nil if the garbage collector is the program's
 
 	state atomic.Value // of the lifecycle, a string
 	jobs  atomic.Int64 // active
@@ -86,9 +87,10 @@ func (t *telemetry) called(c azure.Call) {
 // size.
 func (f *flags) space() (free, size int64) { return process.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
-// Entered also notifies the service manager. While the worker warms up it logs itself
-// what storage lacks.
+// Entered also notifies the service manager, and the collector of a drain. While the
+// worker warms up it logs itself what storage lacks.
 func (t *telemetry) Entered(state string, ending bool) {
+	t.collector.hurry(state == lifecycle.Shutdown.String())
 	t.Metrics.Entered(state, ending)
 	t.outages.Quiet(state == lifecycle.Start.String())
 	t.state.Store(state)

@@ -60,20 +60,20 @@ func Main(o Options) {
 			cli.Exit("worker", command(o))
 		}
 	}
-	adaptCollector()
 	ctx, _ := notifyStop()
-	cli.Exit("worker", Run(ctx, o))
+	cli.Exit("worker", runUnder(ctx, o, os.Stdout, os.Stderr, systemdManager, adaptCollector()))
 }
 
 // Run runs a worker until ctx is cancelled.
 func Run(ctx context.Context, o Options) error { return run(ctx, o, os.Stdout, os.Stderr) }
 
 func run(ctx context.Context, o Options, stdout, stderr io.Writer) error {
-	return runUnder(ctx, o, stdout, stderr, systemdManager)
+	return runUnder(ctx, o, stdout, stderr, systemdManager, nil)
 }
 
-// runUnder runs a worker under a service manager.
-func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager) error {
+// runUnder runs a worker under a service manager. gc is nil in a program whose garbage
+// collector is not the worker's to adapt.
+func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under newManager, gc *collector) error {
 	var f flags
 	f.version = cmp.Or(o.Version, version, buildVersion())
 	program := cli.Program{
@@ -100,6 +100,7 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
 	}
 	t := f.telemetry(log, under)
+	t.collector = gc
 	w, closeKinds, err := f.worker(o.Kinds, log, t)
 	if err != nil {
 		return err
