@@ -229,7 +229,7 @@ var importRules = []importRule{
 		name:    "drain knows the notice alone",
 		in:      []string{"./internal/drain/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/drain/...", "./internal/preempt", "./job"},
+		allows:  []string{"./internal/drain/...", "./internal/ordered", "./internal/preempt", "./job"},
 		reason:  "deadlines are the same for whatever is done until then, so they depend on none of it",
 	},
 	{
@@ -250,6 +250,19 @@ var importRules = []importRule{
 		reason:  "how much to claim and when is decided without a queue, a worker or a clock, so that a test can state each case",
 	},
 	{
+		name:    "renewal knows messages alone",
+		in:      []string{"./internal/renewal/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/renewal/...", "./internal/drain", "./internal/ordered", "./internal/outage", "./internal/queue"},
+		reason:  "a message is kept hidden whatever its job does, and its record decides who may write",
+	},
+	{
+		name:    "ordered and pool stand alone",
+		in:      []string{"./internal/ordered/...", "./internal/pool/..."},
+		forbids: []string{"./...", sdk},
+		reason:  "what they hold and run is not their concern",
+	},
+	{
 		name:    "breaker stands alone",
 		in:      []string{"./internal/breaker/..."},
 		forbids: []string{"./...", sdk},
@@ -262,7 +275,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
-			"./internal/joblog", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/retry",
+			"./internal/joblog", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},
@@ -273,7 +286,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
-			"./internal/lifecycle", "./internal/outage", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/runtimedir", "./internal/survey",
+			"./internal/lifecycle", "./internal/outage", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/survey",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
@@ -300,8 +313,8 @@ var importRules = []importRule{
 	{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
-		notIn:   []string{"./client/clienttest", "./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/worker/...", "./internal/workercmd"},
-		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/..."},
+		notIn:   []string{"./client/clienttest", "./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/renewal/...", "./internal/worker/...", "./internal/workercmd"},
+		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/...", "./internal/renewal/..."},
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{

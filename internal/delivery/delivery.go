@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -19,7 +20,7 @@ import (
 type Delivery struct {
 	runner   *Runner
 	lease    *queue.Lease
-	renewal  *renewal
+	renewal  *renewal.Renewal
 	envelope queue.Envelope
 	deferFor time.Duration // how long to hide a message whose kind others have
 	unusable *outcome      // what to do with a message that cannot be run; nil for a job
@@ -107,7 +108,7 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	d.cleanup, d.tries = cleanup, tries
 	defer d.untrack()
 	defer d.unlockID()
-	d.renewal = d.runner.renewals.start(cleanup, d.lease, d.log, d.messageLost)
+	d.renewal = d.runner.renewals.Start(cleanup, d.lease, d.log, d.messageLost)
 	defer d.stopRenewing()
 	defer d.leaveQuarantine()
 	finished := d.runner.logs.Begin()
@@ -246,7 +247,7 @@ func (d *Delivery) stoppable(ctx context.Context) (context.Context, context.Canc
 // the last call for the message.
 func (d *Delivery) stopRenewing() {
 	d.runner.active.removeLease(d.lease)
-	d.renewal.stopAndWait()
+	d.renewal.Stop()
 }
 
 // stopJob stops this job alone.

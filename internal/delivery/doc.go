@@ -22,8 +22,8 @@
 //
 // Around the line:
 //
-//   - storage.go renews the message as long as the delivery needs it, and retries calls
-//     to storage that fail.
+//   - storage.go retries calls to storage that fail, and puts follow-up jobs. Package
+//     renewal keeps the message hidden as long as the delivery needs it.
 //   - registry.go holds the active deliveries: one handler for each job id, and a
 //     request to save that reaches all running jobs.
 //   - blame.go finds out what is to blame: a machine that fails all jobs of a kind (with

@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -48,8 +49,8 @@ func (d *Delivery) confirmLease(ctx context.Context) (outcome, bool) {
 		if !d.lease.Expired(time.Now()) {
 			return nil
 		}
-		visibility, _ := d.runner.pace.current()
-		ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+		visibility, _ := d.runner.renewals.Visibility()
+		ctx, cancel := context.WithTimeout(ctx, renewal.Timeout)
 		defer cancel()
 		err := d.lease.Renew(ctx, visibility)
 		if errors.Is(err, queue.ErrLost) {

@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
@@ -99,8 +100,7 @@ type Runner struct {
 
 	active        *registry
 	running       runningJobs
-	pace          *pace
-	renewals      *renewals
+	renewals      *renewal.Set
 	gate          *drain.Gate   // of the last writes of a drain
 	smallWrites   *drain.Gate   // of writes while handlers run
 	latency       haste.Latency // of storage's answers to small calls
@@ -126,13 +126,12 @@ type counters struct {
 
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c Config) *Runner {
-	p := newPace(c.Visibility)
 	r := &Runner{
 		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,
-		active: newRegistry(), pace: p, renewals: newRenewals(p),
+		active: newRegistry(), renewals: renewal.NewSet(c.Visibility),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1), logs: joblog.NewKeeper(c.Logs, c.LogSize),
 	}
@@ -202,10 +201,10 @@ func (r *Runner) allPaused() bool {
 
 // Visibility returns the visibility timeout to claim messages with, and how long
 // after a claim they must be renewed.
-func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.pace.current() }
+func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.renewals.Visibility() }
 
 // Throttled lengthens the visibility timeout after a claim that was throttled.
-func (r *Runner) Throttled(err error) { r.pace.observe(queue.Throttled(err)) }
+func (r *Runner) Throttled(err error) { r.renewals.Observe(queue.Throttled(err)) }
 
 // NewTries returns what bounds the tries of single calls once ctx has ended.
 func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.NewTries(ctx) }

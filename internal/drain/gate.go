@@ -1,10 +1,11 @@
 package drain
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/ordered"
 )
 
 const (
@@ -41,19 +42,21 @@ type Gate struct {
 
 	mu      sync.Mutex
 	taken   int
-	waiting ticketHeap
+	waiting ordered.Heap[*ticket] // the smallest first
 }
 
 // ticket is one waiting write. It is admitted by closing its channel.
 type ticket struct {
+	ordered.Item
 	size     int
-	index    int
 	admitted chan struct{}
 }
 
 // NewGate returns a gate for as many writes at once as places says, which is called for
 // each write.
-func NewGate(places func() int) *Gate { return &Gate{places: places} }
+func NewGate(places func() int) *Gate {
+	return &Gate{places: places, waiting: ordered.NewHeap(func(a, b *ticket) bool { return a.size < b.size })}
+}
 
 // Enter waits for a place. The caller must call leave. The error is the cause of
 // ctx if that ends first.
@@ -65,7 +68,7 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 		return g.hold(size), nil
 	}
 	t := &ticket{size: size, admitted: make(chan struct{})}
-	heap.Push(&g.waiting, t)
+	g.waiting.Add(t)
 	g.mu.Unlock()
 
 	select {
@@ -75,11 +78,11 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if t.index < 0 { // admitted at the same moment: pass the place on
+	if !t.InHeap() { // admitted at the same moment: pass the place on
 		g.taken--
 		g.admit()
 	} else {
-		heap.Remove(&g.waiting, t.index)
+		g.waiting.Remove(t)
 	}
 	return nil, context.Cause(ctx)
 }
@@ -104,32 +107,8 @@ func (g *Gate) leave() {
 
 // admit gives free places to the smallest waiting writes. The caller holds mu.
 func (g *Gate) admit() {
-	for len(g.waiting) > 0 && g.taken < g.places() {
+	for g.waiting.Len() > 0 && g.taken < g.places() {
 		g.taken++
-		close(heap.Pop(&g.waiting).(*ticket).admitted)
+		close(g.waiting.TakeFirst().admitted)
 	}
-}
-
-// ticketHeap orders tickets by size, for package heap.
-type ticketHeap []*ticket
-
-func (h ticketHeap) Len() int           { return len(h) }
-func (h ticketHeap) Less(i, j int) bool { return h[i].size < h[j].size }
-func (h ticketHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *ticketHeap) Push(x any) {
-	t := x.(*ticket)
-	t.index = len(*h)
-	*h = append(*h, t)
-}
-
-func (h *ticketHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	t.index = -1
-	*h = old[:len(old)-1]
-	return t
 }

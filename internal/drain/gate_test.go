@@ -62,14 +62,14 @@ func TestGatePassesAPlaceOn(t *testing.T) {
 		}()
 		for isWaiting := false; !isWaiting; {
 			g.mu.Lock()
-			isWaiting = len(g.waiting) == 1
+			isWaiting = g.waiting.Len() == 1
 			g.mu.Unlock()
 		}
 		cancel() // which wakes the write, and before it runs the place is given to it
 		leave()
 		<-left
 		g.mu.Lock()
-		taken, waiting := g.taken, len(g.waiting)
+		taken, waiting := g.taken, g.waiting.Len()
 		g.mu.Unlock()
 		if taken != 0 || waiting != 0 {
 			t.Fatalf("taken places = %d, waiting = %d, want 0 and 0", taken, waiting)
@@ -127,8 +127,8 @@ func TestGateWidens(t *testing.T) {
 		places = 4
 		first()
 		synctest.Wait()
-		if g.taken != 4 || len(g.waiting) != 1 {
-			t.Errorf("taken places = %d, waiting = %d, want 4 and 1", g.taken, len(g.waiting))
+		if g.taken != 4 || g.waiting.Len() != 1 {
+			t.Errorf("taken places = %d, waiting = %d, want 4 and 1", g.taken, g.waiting.Len())
 		}
 		first() // does nothing the second time
 		places = 9
@@ -138,8 +138,8 @@ func TestGateWidens(t *testing.T) {
 		}
 		leave()
 		synctest.Wait()
-		if g.taken != 5 || len(g.waiting) != 0 {
-			t.Errorf("taken places finally = %d, waiting = %d, want 5 and 0", g.taken, len(g.waiting))
+		if g.taken != 5 || g.waiting.Len() != 0 {
+			t.Errorf("taken places finally = %d, waiting = %d, want 5 and 0", g.taken, g.waiting.Len())
 		}
 	})
 }

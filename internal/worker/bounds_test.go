@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/delivery"
+	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -23,9 +23,9 @@ const (
 	renewRetry      = 2 * time.Second
 	lostShare       = 6 // of the visibility
 
-	defaultVisibility = delivery.DefaultVisibility
-	minVisibility     = delivery.MinVisibility
-	maxVisibility     = delivery.MaxVisibility
+	defaultVisibility = renewal.DefaultVisibility
+	minVisibility     = renewal.MinVisibility
+	maxVisibility     = renewal.MaxVisibility
 )
 
 // sleepFor waits for d and reports true, or false when ctx ends first.

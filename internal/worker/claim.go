@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -30,7 +31,7 @@ type claimer struct {
 	departure  *drain.Departure
 	pause      *pause
 	leave      func() // starts the drain for the departure
-	deliveries *pool
+	deliveries *pool.Pool
 	loop       *health.Loop
 	jitter     retry.Jitter
 	log        *slog.Logger
@@ -80,7 +81,7 @@ type claimed struct {
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until
 // ctx ends. It releases what it claimed and did not start.
-func (w *Worker) claimLoop(ctx context.Context, deliveries *pool) {
+func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	c := &claimer{

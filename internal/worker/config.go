@@ -11,7 +11,6 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
-	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/jobid"
@@ -19,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/job"
@@ -139,7 +139,7 @@ func (c *Config) setDefaults() {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
 	if c.Visibility == 0 {
-		c.Visibility = delivery.DefaultVisibility
+		c.Visibility = renewal.DefaultVisibility
 	}
 	if c.PayloadMemory == 0 {
 		c.PayloadMemory = defaultPayloadMemory
@@ -179,8 +179,8 @@ func (c *Config) Validate() error {
 		return errors.New("worker has no kind of job to do: give it at least one handler")
 	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
 		return fmt.Errorf("concurrency %d is out of range: give 1 to %d, or 0 for one job per processor", c.Concurrency, MaxConcurrency)
-	case c.Visibility != 0 && (c.Visibility < delivery.MinVisibility || c.Visibility > delivery.MaxVisibility):
-		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, delivery.MinVisibility, delivery.MaxVisibility)
+	case c.Visibility != 0 && (c.Visibility < renewal.MinVisibility || c.Visibility > renewal.MaxVisibility):
+		return fmt.Errorf("visibility %s is out of range: give %s to %s", c.Visibility, renewal.MinVisibility, renewal.MaxVisibility)
 	case c.PayloadMemory < queue.MaxPayload:
 		return fmt.Errorf("payload memory of %d bytes is too little: one payload may have %d", c.PayloadMemory, queue.MaxPayload)
 	case c.DrainBudget < 0 || c.DrainBudget > 0 && c.DrainBudget < time.Second:

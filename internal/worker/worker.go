@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/lifecycle"
+	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/survey"
@@ -197,7 +198,7 @@ func (w *Worker) work(ctx context.Context) {
 // runJobs claims and runs jobs until ctx ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
 func (w *Worker) runJobs(ctx context.Context) {
-	deliveries := newPool()
+	deliveries := pool.New()
 	var before delivery.Counts
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs

@@ -26,7 +26,7 @@ var mutations = []mutation{
 		// Without it every job of more than 30 s is claimed by another worker
 		// while its own is well.
 		name: "no renewal of messages", important: true,
-		file: "internal/delivery/storage.go",
+		file: "internal/renewal/renewal.go",
 		old:  "due := asked.Add(after)", replacement: "due := asked.Add(after * 10000)",
 		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
 	},

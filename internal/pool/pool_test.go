@@ -1,4 +1,4 @@
-package worker
+package pool
 
 import (
 	"sync/atomic"
@@ -10,7 +10,7 @@ import (
 // the next ones, and none after Wait.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool()
+		p := New()
 		var ran atomic.Int64
 		for _, functions := range []int{maxKept + 10, 3, maxKept} {
 			ran.Store(0)

@@ -1,15 +1,16 @@
-package worker
+// Package pool keeps goroutines for functions that need deep stacks.
+package pool
 
 import "sync"
 
 // maxKept is how many goroutines a pool keeps for later functions at most.
 const maxKept = 64
 
-// pool runs functions in goroutines, and keeps goroutines for the functions that come
+// Pool runs functions in goroutines, and keeps goroutines for the functions that come
 // later: a delivery needs a deep stack, and growing that of a new goroutine costs
 // several microseconds for each job. Go is called by one goroutine, which then calls
 // Wait.
-type pool struct {
+type Pool struct {
 	next    chan func() // is received from by the goroutines that are kept
 	running sync.WaitGroup
 
@@ -17,10 +18,11 @@ type pool struct {
 	kept int
 }
 
-func newPool() *pool { return &pool{next: make(chan func())} }
+// New returns a pool without goroutines.
+func New() *Pool { return &Pool{next: make(chan func())} }
 
 // Go runs a function in a goroutine.
-func (p *pool) Go(f func()) {
+func (p *Pool) Go(f func()) {
 	select {
 	case p.next <- f:
 	default:
@@ -30,7 +32,7 @@ func (p *pool) Go(f func()) {
 
 // run runs a function and those that come after it, until the pool keeps enough other
 // goroutines or is closed.
-func (p *pool) run(f func()) {
+func (p *Pool) run(f func()) {
 	for ok := true; ok; {
 		f()
 		if !p.keep(1) {
@@ -42,7 +44,7 @@ func (p *pool) run(f func()) {
 }
 
 // keep counts goroutines that are kept, and reports whether they are not too many.
-func (p *pool) keep(n int) bool {
+func (p *Pool) keep(n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.kept+n > maxKept {
@@ -53,7 +55,7 @@ func (p *pool) keep(n int) bool {
 }
 
 // Wait waits until all functions have returned. The pool runs no more after that.
-func (p *pool) Wait() {
+func (p *Pool) Wait() {
 	close(p.next)
 	p.running.Wait()
 }

@@ -1,0 +1,257 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/ordered"
+	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+const (
+	// Timeout bounds one renewal. The next is tried soon after.
+	Timeout = 8 * time.Second
+
+	// renewRetry is the wait after a renewal that failed.
+	renewRetry = 2 * time.Second
+
+	// renewGrace is how long a renewal under way may finish once it is not needed
+	// any more, within the drain's time. One that is cut off leaves it in doubt
+	// whether the pop receipt is valid.
+	renewGrace = time.Second
+
+	// lostShare is the share of the visibility timeout, drain.OneJobGrace at most,
+	// that a job whose pop receipt is void stops before its message may become
+	// visible, so that its record is open by then.
+	lostShare = 6
+)
+
+const (
+	// parallelRenewals is how many renewals run at once, as long as they are answered
+	// soon: see drain.Gate.
+	parallelRenewals = 16
+
+	// spreadFrom is the number of messages from which on the first renewals are spread
+	// out: those of messages that were claimed together would otherwise come together,
+	// every time.
+	spreadFrom = 64
+
+	// spreadShare is the share of the time until a renewal by which it comes earlier at
+	// most.
+	spreadShare = 0.8
+)
+
+// Set renews messages. One timer serves all of them:
+// a message takes a goroutine only while a call for it is in flight.
+type Set struct {
+	pace *pace
+	gate *drain.Gate
+
+	mu     sync.Mutex
+	due    ordered.Heap[*Renewal] // those that wait; the next one first
+	timer  *time.Timer            // for the next one
+	active int                    // messages, those with a call in flight included
+	added  int                    // messages ever
+}
+
+// Renewal keeps one message hidden while its job runs.
+type Renewal struct {
+	set     *Set
+	lease   *queue.Lease
+	log     *slog.Logger
+	cleanup context.Context // bounds every call
+	lost    func(error)
+
+	// The rest is guarded by set.mu.
+	ordered.Item
+	due     time.Time
+	stopped bool               // no further call begins
+	stop    context.CancelFunc // ends the call in flight; nil without one
+	ended   chan struct{}      // closed when the call in flight has ended; nil without a waiter
+}
+
+// NewSet returns a set that asks for least as long as nothing is throttled.
+func NewSet(least time.Duration) *Set {
+	return &Set{
+		pace: newPace(least), gate: drain.NewGate(func() int { return parallelRenewals }),
+		due: ordered.NewHeap(func(a, b *Renewal) bool { return a.due.Before(b.due) }),
+	}
+}
+
+// Start renews the lease until the renewal is stopped or cleanup ends. When another
+// worker has the message it calls lost, once, and ends. A renewal that fails is
+// retried: the record decides who may write, not the message.
+func (s *Set) Start(cleanup context.Context, lease *queue.Lease, log *slog.Logger, lost func(error)) *Renewal {
+	r := &Renewal{set: s, lease: lease, log: log, cleanup: cleanup, lost: lost}
+	_, after := s.pace.current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active++
+	s.added++
+	r.due = firstRenewal(lease.AskedAt, time.Now(), after, s.active, s.added)
+	s.due.Add(r)
+	s.arm()
+	return r
+}
+
+// firstRenewal returns when the n-th message is renewed first that was claimed at asked,
+// while so many are active. Those of many messages are spread out, as long as that makes
+// none overdue: by the fractions of multiples of the golden ratio, which fill a period
+// evenly however many there are.
+func firstRenewal(asked, now time.Time, after time.Duration, active, n int) time.Time {
+	due := asked.Add(after)
+	if active < spreadFrom {
+		return due
+	}
+	const golden = 0.6180339887498949
+	part := golden * float64(n)
+	earlier := due.Add(-time.Duration(spreadShare * (part - float64(int(part))) * float64(after)))
+	if earlier.Before(now) {
+		return due
+	}
+	return earlier
+}
+
+// arm sets the timer for the next renewal. The caller holds mu.
+func (s *Set) arm() {
+	switch {
+	case s.due.Len() == 0 && s.timer != nil:
+		s.timer.Stop()
+	case s.due.Len() == 0:
+	case s.timer == nil:
+		s.timer = time.AfterFunc(time.Until(s.due.First().due), s.fire)
+	default:
+		s.timer.Reset(time.Until(s.due.First().due))
+	}
+}
+
+// fire begins the renewals that are due.
+func (s *Set) fire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for now := time.Now(); s.due.Len() > 0 && !now.Before(s.due.First().due); {
+		r := s.due.TakeFirst()
+		if r.cleanup.Err() != nil {
+			continue // no call may begin
+		}
+		ctx, cancel := context.WithCancel(r.cleanup)
+		r.stop = cancel
+		go r.run(ctx)
+	}
+	s.arm()
+}
+
+// run makes one renewal, and waits for the next.
+func (r *Renewal) run(ctx context.Context) {
+	next, err := r.renew(ctx)
+	if err != nil {
+		r.lost(err)
+	}
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.stop()
+	r.stop = nil
+	if r.ended != nil {
+		close(r.ended)
+	}
+	if r.stopped || err != nil || r.cleanup.Err() != nil {
+		return
+	}
+	r.due = next
+	s.due.Add(r)
+	s.arm()
+}
+
+// renew makes one call, and returns when the next is due. The error says that another
+// worker has the message.
+func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
+	pace := r.set.pace
+	leave, err := r.set.gate.Enter(ctx, 0)
+	if err != nil {
+		return time.Time{}, nil // it is not needed any more
+	}
+	defer leave()
+	if ctx.Err() != nil {
+		return time.Time{}, nil
+	}
+	asked := time.Now()
+	visibility, after := pace.current()
+	switch err := r.call(ctx, visibility); {
+	case errors.Is(err, queue.ErrLost):
+		until := keepUntil(r.lease.DoubtfulUntil(), visibility)
+		if !time.Now().Before(until) {
+			return time.Time{}, err
+		}
+		r.log.WarnContext(ctx, "receipt is void after a renewal without an answer; the job runs until shortly before its message may become visible",
+			"until", until, "error", err)
+		return until, nil
+	case err != nil && ctx.Err() != nil:
+		return time.Time{}, nil // cut off: it is not needed any more
+	case err != nil:
+		pace.observe(queue.Throttled(err))
+		r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not renewed; trying again", "error", err, "in", renewRetry)
+		return time.Now().Add(renewRetry), nil
+	default:
+		pace.observe(false)
+		return asked.Add(after), nil
+	}
+}
+
+// call makes one call, which continues for renewGrace once it is not needed any more.
+func (r *Renewal) call(ctx context.Context, visibility time.Duration) error {
+	ctx, cancelGrace := drain.Outlive(ctx, drain.UntilAfter(renewGrace))
+	defer cancelGrace()
+	defer context.AfterFunc(r.cleanup, cancelGrace)()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	return r.lease.Renew(ctx, visibility)
+}
+
+// Stop stops renewing and waits until nothing is in flight. It may be called
+// more than once.
+func (r *Renewal) Stop() {
+	s := r.set
+	s.mu.Lock()
+	if !r.stopped {
+		r.stopped = true
+		s.active--
+	}
+	if r.InHeap() {
+		s.due.Remove(r)
+		s.arm()
+	}
+	if r.stop == nil {
+		s.mu.Unlock()
+		return
+	}
+	if r.ended == nil {
+		r.ended = make(chan struct{})
+	}
+	ended := r.ended
+	r.stop()
+	s.mu.Unlock()
+	<-ended
+}
+
+// keepUntil returns up to when a job may run whose pop receipt was refused. doubtful is
+// when the visibility timeout expires that a renewal without an answer may have set. It
+// is zero if there was none: then another worker has the message.
+func keepUntil(doubtful time.Time, visibility time.Duration) time.Time {
+	if doubtful.IsZero() {
+		return doubtful
+	}
+	return doubtful.Add(-min(visibility/lostShare, drain.OneJobGrace))
+}
+
+// Visibility returns the visibility timeout to ask for, and how long after asking to
+// renew the message.
+func (s *Set) Visibility() (visibility, renewAfter time.Duration) { return s.pace.current() }
+
+// Observe learns from another call for a message whether the service throttles.
+func (s *Set) Observe(throttled bool) { s.pace.observe(throttled) }
