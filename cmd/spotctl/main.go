@@ -76,6 +76,7 @@ type flags struct {
 
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
+	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and accounts a stream of jobs needs."`
 
 	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results and logs."`
 
@@ -113,6 +114,11 @@ func (c *pricesCommand) run(ctx context.Context, s *session) error { return c.Ru
 type planCommand struct{ costs.Plan }
 
 func (c *planCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
+
+// sizeCommand calculates what a stream of jobs needs.
+type sizeCommand struct{ costs.Size }
+
+func (c *sizeCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
 
 // costs is the session of a command about costs.
 func (s *session) costs() costs.Session {
