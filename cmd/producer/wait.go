@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -19,6 +20,7 @@ type waiting struct {
 	session *session
 	client  *client.Client
 	jobs    map[string]work // by id
+	over    map[string]bool // those that have ended
 }
 
 // work is what a job's id stands for.
@@ -26,7 +28,7 @@ type work struct{ kind, payload string }
 
 // add returns a report that also adds each job that has, or had, a message.
 func (w *waiting) add(report func(client.PutResult) error) func(client.PutResult) error {
-	w.jobs = map[string]work{}
+	w.jobs, w.over = map[string]work{}, map[string]bool{}
 	return func(r client.PutResult) error {
 		if r.Err == nil {
 			w.jobs[r.ID] = work{r.Kind, r.PayloadSHA256}
@@ -52,7 +54,7 @@ func (w *waiting) run(ctx context.Context) error {
 	n := s.report.sum.Waited
 	s.report.note("%d done, %d poison, %d cancelled, %d pending, in %v",
 		n.Done, n.Poison, n.Cancelled, n.Pending, time.Since(began).Round(time.Millisecond))
-	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d", n.Pending, all)
+	pending := fmt.Sprintf("the jobs continue; not ended: %d of %d%s", n.Pending, all, w.open())
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return fmt.Errorf("interrupted; %s", pending)
@@ -66,12 +68,32 @@ func (w *waiting) run(ctx context.Context) error {
 	return nil
 }
 
+// open names the first of the jobs that have not ended, for the end of a sentence.
+func (w *waiting) open() string {
+	const named = 5
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
+		if !w.over[id] && len(ids) < named {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	text := ": " + strings.Join(ids, ", ")
+	if more := len(w.jobs) - len(w.over) - len(ids); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // reportAll reports each outcome as soon as it is known.
 func (w *waiting) reportAll(ctx context.Context) error {
 	for outcome, err := range w.client.WaitMany(ctx, slices.Sorted(maps.Keys(w.jobs)), client.WaitOptions{}) {
 		if err != nil {
 			return err
 		}
+		w.over[outcome.Job.ID] = true
 		if err := w.session.report.ended(w.checked(outcome)); err != nil {
 			return fmt.Errorf("cannot report the job's outcome (job %s): %w", outcome.Job.ID, err)
 		}
