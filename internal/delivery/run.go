@@ -30,11 +30,9 @@ var errPanicked = errors.New("handler panicked")
 // runHandler calls the handler and records its progress until it returns, or until it
 // was stopped and its deadline has passed.
 func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
-	done := make(chan ended, 1)
-	d.closed = make(chan struct{})
+	done, watch := make(chan ended, 1), startStopwatch(d.job.Latest())
+	d.closed, d.watch = make(chan struct{}), watch
 	d.startFraction = fractionOf(d.saved, 0)
-	watch := startStopwatch(d.job.Latest())
-	d.watch = watch
 	d.claim.CountTime(watch.elapsed)
 	d.chargeExits(watch)
 	defer d.enforceLimits(ctx, d.jobLimits, watch)()

@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
+// How often a fleet reads.
 const (
 	// Every is how often a fleet's queues are read for metrics, give or take a
 	// quarter, and Readers by how many workers each time, on average. So the

@@ -287,7 +287,7 @@ func (s *scene) scrape(tick int) {
 	defer s.mu.Unlock()
 	client := http.Client{Timeout: 5 * time.Second}
 	for vm, address := range s.addresses {
-		reply, err := client.Get("http://" + address + "/metrics") //nolint:noctx // it has a time limit
+		reply, err := client.Get("http://" + address + "/metrics")
 		if err != nil {
 			continue
 		}

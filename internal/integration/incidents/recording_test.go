@@ -53,7 +53,7 @@ func (r *recording) values(name string, ticks int) string {
 	values := r.series[name]
 	values = values[:min(len(values), ticks)]
 	for len(values) < ticks {
-		values = append(values[:len(values):len(values)], "")
+		values = append(slices.Clip(values), "")
 	}
 	for i := 0; i < len(values); {
 		same := i + 1

@@ -159,6 +159,6 @@ func promtool(t *testing.T, args ...string) (out string, err error) {
 	command := parts.Command(t, "promtool")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, command, args...).CombinedOutput() //nolint:gosec // promtool
+	text, err := exec.CommandContext(ctx, command, args...).CombinedOutput()
 	return string(text), err
 }

@@ -81,15 +81,20 @@ func (p *Pusher) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
-			defer cancel()
-			p.push(last, true)
+			p.pushLast(ctx)
 			return
 		case <-ticker.C:
 		case <-p.soon:
 		}
 		p.push(ctx, false)
 	}
+}
+
+// pushLast pushes when ctx has ended.
+func (p *Pusher) pushLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+	defer cancel()
+	p.push(ctx, true)
 }
 
 // push pushes what the metrics are now. It logs the first failure of several.
