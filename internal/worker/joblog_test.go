@@ -137,7 +137,7 @@ func TestLogSurvivesTheVM(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(50 * time.Millisecond):
+					case <-time.After(53 * time.Millisecond): // never at the moment at which the job ends
 						job.Print(ctx, joblog.Stdout, logLineOf(j.ID, n))
 					}
 				}
