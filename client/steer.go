@@ -85,38 +85,38 @@ type Steered struct {
 // these kinds, until Unpause. Running jobs continue. The reason is for people, here and
 // below: workers log it.
 func (c *Client) Pause(ctx context.Context, kinds []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, true) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, true) })
 }
 
 // Unpause ends the pause of kinds, or without kinds all pauses.
 func (c *Client) Unpause(ctx context.Context, kinds []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, false) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Pause(ctx, kinds, false) })
 }
 
 // Drain makes workers hand over their jobs and idle, as an eviction does, until Resume.
 // Names are those of workers or of their VMs; none means all workers, also those that
 // start later.
 func (c *Client) Drain(ctx context.Context, names []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Drain(ctx, names) })
 }
 
 // Resume lets drained workers work again; no names means all.
 func (c *Client) Resume(ctx context.Context, names []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Resume(ctx, names) })
 }
 
 // Quarantine drains all workers on VMs, also those that start there later, until Free.
 func (c *Client) Quarantine(ctx context.Context, vms []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Quarantine(ctx, vms) })
 }
 
 // Free ends the quarantine of VMs.
 func (c *Client) Free(ctx context.Context, vms []string, reason string) (Steered, error) {
-	return c.steer(ctx, reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
+	return c.steer(reason, func(f *operate.Fleet) (operate.Asked, error) { return f.Free(ctx, vms) })
 }
 
 // steer asks something of workers.
-func (c *Client) steer(ctx context.Context, reason string, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
+func (c *Client) steer(reason string, do func(*operate.Fleet) (operate.Asked, error)) (Steered, error) {
 	f := &operate.Fleet{Control: c.stores.Control, Workers: c.stores.Workers, Name: c.name, Reason: reason}
 	asked, err := do(f)
 	return Steered{Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older, fleet: f, asked: asked}, c.steerError(err, toWrite)
