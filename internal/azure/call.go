@@ -35,6 +35,14 @@ type Call struct {
 	// is no label.
 	Date string
 
+	// Throttled says that the service refused the call because calls come too fast: with
+	// 429 or 503, or with 500 OperationTimedOut.
+	Throttled bool
+
+	// Queue is the name of the queue that a throttled call was about, which is no label:
+	// a program may use any. Empty for other calls.
+	Queue string
+
 	// Took is the time until the header of the response.
 	Took time.Duration
 }
@@ -76,13 +84,34 @@ type watcher struct {
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	begun := time.Now()
 	resp, err := req.Next()
-	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Took: time.Since(begun)}
+	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Throttled: isThrottled(resp), Took: time.Since(begun)}
 	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
 	if resp != nil {
 		c.Date = resp.Header.Get("Date")
 	}
+	if c.Throttled && w.service == queueService {
+		c.Queue = queueOf(req.Raw().URL.Path)
+	}
 	w.report(c)
 	return resp, err
+}
+
+// isThrottled reports whether a call was refused because calls come too fast.
+func isThrottled(resp *http.Response) bool {
+	return statusOf(resp) == "throttled" ||
+		resp != nil && resp.StatusCode == http.StatusInternalServerError && resp.Header.Get("x-ms-error-code") == operationTimedOut
+}
+
+// operationTimedOut is the error code of a call that the service had no time for.
+const operationTimedOut = "OperationTimedOut"
+
+// queueOf returns the name of the queue that a path is about: …/QUEUE, …/QUEUE/messages
+// or …/QUEUE/messages/ID.
+func queueOf(p string) string {
+	if i := strings.LastIndex(p, "/messages"); i > 0 {
+		p = p[:i]
+	}
+	return path.Base(p)
 }
 
 func statusOf(resp *http.Response) string {

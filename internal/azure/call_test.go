@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/google/go-cmp/cmp"
@@ -145,6 +146,57 @@ func TestOperationOfOthers(t *testing.T) {
 		}
 		if got := operationOf(service, r); got != want {
 			t.Errorf("operation of %q = %s, want %s", request, got, want)
+		}
+	}
+}
+
+// TestThrottledCalls: a call that came too fast is reported as such, each retry too, with
+// the queue that it was about.
+func TestThrottledCalls(t *testing.T) {
+	for _, row := range []struct {
+		refusal storage.Error
+		want    bool
+	}{
+		{storage.Error{Status: 503, Code: "ServerBusy"}, true},
+		{storage.Error{Status: 429, Code: "TooManyRequests"}, true},
+		{storage.Error{Status: 500, Code: "OperationTimedOut"}, true},
+		{storage.Error{Status: 500, Code: "InternalError"}, false},
+		{storage.Error{Status: 404, Code: "MessageNotFound"}, false},
+	} {
+		server := storage.New(storage.Options{})
+		server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: &row.refusal} })
+		var calls []Call
+		account, err := Connect(Config{
+			ConnectionString: server.ConnectionString(), Transport: server.Transport(), OnCall: func(c Call) { calls = append(calls, c) },
+			Retry: &policy.RetryOptions{MaxRetries: 1, RetryDelay: 1, MaxRetryDelay: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range []func() error{
+			func() error { _, err := account.Queue("jobs").PeekMessages(t.Context(), nil); return err },
+			func() error {
+				_, err := account.Queue("jobs").DeleteMessage(t.Context(), "id", "receipt", nil)
+				return err
+			},
+			func() error { _, err := account.Queue("jobs").GetProperties(t.Context(), nil); return err },
+		} {
+			calls = nil
+			if call() == nil {
+				t.Fatal("a refused call succeeded")
+			}
+			for _, c := range calls {
+				if want := map[bool]string{true: "jobs"}[row.want]; c.Throttled != row.want || c.Queue != want {
+					t.Errorf("%s after %s: Throttled = %t for queue %q, want %t for %q", c.Operation, row.refusal.Code, c.Throttled, c.Queue, row.want, want)
+				}
+			}
+			if tries := len(calls); row.want && tries != 2 {
+				t.Errorf("calls reported after %s = %d, want 2: one retry", row.refusal.Code, tries)
+			}
+		}
+		_, err = account.Container("things").GetProperties(t.Context(), nil)
+		if last := calls[len(calls)-1]; err == nil || last.Throttled != row.want || last.Queue != "" {
+			t.Errorf("blob call after %s = %+v, want Throttled %t without a queue", row.refusal.Code, last, row.want)
 		}
 	}
 }

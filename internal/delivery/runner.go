@@ -203,9 +203,6 @@ func (r *Runner) allPaused() bool {
 // after a claim they must be renewed.
 func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.renewals.Visibility() }
 
-// Throttled lengthens the visibility timeout after a claim that was throttled.
-func (r *Runner) Throttled(err error) { r.renewals.Observe(queue.Throttled(err)) }
-
 // NewTries returns what bounds the tries of single calls once ctx has ended.
 func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.NewTries(ctx) }
 

@@ -382,3 +382,9 @@ func Throttled(err error) bool {
 	}
 	return response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusTooManyRequests
 }
+
+// TooFast reports whether the service answered that calls come too fast: as [Throttled],
+// or with 500 OperationTimedOut, as it also does then. Such a call may have taken effect.
+func TooFast(err error) bool {
+	return Throttled(err) || queueerror.HasCode(err, queueerror.OperationTimedOut)
+}

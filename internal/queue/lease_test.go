@@ -311,22 +311,26 @@ func TestPutReplyLost(t *testing.T) {
 func TestThrottled(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		for _, row := range []struct {
-			fault storage.Fault
-			want  bool
+			fault         storage.Fault
+			want, tooFast bool
 		}{
-			{storage.Fault{Refuse: storage.ServerBusy(0)}, true},
-			{storage.Fault{Refuse: &storage.Error{Status: 429, Code: "TooManyRequests"}}, true},
-			{storage.Fault{Refuse: &storage.Error{Status: 500, Code: "InternalError"}}, false},
-			{storage.Fault{DropReply: true}, false},
+			{storage.Fault{Refuse: storage.ServerBusy(0)}, true, true},
+			{storage.Fault{Refuse: &storage.Error{Status: 429, Code: "TooManyRequests"}}, true, true},
+			{storage.Fault{Refuse: &storage.Error{Status: 500, Code: "OperationTimedOut"}}, false, true},
+			{storage.Fault{Refuse: &storage.Error{Status: 500, Code: "InternalError"}}, false, false},
+			{storage.Fault{DropReply: true}, false, false},
 		} {
 			b.faultOn(storage.OpGetMessages, allTries, row.fault)
 			_, err := b.jobs.Claim(t.Context(), 1, time.Second)
 			if err == nil || Throttled(err) != row.want {
 				t.Errorf("Throttled(%.60v) = %t, want %t", err, Throttled(err), row.want)
 			}
+			if got := TooFast(err); got != row.tooFast {
+				t.Errorf("TooFast(%.60v) = %t, want %t", err, got, row.tooFast)
+			}
 		}
-		if Throttled(nil) {
-			t.Error("Throttled(nil) = true")
+		if Throttled(nil) || TooFast(nil) {
+			t.Error("Throttled or TooFast of no error = true")
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 
@@ -105,6 +106,18 @@ func (q *Queue) putText(ctx context.Context, text string, delay time.Duration) e
 // Claim dequeues up to n messages (at most [MaxClaim]) and hides them from
 // others for visibility. For an empty queue it returns none and no error.
 func (q *Queue) Claim(ctx context.Context, n int, visibility time.Duration) ([]*Lease, error) {
+	return q.claim(ctx, n, visibility)
+}
+
+// ClaimOnce is Claim with one request, without the SDK's retries. A claim that took
+// effect has hidden its messages, and a retry would hide as many more; one that was
+// refused because calls come too fast would add to them. The caller decides when to
+// claim again.
+func (q *Queue) ClaimOnce(ctx context.Context, n int, visibility time.Duration) ([]*Lease, error) {
+	return q.claim(policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}), n, visibility)
+}
+
+func (q *Queue) claim(ctx context.Context, n int, visibility time.Duration) ([]*Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := time.Now()

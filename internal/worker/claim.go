@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type claimer struct {
 	leave      func() // starts the drain for the departure
 	deliveries *pool.Pool
 	loop       *health.Loop
+	pressure   *intake.Pressure
 	jitter     retry.Jitter
 	log        *slog.Logger
 
@@ -85,7 +87,8 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	c := &claimer{
-		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim, jitter: w.Jitter, log: w.Log,
+		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim,
+		pressure: w.Pressure, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.fleet.Idle, w.Jitter),
 	}
@@ -113,11 +116,14 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 	c.releaseRest(ctx)
 }
 
-// start starts a delivery for each buffered message that there is a slot for.
+// start starts a delivery for each buffered message that there is a slot for. Messages
+// of a queue that is at its limit are started one after the other.
 func (c *claimer) start(ctx context.Context) {
-	for c.free > 0 && len(c.buffer) > 0 && ctx.Err() == nil {
-		lease := c.buffer[0]
-		c.buffer = c.buffer[1:]
+	for c.free > 0 && ctx.Err() == nil {
+		lease := c.takeStartable(time.Now())
+		if lease == nil {
+			return
+		}
 		c.free--
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
@@ -128,10 +134,33 @@ func (c *claimer) start(ctx context.Context) {
 	}
 }
 
+// takeStartable takes the first message from the buffer that may be started at now, nil
+// if there is none.
+func (c *claimer) takeStartable(now time.Time) *queue.Lease {
+	for i, lease := range c.buffer {
+		source := c.rotation.of(lease.Queue())
+		if now.Before(source.pace.StartDue()) {
+			if len(c.rotation.queues) == 1 {
+				return nil
+			}
+			continue
+		}
+		source.pace.Started(now)
+		if i == 0 {
+			c.buffer = c.buffer[1:]
+		} else {
+			c.buffer = slices.Delete(c.buffer, i, i+1)
+		}
+		return lease
+	}
+	return nil
+}
+
 // claim sends the claims that are due, to the queues whose turn it is. It returns how
 // long to wait until the next may be due, as far as that does not depend on the end of
 // a job or of a claim.
 func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait time.Duration) {
+	c.rotation.observePressure(c.pressure, time.Now())
 	for ctx.Err() == nil {
 		now := time.Now()
 		most := c.claimable(now)
@@ -177,10 +206,11 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 func (c *claimer) send(ctx context.Context, next *claim) {
 	c.claims = append(c.claims, next)
 	next.source.inFlight++
+	next.source.pace.Sent(next.begun, next.wanted)
 	go func() {
 		grace, cancel := drain.Outlive(ctx, drain.UntilAfter(claimGrace))
 		defer cancel()
-		leases, err := next.source.queue.Claim(grace, next.wanted, next.visibility)
+		leases, err := next.source.queue.ClaimOnce(grace, next.wanted, next.visibility)
 		c.claimed <- claimed{next, leases, err}
 	}()
 }
@@ -197,13 +227,15 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	c.rotation.record(r.source, gave, now)
 	if r.err == nil {
 		c.claimTime.Add(now.Sub(r.begun))
+		r.source.pace.Got(now, r.wanted, len(r.leases))
 		r.source.backlog = gave == someWork && len(r.leases) >= r.wanted
+	}
+	if gave == refused {
+		r.source.pace.Refused(now)
 	}
 	r.source.observe(r.err, now, r.visibility)
 	if r.err != nil && ctx.Err() == nil {
-		c.runner.Throttled(r.err)
-		c.log.Log(ctx, outage.Level(r.err, slog.LevelWarn), "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
-			"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
+		c.logFailure(ctx, r, gave, now)
 	}
 	for _, lease := range r.leases {
 		if !c.runner.Adopt(lease) {
@@ -213,10 +245,24 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	slices.SortStableFunc(c.buffer, func(a, b *queue.Lease) int { return a.AskedAt.Compare(b.AskedAt) })
 }
 
+// logFailure logs a claim that failed. Refusals are ordinary where a queue is at its
+// limit.
+func (c *claimer) logFailure(ctx context.Context, r claimed, gave claimResult, now time.Time) {
+	if gave == refused {
+		c.log.DebugContext(ctx, "storage refused a claim that came too fast; claiming more slowly", "queue", r.source.queue.Name(),
+			"messages_per_second", math.Round(r.source.pace.Rate(now)), "error", r.err)
+		return
+	}
+	c.log.Log(ctx, outage.Level(r.err, slog.LevelWarn), "no messages claimed; trying again", "error", r.err, "queue", r.source.queue.Name(), "tries", r.source.failures,
+		"asked_for", r.wanted, "next_claims_ask_for", r.source.atMost(queue.MaxClaim, now))
+}
+
 // resultOf returns what a claim brought. Messages of kinds that this worker lacks are no
 // work for it.
 func (c *claimer) resultOf(r claimed) claimResult {
 	switch {
+	case queue.TooFast(r.err):
+		return refused
 	case r.err != nil:
 		return failed
 	case len(r.leases) == 0:
@@ -251,6 +297,9 @@ func waitedFor(leases []*queue.Lease) time.Duration {
 func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait time.Duration) {
 	if len(c.buffer) > 0 {
 		wait = min(wait, time.Until(c.buffer[0].AskedAt.Add(c.maxBuffered())))
+		if c.free > 0 {
+			wait = min(wait, time.Until(c.rotation.startDue(c.buffer)))
+		}
 	}
 	c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, wait))
 }

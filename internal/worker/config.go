@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -119,6 +120,10 @@ type Config struct {
 
 	// Observer counts what happens, for metrics. Default: none.
 	Observer Observer
+
+	// Pressure counts the calls that storage refused because they came too fast, which
+	// slow claims down. Optional: claims that are refused count in any case.
+	Pressure *intake.Pressure
 
 	// Jitter varies delays at random. Tests that must repeat exactly replace it.
 	Jitter retry.Jitter

@@ -54,7 +54,7 @@ func (t *faultyTransport) Do(r *http.Request) (*http.Response, error) {
 // the programs do, with an explanation.
 func (b *testbed) useTransport(transport policy.Transporter, log io.Writer) func(*Config) {
 	outages := outage.New(explainingLog(log), func() int { return 1 })
-	return b.useAccount(b.watchedAccount(transport, outages.Ended), log)
+	return b.useAccount(b.watchedAccount(transport, nil, outages.Ended), log)
 }
 
 // explainingLog returns a logger for lines that are logged by default, with errors

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"net/url"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ const (
 	moreBehind             // as many messages as were asked for, none of them work for this worker
 	someWork
 	failed
+	refused // because calls come too fast
 )
 
 // queueState is one queue, and how its last claims went.
@@ -44,6 +46,7 @@ type queueState struct {
 	inFlight    int       // claims that were sent and have not ended
 	backlog     bool      // the last claim brought as many messages as it asked for
 	polling     intake.Polling
+	pace        intake.Pace
 	thinSince   time.Time // when fewer workers polled than had been counted
 }
 
@@ -78,7 +81,7 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 // worker without work makes no more calls than with one. Where there may be work behind
 // messages of others, s is asked again at once, and the pause after that is no shorter.
 func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
-	if gave == failed {
+	if gave == failed || gave == refused {
 		s.failures++
 	} else {
 		s.failures = 0
@@ -88,6 +91,9 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 		s.empty, s.fruitless, s.due = 0, 0, time.Time{}
 		return
 	case moreBehind:
+		s.due = time.Time{}
+		return
+	case refused: // its pace says when
 		s.due = time.Time{}
 		return
 	case othersWork:
@@ -128,10 +134,13 @@ func (s *queueState) observeWait(waited time.Duration, now time.Time) {
 // visibility. Where it failed without a refusal, the service may have handed out
 // messages that did not arrive: one that makes the reply unreadable, or too long for
 // the connection, takes its neighbours along. Asked for alone it costs only itself.
-// It comes round after its visibility, so one at a time lasts for two of them.
+// It comes round after its visibility, so one at a time lasts for two of them. A
+// connection that breaks once before a reply begins is the network's doing.
 func (s *queueState) observe(err error, now time.Time, visibility time.Duration) {
-	var refused *azcore.ResponseError
-	if err != nil && !errors.As(err, &refused) {
+	if _, unanswered := errors.AsType[*url.Error](err); unanswered && s.failures < 2 {
+		return
+	}
+	if _, refused := errors.AsType[*azcore.ResponseError](err); err != nil && !refused {
 		s.singleUntil = now.Add(2 * visibility)
 	}
 }
@@ -147,7 +156,42 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 // mayAsk reports whether the queue may be asked at now. One that may have no more
 // messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
-	return !now.Before(s.due) && (s.inFlight == 0 || s.backlog)
+	return !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
+}
+
+// dueAt returns when the queue may be asked next.
+func (s *queueState) dueAt() time.Time {
+	if next := s.pace.Due(); next.After(s.due) {
+		return next
+	}
+	return s.due
+}
+
+// of returns the state of a queue that messages are taken from.
+func (t *queueRotation) of(q *queue.Queue) *queueState {
+	i := slices.IndexFunc(t.queues, func(s *queueState) bool { return s.queue == q })
+	return t.queues[i]
+}
+
+// startDue returns when the first of some buffered messages may be started.
+func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
+	first := t.of(buffer[0].Queue()).pace.StartDue()
+	if len(t.queues) == 1 {
+		return first
+	}
+	for _, lease := range buffer[1:] {
+		if due := t.of(lease.Queue()).pace.StartDue(); due.Before(first) {
+			first = due
+		}
+	}
+	return first
+}
+
+// observePressure lets the pace of each queue learn of calls that were refused.
+func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time) {
+	for _, s := range t.queues {
+		s.pace.Observe(now, pressure.Count(s.queue.Name()))
+	}
 }
 
 // hasBacklog reports whether a queue has more messages than were claimed.
@@ -159,8 +203,8 @@ func (t *queueRotation) hasBacklog() bool {
 func (t *queueRotation) due(now time.Time) time.Time {
 	first := now.Add(longestPoll)
 	for _, s := range t.queues {
-		if s.due.After(now) && s.due.Before(first) {
-			first = s.due
+		if due := s.dueAt(); due.After(now) && due.Before(first) {
+			first = due
 		}
 	}
 	return first

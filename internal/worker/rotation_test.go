@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -233,6 +234,7 @@ func TestClaimOneAtATime(t *testing.T) {
 	}{
 		{"after a claim that worked", nil, 0, 32},
 		{"after a refusal, which claims nothing", fmt.Errorf("claim: %w", refused), 0, 32},
+		{"after a connection that broke once", fmt.Errorf("claim: %w", &url.Error{Op: "Get", Err: errors.New("connection reset")}), 0, 32},
 		{"after a reply that cannot be read", errors.New("unexpected EOF"), 0, 1},
 		{"one visibility timeout later", errors.New("unexpected EOF"), 30 * time.Second, 1},
 		{"two visibility timeouts later", errors.New("unexpected EOF"), time.Minute, 32},

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/preempt"
@@ -80,13 +81,21 @@ func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 
 func (b *testbed) account(transport policy.Transporter) *azure.Account {
 	b.t.Helper()
-	return b.watchedAccount(transport, nil)
+	return b.watchedAccount(transport, nil, nil)
 }
 
-// watchedAccount is account, and reports how calls end.
-func (b *testbed) watchedAccount(transport policy.Transporter, onEnd func(outage.Call)) *azure.Account {
+// watchedAccount is account, reports how calls end, and counts in pressure those that
+// come too fast.
+func (b *testbed) watchedAccount(transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.t.Helper()
-	account, err := azure.Connect(azure.Config{ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry, OnEnd: onEnd})
+	account, err := azure.Connect(azure.Config{
+		ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry, OnEnd: onEnd,
+		OnCall: func(c azure.Call) {
+			if c.Throttled {
+				pressure.Refused(c.Queue)
+			}
+		},
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -145,10 +154,11 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	}
 	log := slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	outages := outage.New(log, func() int { return p.runner.Counts().Active })
-	s := b.storesOf(b.watchedAccount(p.link, outages.Ended))
+	pressure := &intake.Pressure{}
+	s := b.storesOf(b.watchedAccount(p.link, pressure, outages.Ended))
 	c := Config{
 		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs,
-		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter,
+		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter, Pressure: pressure,
 		Log: log,
 	}
 	for _, f := range change {

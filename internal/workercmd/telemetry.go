@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/metrics"
 	"github.com/spotworker/spotworker/internal/metrics/push"
@@ -33,6 +34,7 @@ type telemetry struct {
 	*metrics.Metrics
 	loops     health.Loops
 	manager   manager
+	pressure  intake.Pressure // what the claims go by
 	outages   *outage.Watch
 	pusher    *push.Pusher // nil where metrics are only served
 	collector *collector   // nil if the garbage collector is the program's
@@ -81,6 +83,9 @@ func (t *telemetry) status() string {
 // called records a call to the storage account.
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
+	if c.Throttled {
+		t.pressure.Refused(c.Queue)
+	}
 }
 
 // space returns how much of the file system for the programs of jobs is free, and its

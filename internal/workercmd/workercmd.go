@@ -169,7 +169,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 	if f.JobLogSize > 0 {
 		config.Logs = stores.Logs
 	}
-	config.Log, config.Observer, config.Loops = log, t, &t.loops
+	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err
 	}

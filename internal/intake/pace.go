@@ -1,0 +1,212 @@
+package intake
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Pressure counts the calls that storage refused because they came too fast, with
+// their retries. Its methods may be called from several goroutines. A nil Pressure
+// counts nothing.
+type Pressure struct {
+	mu      sync.Mutex
+	account uint64
+	queues  map[string]uint64
+}
+
+// Refused counts a call for a queue that was refused. The name is empty for a call
+// that is not about a queue: then the limit is that of the account, and concerns all.
+func (p *Pressure) Refused(queue string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if queue == "" {
+		p.account++
+		return
+	}
+	if p.queues == nil {
+		p.queues = map[string]uint64{}
+	}
+	p.queues[queue]++
+}
+
+// Count returns how many calls were refused that concern a queue.
+func (p *Pressure) Count(queue string) uint64 {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.account + p.queues[queue]
+}
+
+// Bounds of a [Pace].
+const (
+	// reaction is how long a lower rate takes to show: refusals within it are those
+	// of the rate before. Storage counts by the second.
+	reaction = time.Second
+
+	// Refusals cut the rate by the share of its messages that they are, which is never
+	// less than leastCut nor more than mostCut. Refusals again within an echo of a cut
+	// show that it was too small: the next is at least againCut.
+	leastCut = 0.07
+	againCut = 0.12
+	mostCut  = 0.5
+	echo     = 5 * reaction / 2
+
+	// settling is the share of a cut by which the rate settles below what was refused.
+	settling = 0.43
+
+	// growth is how fast the rate comes back to there, as the coefficient of a cubic: in
+	// 13 s for 1,000 messages a second and in 6 s for 125, so that slower workers catch
+	// up. It grows on, slowly at first.
+	growth = 0.02
+
+	// Where no limit is known, or was not met for forgetting, the first refusals do not
+	// tell what it is. The rate after them is searchFrom messages a second at most, so that
+	// no worker keeps what it was the first to get. It grows as a square with the
+	// coefficient search, to 1,000 in 8 s, until calls are refused that are no repeats of
+	// the first ones.
+	forgetting = time.Minute
+	searchFrom = 100
+	search     = 16
+
+	// leastRate is the lowest rate, in messages a second.
+	leastRate = 4
+
+	// burst is how late a claim may be without costing rate.
+	burst = 50 * time.Millisecond
+
+	// startAhead is how much faster than they are claimed messages are started, so that
+	// they do not pile up, and startBurst how late a start may be without costing any.
+	startAhead = 1.2
+	startBurst = 5 * time.Millisecond
+)
+
+// Pace limits how fast messages are claimed from a queue, by additive increase and
+// multiplicative decrease: a refusal lowers the rate, which then grows again, fast up
+// to what was refused and slowly beyond (as in TCP CUBIC, RFC 9438). All workers of a
+// queue meet the same refusals, so that their rates come near to each other. The zero
+// value has no limit; the first refusal sets one.
+type Pace struct {
+	seen      uint64    // refusals
+	eased     time.Time // when the rate was lowered last; zero for never
+	refused   float64   // refusals since then, up to a reaction later
+	limit     float64   // messages a second before that
+	least     float64   // of the cut
+	met       time.Time // when a limit was met where none was known
+	searching bool      // for the limit
+	next      time.Time // when the next claim may be sent
+	start     time.Time // when the next message may be started
+
+	second         time.Time // when the current second of the counts began
+	now, lastCount float64   // messages claimed in it, and in the one before
+}
+
+// Observe takes how many calls have been refused until now.
+func (p *Pace) Observe(now time.Time, refused uint64) {
+	if refused != p.seen {
+		p.ease(now, refused-p.seen)
+		p.seen = refused
+	}
+}
+
+// Refused records a claim that was refused, also where nothing counts the pressure, and
+// leaves storage alone for a moment.
+func (p *Pace) Refused(now time.Time) {
+	p.ease(now, 0)
+	p.next = later(p.next, now.Add(reaction/4))
+}
+
+// ease lowers the rate because calls were refused, so many since the last time.
+func (p *Pace) ease(now time.Time, refused uint64) {
+	since := now.Sub(p.eased)
+	if p.eased.IsZero() || since >= reaction {
+		if p.eased.IsZero() || since >= forgetting {
+			p.limit, p.met = max(p.goodput(now), leastRate), now
+		} else { // but a worker with little to do was not held up by it
+			p.limit = min(p.Rate(now), max(2*p.goodput(now), 2*batch))
+		}
+		p.searching = now.Sub(p.met) < echo
+		p.least = leastCut
+		if since < echo {
+			p.least = againCut
+		}
+		p.eased, p.refused = now, 0
+	}
+	p.refused += float64(refused)
+}
+
+// Rate returns how many messages a second may be claimed at now, 0 for any number.
+func (p *Pace) Rate(now time.Time) float64 {
+	if p.eased.IsZero() {
+		return 0
+	}
+	since := now.Sub(p.eased).Seconds()
+	cut := min(max(p.refused/p.limit, p.least), mostCut)
+	bottom, ceiling := max(p.limit*(1-cut), leastRate), max(p.limit*(1-settling*cut), leastRate)
+	if p.searching {
+		return min(bottom, searchFrom) + search*since*since
+	}
+	t := since - math.Cbrt((ceiling-bottom)/growth)
+	return ceiling + growth*t*t*t
+}
+
+// Due returns when the next claim may be sent; it may be past.
+func (p *Pace) Due() time.Time { return p.next }
+
+// Sent records a claim for n messages.
+func (p *Pace) Sent(now time.Time, n int) {
+	if rate := p.Rate(now); rate > 0 {
+		p.next = later(p.next, now.Add(-burst)).Add(seconds(float64(n) / rate))
+	}
+}
+
+// StartDue returns when the next claimed message may be started; it may be past. Jobs
+// that started together would end together, and their calls come in a burst.
+func (p *Pace) StartDue() time.Time { return p.start }
+
+// Started records that a message was started at now.
+func (p *Pace) Started(now time.Time) {
+	if rate := p.Rate(now); rate > 0 {
+		p.start = later(p.start, now.Add(-startBurst)).Add(seconds(1 / (rate * startAhead)))
+	}
+}
+
+// Got records that a claim for n messages brought some of them. What it did not bring
+// may be claimed again; the call itself counts as one message.
+func (p *Pace) Got(now time.Time, n, got int) {
+	p.count(now, got)
+	if rate := p.Rate(now); rate > 0 && got < n {
+		p.next = p.next.Add(-seconds(float64(n-max(got, 1)) / rate))
+	}
+}
+
+// count adds claimed messages to the current second.
+func (p *Pace) count(now time.Time, n int) {
+	switch passed := now.Sub(p.second); {
+	case passed >= 2*time.Second:
+		p.second, p.lastCount, p.now = now, 0, 0
+	case passed >= time.Second:
+		p.second, p.lastCount, p.now = p.second.Add(time.Second), p.now, 0
+	}
+	p.now += float64(n)
+}
+
+// goodput returns how many messages were claimed in the second before now.
+func (p *Pace) goodput(now time.Time) float64 {
+	p.count(now, 0)
+	return p.now + p.lastCount*(1-now.Sub(p.second).Seconds())
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/job"
+)
+
+// atLimit is what a fleet of workers did in a window of time, with a long backlog on a
+// queue that is at its limit.
+type atLimit struct {
+	calls, refused int       // for the queue's messages
+	done           int       // jobs
+	shares         []float64 // of the jobs, by worker
+}
+
+// fairness returns Jain's index of the workers' shares: 1 if all are the same, 1/n if
+// one worker does all jobs.
+func (r atLimit) fairness() float64 {
+	var sum, squares float64
+	for _, share := range r.shares {
+		sum += share
+		squares += share * share
+	}
+	return sum * sum / (squares * float64(len(r.shares)))
+}
+
+// runAtLimit lets workers do jobs from a queue that takes that many messages a second,
+// and returns what happens within window, from so long after the start. Each job costs
+// the queue two messages, its claim and its deletion; it is of an idempotent kind, whose
+// calls are all calls for messages.
+func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r atLimit) {
+	for i := range int((after+window)/time.Second)*limit/2 + workers*300 {
+		b.put(fmt.Sprintf("job-%d", i), "nothing", "1")
+	}
+	b.server.SetLimits(&storage.Limits{QueueMessages: limit})
+	b.latency(10 * time.Millisecond)
+	var mu sync.Mutex // guards r while calls come
+	b.server.OnResult(func(res storage.Result) {
+		if res.Queue != b.names.Queue {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		r.calls++
+		switch {
+		case res.Status == http.StatusServiceUnavailable:
+			r.refused++
+		case res.Operation == storage.OpDeleteMessage:
+			r.done++
+		}
+	})
+	runs := make([]atomic.Int64, workers)
+	for i := range workers {
+		count := job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) {
+			runs[i].Add(1)
+			return nil, nil
+		})
+		b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"nothing": job.Idempotent(count)}, discardLog, func(c *Config) {
+			c.Concurrency, c.Metadata = 64, nil
+		})
+	}
+	time.Sleep(after)
+	mu.Lock()
+	b.t.Logf("%d workers, the first %s: %d of %d calls refused, %d jobs done", workers, after, r.refused, r.calls, r.done)
+	r = atLimit{}
+	mu.Unlock()
+	for i := range runs {
+		runs[i].Store(0)
+	}
+	time.Sleep(window)
+	b.server.OnResult(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range runs {
+		r.shares = append(r.shares, float64(runs[i].Load()))
+	}
+	return r
+}
+
+// TestAtTheQueuesLimit: workers with a backlog use a queue's limit, share it, and have few
+// calls refused. In full, with the limit of Azure; package intake shows longer runs.
+func TestAtTheQueuesLimit(t *testing.T) {
+	tests := []struct{ workers, limit, percent int }{{2, 500, 2}}
+	if *full {
+		tests = append(tests, []struct{ workers, limit, percent int }{{1, 2000, 1}, {2, 2000, 1}, {4, 2000, 1}, {8, 2000, 1}}...)
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d workers, %d messages a second", tt.workers, tt.limit), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *testbed) {
+				window := time.Duration(repeats(20, 60)) * time.Second
+				r := b.runAtLimit(tt.workers, tt.limit, 15*time.Second, window)
+				refused := float64(r.refused) / float64(r.calls)
+				used := float64(r.done) / (window.Seconds() * float64(tt.limit) / 2)
+				t.Logf("%d workers, then %s: %.2f %% of %d calls refused, %.1f %% of the limit used, fairness %.3f (%.0f)",
+					tt.workers, window, 100*refused, r.calls, 100*used, r.fairness(), r.shares)
+				if refused > float64(tt.percent)/100 {
+					t.Errorf("calls refused = %.2f %%, want at most %d %%", 100*refused, tt.percent)
+				}
+				if used < 0.9 {
+					t.Errorf("jobs done = %.1f %% of the limit, want at least 90 %%", 100*used)
+				}
+				if f := r.fairness(); f < 0.75 {
+					t.Errorf("fairness = %.3f, want at least 0.75: %.0f", f, r.shares)
+				}
+			})
+		})
+	}
+}
