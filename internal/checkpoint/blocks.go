@@ -149,7 +149,7 @@ func (n namer) name(hashed []byte, length int, kind string) string {
 func lengthOf(ids []string) (bytes int64) {
 	for _, id := range ids {
 		if content, err := base64.StdEncoding.DecodeString(id); err == nil && len(content) == idLength {
-			bytes += int64(binary.BigEndian.Uint64(content[idLength-16:])) //nolint:gosec // of a length
+			bytes += int64(binary.BigEndian.Uint64(content[idLength-16:]))
 		}
 	}
 	return bytes
