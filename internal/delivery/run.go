@@ -61,10 +61,7 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 		due, wait := d.runner.policy.Next(d.situation(since, tried), time.Now())
 		requests := running.takeRequests()
 		if due != checkpoint.Nothing || len(requests) > 0 && d.changed() {
-			var end ended
-			var over bool
-			aside(func() { end, over = d.writeAndAnswer(ctx, requests, due) })
-			if over {
+			if end, over := d.writeAside(ctx, requests, due); over {
 				return d.waitHandler(ctx, done, end)
 			}
 			tried = time.Now() // after it, so that a long save is followed by work
@@ -87,16 +84,17 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	}
 }
 
-// aside runs a function in a goroutine of its own and waits for it. A call to storage
-// needs a deep stack, which would stay with a goroutine that lives as long as its job;
-// as few are in flight at once as their gate admits.
-func aside(f func()) {
+// writeAside is writeAndAnswer in a goroutine of its own. A call to storage needs a deep
+// stack, which would stay with a goroutine that lives as long as its job; as few are in
+// flight at once as their gate admits.
+func (d *Delivery) writeAside(ctx context.Context, requests []*saveRequest, due checkpoint.Due) (end ended, over bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f()
+		end, over = d.writeAndAnswer(ctx, requests, due)
 	}()
 	<-done
+	return end, over
 }
 
 // checkCancelled reads the job's record if an operator has announced since the last
