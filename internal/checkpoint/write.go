@@ -164,7 +164,7 @@ func (c *Claim) settle(ctx context.Context) (effective bool, err error) {
 	}
 	found, err := c.store.find(ctx, c.delivery.ID)
 	if err != nil {
-		return false, fmt.Errorf("settle write %d: %w", c.doubt.attempt.Write, err)
+		return false, fmt.Errorf("cannot tell whether save %d of job %s was stored: %w", c.doubt.attempt.Write, c.delivery.ID, err)
 	}
 	switch ruling := OnConflict(found, c.delivery, c.doubt.attempt); ruling {
 	case Effective:

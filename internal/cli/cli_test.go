@@ -175,6 +175,17 @@ func TestLogger(t *testing.T) {
 	}
 }
 
+// TestNothingIsLeftOut: an attribute without a value has no place in a line.
+func TestNothingIsLeftOut(t *testing.T) {
+	var out bytes.Buffer
+	var none error
+	l := Log{"info", "json"}
+	l.Logger(&out).With("since", time.Time{}, "reason", "").Info("saved", "error", none, "text", "", "at", time.Time{}, "n", 0, "ok", false)
+	if got, want := out.String(), `"msg":"saved","n":0,"ok":false}`; !strings.HasSuffix(strings.TrimSpace(got), want) {
+		t.Errorf("line = %s, want %s at its end", got, want)
+	}
+}
+
 // TestLoggedTextIsPlain: text of a job or a program cannot command a terminal that
 // shows the log, nor add a line to it.
 func TestLoggedTextIsPlain(t *testing.T) {

@@ -70,10 +70,18 @@ func (l *Log) handler(out io.Writer, terminal bool) slog.Handler {
 
 // formatValue makes values fit for people and queries: an error becomes one line
 // with its explanation, a duration text with its unit, and text of untrusted origin
-// cannot control a terminal.
+// cannot control a terminal. What has no value is left out: empty texts, the zero time,
+// no error.
 func formatValue(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
+	case slog.KindTime:
+		if a.Value.Time().IsZero() {
+			return slog.Attr{}
+		}
 	case slog.KindString:
+		if a.Value.String() == "" {
+			return slog.Attr{}
+		}
 		a.Value = slog.StringValue(plaintext.Block(a.Value.String()))
 	case slog.KindDuration:
 		a.Value = slog.StringValue(a.Value.Duration().Round(time.Microsecond).String())
@@ -83,8 +91,10 @@ func formatValue(_ []string, a slog.Attr) slog.Attr {
 			a.Value = slog.StringValue(v.String()) // what the JSON handler writes, without encoding/json
 		case error:
 			a.Value = slog.StringValue(plaintext.Block(azure.Explain(v)))
+		case nil:
+			return slog.Attr{}
 		}
-	default: // numbers and times
+	default: // numbers
 	}
 	return a
 }

@@ -47,7 +47,7 @@ func (d *Delivery) leaveBreaker(ctx context.Context, p breaker.Pass, end *ended)
 	case after.Trips > before.Trips:
 		d.breakerOpened(ctx, after, now)
 	case !before.IsClosed() && after.IsClosed():
-		d.breakerClosed(ctx, "a job got somewhere")
+		d.breakerClosed(ctx, "a job succeeded or made progress")
 	}
 }
 
@@ -69,7 +69,7 @@ func (d *Delivery) breakerClosed(ctx context.Context, why string) {
 	kind := d.envelope.Kind
 	d.runner.observer.Recovered(kind)
 	d.runner.loops.Note("breaker "+kind, "")
-	d.log.InfoContext(ctx, "circuit breaker closed", "why", why)
+	d.log.InfoContext(ctx, "circuit breaker closed", "reason", why)
 }
 
 // progressed reports whether the run made progress: it reported another state than it
@@ -110,7 +110,7 @@ func (d *Delivery) onlyMachine() bool {
 	defer cancel()
 	seen, err := d.runner.fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		d.log.DebugContext(ctx, "heartbeats not listed; other machines may have the kind", "error", err)
+		d.log.DebugContext(ctx, "heartbeats not listed; other machines may run this kind of job", "error", err)
 		return false
 	}
 	since := time.Since(seen.at)
@@ -177,9 +177,9 @@ func chargeable(steady bool, ran time.Duration, unsaved bool) bool {
 func exhausted(charged, early int) string {
 	switch {
 	case charged >= maxChargedExits:
-		return fmt.Sprintf("%d starts in a row ended without a word and without progress: the job may be killing its worker", charged)
+		return fmt.Sprintf("%d unclean exits in a row without progress: the job may be killing its worker, most often by its use of memory", charged)
 	case early >= maxEarlyExits:
-		return fmt.Sprintf("%d starts in a row ended without a word before a state could be saved: "+
+		return fmt.Sprintf("%d unclean exits in a row before a state could be saved: "+
 			"saving takes longer than the job's VMs lived, or the job may be killing its worker", early)
 	}
 	return ""
@@ -220,13 +220,13 @@ func (d *Delivery) admit(found checkpoint.Record) (outcome, bool) {
 		return outcome{}, true
 	}
 	if wait := untilSteady(early, d.runner.uptime()); wait > 0 {
-		d.log.Info("job left to a worker that has run for longer: its last starts ended without a word", "early_ends", early, "in", wait)
+		d.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early, "in", wait)
 		return outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}, false
 	}
 	select {
 	case d.runner.quarantine <- struct{}{}:
 		d.quarantined = true
-		d.log.Warn("job is in quarantine: its last starts ended without a word", "silent_ends", charged, "early_ends", early)
+		d.log.Warn("job is in quarantine, one such job runs at a time: the last workers died while they ran it", "unclean_exits", charged, "early_exits", early)
 		return outcome{}, true
 	default:
 		return outcome{action: putBack, reason: "another job in quarantine is running on this worker"}, false

@@ -98,7 +98,7 @@ func (d *Delivery) apply(ctx context.Context, out outcome) error {
 	case requeue, skip:
 		return d.requeue(ctx, out)
 	default:
-		d.log.WarnContext(ctx, "delivery dropped", "reason", out.reason)
+		d.log.WarnContext(ctx, "message left alone; another worker may have its job", "reason", out.reason)
 		return nil
 	}
 }
@@ -246,7 +246,7 @@ func (d *Delivery) putBack(out outcome) error {
 	if due {
 		level = slog.LevelInfo
 	}
-	d.log.Log(d.cleanup, level, "message put back", "reason", out.reason, "since", since, "suppressed", leftOut)
+	d.log.Log(d.cleanup, level, "message deferred", "reason", out.reason, "since", since, "suppressed", leftOut)
 	return nil
 }
 
@@ -306,7 +306,7 @@ func (d *Delivery) move(ctx context.Context) bool {
 		return d.moved
 	}
 	if !d.runner.mover.mayTry(time.Now()) {
-		d.log.WarnContext(ctx, "job stays on its queue: a move failed a moment ago", "queue", d.lease.Queue().Name())
+		d.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", d.lease.Queue().Name())
 		return false
 	}
 	ctx, cancelMoves := drain.Outlive(d.tries.In(ctx), drain.UntilMoves)

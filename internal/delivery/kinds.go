@@ -310,7 +310,7 @@ func (d *Delivery) findHandler(ctx context.Context) (job.Handler, outcome, bool)
 	kind := d.envelope.Kind
 	seen, err := d.runner.fleet.Sample(ctx, sampleEvery)
 	if err != nil {
-		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may have the kind", "error", err)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "heartbeats not listed; another worker may run this kind of job", "error", err)
 		return nil, d.deferKind(presence.MayHave), false
 	}
 	if has, _ := seen.whoHas(kind, d.lease.Queue().Name(), time.Now()); has != presence.HasNot {

@@ -121,10 +121,10 @@ func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
 // stopForConflict stops the job because its record is not this delivery's any more.
 func (d *Delivery) stopForConflict(ctx context.Context, conflict *checkpoint.ConflictError) ended {
 	if r := conflict.Record; r.Status == checkpoint.Cancelled {
-		d.log.InfoContext(ctx, "job was cancelled; stopping it", "by", r.Owner, "why", r.Reason)
+		d.log.InfoContext(ctx, "job was cancelled; stopping it", "by", r.Owner, "reason", r.Reason)
 		d.stopJob(job.Cancelled, fmt.Errorf("by %s: %s", r.Owner, r.Reason))
 	} else {
-		d.log.WarnContext(ctx, "record is another's now; stopping the job", "error", conflict)
+		d.log.WarnContext(ctx, "another worker owns the job now; stopping it here", "error", conflict)
 		d.stopJob(job.Fenced, conflict)
 	}
 	return ended{conflict: conflict}

@@ -168,7 +168,7 @@ func (d *Delivery) writeWithState(ctx context.Context, write func(context.Contex
 	err := write(d.cleanup, s.WithoutState())
 	// A write of the state whose reply was lost may have taken effect all the same.
 	if err == nil && s.HasState() && d.recordedState() == before {
-		d.log.ErrorContext(ctx, "state left out; the checkpoint before stands", "error", fault)
+		d.log.ErrorContext(ctx, "last state not saved in time; the job resumes from the checkpoint before", "error", fault)
 		d.leftOut = true
 	}
 	return err

@@ -127,7 +127,7 @@ func (r *Responder) acknowledgeReady(ctx context.Context) (pending bool) {
 		}
 		switch err := r.askAll(ctx, a); {
 		case errors.Is(err, runtimedir.ErrTaken):
-			r.log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "type", a.Event.Type)
+			r.log.InfoContext(ctx, "event is acknowledged by another worker of this VM", "event_id", a.Event.ID, "event_type", a.Event.Type)
 		case err != nil:
 			r.cancelReservation(a.Event)
 			r.logWaiting(ctx, a.Event, err)
@@ -182,7 +182,7 @@ func (r *Responder) send(ctx context.Context, e preempt.Event) {
 		return
 	}
 	r.observer.Acknowledged(accepted)
-	r.log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "type", e.Type)
+	r.log.InfoContext(ctx, "event acknowledged; it may start at any moment", "event_id", e.ID, "event_type", e.Type)
 }
 
 // giveUp records that the platform refused the acknowledgement of e. It is not sent
@@ -192,7 +192,7 @@ func (r *Responder) giveUp(ctx context.Context, e preempt.Event, err error) {
 		return
 	}
 	r.observer.Acknowledged(refusedByPlatform)
-	r.log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "type", e.Type, "error", err)
+	r.log.WarnContext(ctx, "event not acknowledged; it starts at its own time", "event_id", e.ID, "event_type", e.Type, "error", err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.acknowledged[e.ID] = refused
@@ -216,6 +216,6 @@ func (r *Responder) logWaiting(ctx context.Context, e preempt.Event, err error) 
 	case e.ID == "":
 		r.log.WarnContext(ctx, "events that this worker is ready for cannot be recorded; none is acknowledged until they are", "error", err)
 	default:
-		r.log.InfoContext(ctx, "acknowledgement waits", "event_id", e.ID, "type", e.Type, "for", why)
+		r.log.InfoContext(ctx, "event not acknowledged yet", "event_id", e.ID, "event_type", e.Type, "reason", why)
 	}
 }

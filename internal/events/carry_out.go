@@ -99,7 +99,7 @@ func (r *Responder) checkpoint(d preempt.Decision) {
 	}
 	begun := time.Now()
 	r.worker.SaveAll(func(jobs, unsaved int) {
-		r.log.Info("all jobs asked to save", "jobs", jobs, "not_saved", unsaved, "took", time.Since(begun))
+		r.log.Info("running jobs were asked to save", "jobs", jobs, "not_saved", unsaved, "took", time.Since(begun))
 		r.recordSaved(fresh, unsaved == 0)
 	})
 }

@@ -91,7 +91,7 @@ func (r *Responder) WaitSettled(ctx context.Context) {
 	if !open || r.client == nil {
 		return
 	}
-	r.log.WarnContext(ctx, "work was left for an event; taking none until it is known whether that still stands", "at_most", settlePatience)
+	r.log.WarnContext(ctx, "an event that this worker drained for may still stand; no job is taken until the metadata service tells", "at_most", settlePatience)
 	waitFor(ctx, r.decided, settlePatience)
 }
 

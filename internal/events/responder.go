@@ -87,7 +87,8 @@ type Config struct {
 	Acknowledge Acknowledge
 	VMName      string // the VM's name in place of what the metadata service says; may be empty
 	Observer    Observer
-	Loop        *health.Loop // of the polls
+	Loop        *health.Loop      // of the polls
+	OnVM        func(name string) // called when the metadata service has given the VM's name; optional
 	Log         *slog.Logger
 }
 
@@ -106,6 +107,7 @@ type Responder struct {
 	vmName      string
 	observer    Observer
 	loop        *health.Loop
+	onVM        func(name string)
 	log         *slog.Logger
 
 	known    chan struct{} // closed when the identity is known
@@ -134,7 +136,7 @@ type Responder struct {
 func New(c Config) *Responder {
 	return &Responder{
 		worker: c.Worker, client: c.Client, departure: c.Departure, runtime: c.Runtime, presences: c.Presences,
-		acknowledge: c.Acknowledge, vmName: c.VMName, observer: c.Observer, loop: c.Loop, log: c.Log,
+		acknowledge: c.Acknowledge, vmName: c.VMName, observer: c.Observer, loop: c.Loop, onVM: c.OnVM, log: c.Log,
 		known: make(chan struct{}), decided: make(chan struct{}), progress: make(chan struct{}, 1),
 		waiting: map[string]string{}, identity: preempt.Identity{Name: c.VMName},
 		saved: map[impact]*bool{}, acknowledged: map[string]acknowledgement{},
@@ -185,12 +187,15 @@ func (r *Responder) discover(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.vmName != "" && !strings.EqualFold(r.vmName, identity.Name) {
-		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName, "vm", identity.Name)
+		r.log.WarnContext(ctx, "metadata service has another name for this VM than --vm-name, which counts", "vm_name", r.vmName, "metadata_name", identity.Name)
 	}
 	r.identity = identity
 	r.identity.Name = cmp.Or(r.vmName, identity.Name)
 	close(r.known)
-	r.log.InfoContext(ctx, "name of this VM is known", "vm", r.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
+	if r.onVM != nil {
+		r.onVM(r.identity.Name)
+	}
+	r.log.InfoContext(ctx, "name of this VM is known", "vm_name", r.identity.Name, "scale_set", identity.ScaleSet, "priority", identity.Priority)
 	r.decide()
 }
 
@@ -314,7 +319,7 @@ func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
 func eventAttributes(v preempt.Verdict) []any {
 	e := v.Event
 	return []any{
-		"event_id", printable(e.ID), "type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "source", printable(e.Source),
+		"event_id", printable(e.ID), "event_type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "source", printable(e.Source),
 		"duration", durationText(e.Duration), "description", printable(e.Description), "action", v.Action.String(),
 	}
 }

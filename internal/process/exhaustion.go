@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,10 +79,54 @@ func tooLargeForDisk(f *folder, err error) error {
 	return nil
 }
 
+// withSpace adds to the error of a full disk how much of it is free.
+func (h *Handler) withSpace(err error) error {
+	if !isAny(diskFull, err) {
+		return err
+	}
+	free, size := Space(h.scratch.parent)
+	if size == 0 {
+		return fmt.Errorf("no space in %s: %w", h.scratch.parent, err)
+	}
+	const mega = 1e6
+	return fmt.Errorf("no space in %s (%d of %d MB free): %w", h.scratch.parent, int64(float64(free)/mega), int64(float64(size)/mega), err)
+}
+
+// noticePeriod is for how long one line stands for all jobs of a kind that this machine
+// cannot run.
+const noticePeriod = time.Minute
+
+// notices lets one line a minute through.
+type notices struct {
+	mu   sync.Mutex
+	at   time.Time
+	more int // lines left out since
+}
+
+// allow reports whether a line is due at now, and how many were left out since the one
+// before.
+func (n *notices) allow(now time.Time) (due bool, leftOut int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.at.IsZero() && now.Sub(n.at) < noticePeriod {
+		n.more++
+		return false, 0
+	}
+	leftOut = n.more
+	n.at, n.more = now, 0
+	return true, leftOut
+}
+
 // backOff keeps the slot for backOffDelay, and then returns the error as an
 // interruption.
 func (h *Handler) backOff(ctx context.Context, log *slog.Logger, err error) error {
-	log.WarnContext(ctx, "job not run: this machine cannot run it now; another attempt follows, here or elsewhere", "error", err, "in", h.backOffDelay)
+	level := slog.LevelDebug
+	due, suppressed := h.notices.allow(time.Now())
+	if due {
+		level = slog.LevelWarn
+	}
+	err = h.withSpace(err)
+	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "in", h.backOffDelay, "suppressed", suppressed)
 	_ = retry.Sleep(ctx, h.backOffDelay) // a stop ends it early
 	return unavailable(err)
 }

@@ -29,6 +29,8 @@ type Handler struct {
 
 	// backOffDelay is how long a job that this machine cannot run keeps its slot.
 	backOffDelay time.Duration
+
+	notices notices // of jobs that this machine cannot run
 }
 
 // Granter grants a program access tokens.
@@ -73,7 +75,9 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if r.program, err = start(h.command(j, f), &h.kind, f.user, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
+	kills, _ := OOMKills()
 	end := r.supervise(ctx)
+	end.oomKills = oomKillsSince(kills)
 	stderrTail := out.finish()
 	if !h.scratch.contains(f.dir) {
 		return nil, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
@@ -134,11 +138,29 @@ func waitForNotice(ctx context.Context) bool {
 	return retry.Sleep(ctx, noticeGrace) != nil
 }
 
+// oomKillsSince returns how many processes the kernel has killed because memory ran out
+// since it had killed that many; 0 if that is unknown.
+func oomKillsSince(before int64) int64 {
+	now, _ := OOMKills()
+	return max(now-before, 0)
+}
+
+// oomText says how many processes the kernel killed while a program ran.
+func oomText(kills int64) string {
+	if kills == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (the kernel ended %d processes for that while it ran)", kills)
+}
+
 // endError describes how the program ended, with the end of its standard error.
 func endError(end ended, stderrTail string) error {
 	text := "the command " + end.exit.String()
-	if end.killed {
+	switch {
+	case end.killed:
 		text = "the command did not stop in time and was killed"
+	case end.exit.isKill():
+		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
 	}
 	if stderrTail == "" {
 		return errors.New(text)

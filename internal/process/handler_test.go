@@ -327,7 +327,7 @@ func (b *rig) demandNotCounted(k Kind, says string) {
 	if !job.IsInterrupted(err) || !strings.Contains(err.Error(), says) {
 		b.t.Errorf("Run = %v, want an interruption that says %q", err, says)
 	}
-	if got := b.log.find("job not run: this machine cannot run it now; another attempt follows, here or elsewhere"); len(got) != 1 {
+	if got := b.log.find("job not started: this machine cannot run it now; it is tried again, here or elsewhere"); len(got) != 1 {
 		b.t.Errorf("%d log lines about it, want 1", len(got))
 	}
 	j.Close()

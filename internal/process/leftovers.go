@@ -66,7 +66,7 @@ func condemn(dir string, lock *os.File) (condemned, error) {
 func (s *Scratch) condemnLeftovers() []condemned {
 	entries, err := os.ReadDir(s.parent)
 	if err != nil {
-		s.log.Warn("leftovers of dead workers not looked for", "folder", s.parent, "error", err)
+		s.log.Warn("scratch folder not searched for leftovers of dead workers", "folder", s.parent, "error", err)
 		return nil
 	}
 	var all []condemned

@@ -44,6 +44,8 @@ type ended struct {
 	exit   exit
 	killed bool  // this handler sent SIGKILL
 	fault  error // why the job cannot continue, such as a checkpoint that is too large
+
+	oomKills int64 // processes that the kernel killed while it ran, because memory ran out
 }
 
 // supervise polls a running program until it has ended. When ctx is cancelled it

@@ -25,6 +25,13 @@ func (e exit) String() string {
 	return fmt.Sprintf("exited with code %d", e.code)
 }
 
+// isKill reports whether SIGKILL ended the program, or a child whose exit code it passes
+// on.
+func (e exit) isKill() bool {
+	const kill = 9
+	return e.by == "signal SIGKILL" || e.code == exitSignalled+kill
+}
+
 // bySignal reports whether a signal ended the program, or a child whose exit code
 // it passes on.
 func (e exit) bySignal() bool {

@@ -147,7 +147,7 @@ func TestEncodeLimit(t *testing.T) {
 	back := largest
 	back.PutBackSince, back.Resume = noon.Add(1), true
 	if text, err := back.encode(maxJSON); err != nil || len(text) > MaxText {
-		t.Errorf("largest message put back and moved has %d bytes, %v, want at most %d", len(text), err, MaxText)
+		t.Errorf("largest message deferred and moved has %d bytes, %v, want at most %d", len(text), err, MaxText)
 	}
 	_, err := fits(maxJSON - putBackRoom - overhead + 1).Encode()
 	var tooLarge *TooLargeError

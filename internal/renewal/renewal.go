@@ -188,14 +188,14 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
 		if !time.Now().Before(until) {
 			return time.Time{}, err
 		}
-		r.log.WarnContext(ctx, "receipt is void after a renewal without an answer; the job runs until shortly before its message may become visible",
+		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message may become visible",
 			"until", until, "error", err)
 		return until, nil
 	case err != nil && ctx.Err() != nil:
 		return time.Time{}, nil // cut off: it is not needed any more
 	case err != nil:
 		pace.observe(queue.Throttled(err))
-		r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not renewed; trying again", "error", err, "in", renewRetry)
+		r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not renewed; trying again", "error", err, "retry_in", renewRetry)
 		return time.Now().Add(renewRetry), nil
 	default:
 		pace.observe(false)

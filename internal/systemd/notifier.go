@@ -149,6 +149,6 @@ func (n *Notifier) say(ctx context.Context, message string) {
 	_, err := daemon.SdNotify(false, message)
 	if err != nil && !n.saidTrouble {
 		n.saidTrouble = true
-		n.Log.WarnContext(ctx, "service manager cannot be told how the worker is", "error", err)
+		n.Log.WarnContext(ctx, "systemd not notified of the worker's state; its watchdog may restart the worker", "error", err)
 	}
 }

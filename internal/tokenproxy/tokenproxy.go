@@ -122,7 +122,7 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, resource string) 
 	defer cancel()
 	token, expires, err := p.source(ctx, resource)
 	if err != nil {
-		p.log.WarnContext(ctx, "no token for a program", "resource", resource, "error", err)
+		p.log.WarnContext(ctx, "program did not get the access token that it asked for", "resource", resource, "error", err)
 		refuse(w, http.StatusInternalServerError, "the worker got no token; its log says why")
 		return
 	}

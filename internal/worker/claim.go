@@ -385,7 +385,7 @@ func (c *claimer) releaseOld(ctx context.Context) {
 		old++
 	}
 	if old > 0 {
-		c.log.DebugContext(ctx, "releasing messages that no slot got free for", "messages", old)
+		c.log.DebugContext(ctx, "messages released: no slot got free for them in time", "messages", old)
 		c.releaseAll(c.buffer[:old])
 		c.buffer = c.buffer[old:]
 	}
@@ -434,7 +434,7 @@ func (c *claimer) releaseRest(ctx context.Context) {
 // endClaiming ends claiming because the VM will go. Messages that wait for a slot
 // are released, and every running job checks whether it can finish.
 func (c *claimer) endClaiming(ctx context.Context, state drain.DepartureState) {
-	c.log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "type", state.Event.Event.Type,
+	c.log.InfoContext(ctx, "claiming ended; jobs that will not be done in time are handed over", "event_type", state.Event.Event.Type,
 		"event_id", state.Event.Event.ID, "gone_in", time.Until(state.Gone), "usual_job", c.average.Mean)
 	c.runner.RecheckAll()
 }

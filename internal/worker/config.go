@@ -112,6 +112,10 @@ type Config struct {
 	// Host is the worker's name where the metadata service does not give one.
 	Host string
 
+	// OnName is called when the worker has chosen its name, and OnVM when the metadata
+	// service has given that of the VM. They must be quick. Optional.
+	OnName, OnVM func(string)
+
 	// Program is the worker's version, for people.
 	Program string
 
@@ -166,6 +170,12 @@ func (c *Config) setDefaults() {
 	}
 	if c.Observer == nil {
 		c.Observer = unobserved{}
+	}
+	if c.OnName == nil {
+		c.OnName = func(string) {}
+	}
+	if c.OnVM == nil {
+		c.OnVM = func(string) {}
 	}
 	if c.Loops == nil {
 		c.Loops = &health.Loops{}

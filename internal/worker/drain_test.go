@@ -108,7 +108,7 @@ func TestStateThatArrivedIsNotLeftOut(t *testing.T) {
 		b.waitFor("a checkpoint", 20*time.Second, func() bool { return b.record("a").HasState() })
 		b.swallowNext(func(c storage.Call) bool { return c.Operation == storage.OpPutBlob && c.Container == b.names.Records }, true)
 		p.stop()
-		if _, leftOut := p.drainedAfter(); leftOut != 0 || len(p.log.find("state left out; the checkpoint before stands")) != 0 {
+		if _, leftOut := p.drainedAfter(); leftOut != 0 || len(p.log.find("last state not saved in time; the job resumes from the checkpoint before")) != 0 {
 			t.Errorf("states left out = %d, want none, and no line about one", leftOut)
 		}
 		if r := b.record("a"); r.Status != checkpoint.Open || r.StateSize != int64(len(state)) || r.Interruptions != 1 {

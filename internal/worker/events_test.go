@@ -156,9 +156,9 @@ func TestLongFreeze(t *testing.T) {
 		}
 		// The start of the same event makes the worker save a second time.
 		b.waitFor("saved again when it starts", 3*time.Second, func() bool {
-			return len(p.log.find("all jobs asked to save")) == 2
+			return len(p.log.find("running jobs were asked to save")) == 2
 		})
-		for _, line := range p.log.find("all jobs asked to save") {
+		for _, line := range p.log.find("running jobs were asked to save") {
 			if line["jobs"] != float64(jobs) || line["not_saved"] != 0.0 {
 				t.Errorf("log = %v, want %d jobs, all saved", line, jobs)
 			}
@@ -176,7 +176,7 @@ func TestFreezeThatCannotBeSavedFor(t *testing.T) {
 		b.waitFor("some work", 30*time.Second, work.atLeast(ids, 3))
 		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{DropRequest: true} })
 		id := b.announce("Freeze")
-		b.waitFor("the saves fail", 2*time.Minute, func() bool { return len(p.log.find("all jobs asked to save")) == 1 })
+		b.waitFor("the saves fail", 2*time.Minute, func() bool { return len(p.log.find("running jobs were asked to save")) == 1 })
 		time.Sleep(time.Minute)
 		if b.started(id) {
 			t.Error("a freeze was acknowledged although no job could be saved")

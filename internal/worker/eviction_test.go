@@ -129,7 +129,7 @@ func TestFrozenWorkerWritesNothing(t *testing.T) {
 		b.waitFor("takeover", time.Minute, func() bool { return b.record("long").Generation == 2 })
 		thaw()
 		b.waitFor("the frozen worker drops its delivery", 10*time.Second, func() bool {
-			return len(first.log.find("delivery dropped")) == 1
+			return len(first.log.find("message left alone; another worker may have its job")) == 1
 		})
 		b.waitDone("long", 3*time.Minute)
 		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-11112222-0" {
@@ -171,7 +171,7 @@ func TestThawedWorkerTakesNothing(t *testing.T) {
 		if r := b.record("long"); r.Generation != 2 || r.Owner != "vm_1-0" {
 			t.Errorf("record = generation %d by %s, want 2 by the second worker", r.Generation, r.Owner)
 		}
-		if started, dropped := len(first.log.find("job started")), len(first.log.find("delivery dropped")); started != 0 || dropped != 1 {
+		if started, dropped := len(first.log.find("job started")), len(first.log.find("message left alone; another worker may have its job")); started != 0 || dropped != 1 {
 			t.Errorf("thawed worker: %d jobs started, %d deliveries dropped, want 0 and 1", started, dropped)
 		}
 		b.recorder.check(t)
@@ -285,7 +285,7 @@ func TestUncleanExitIsLogged(t *testing.T) {
 		second := b.start("vm_0", job.Kinds{"steps": work})
 		b.waitDone("long", 5*time.Minute)
 		found := second.log.find("last run was killed; its jobs are resumed when their visibility timeouts expire")
-		if len(found) != 1 || fmt.Sprint(found[0]["jobs"]) != "[long]" {
+		if len(found) != 1 || fmt.Sprint(found[0]["job_ids"]) != "[long]" {
 			t.Errorf("log = %v, want one line that names the running job", found)
 		}
 		second.stop()

@@ -180,7 +180,7 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 	defer w.tasks.Go(func() { w.heartbeat.run(background) })
 	switch {
 	case err != nil:
-		w.Log.WarnContext(ctx, "end of the last run is not known", "error", err)
+		w.Log.WarnContext(ctx, "heartbeat of the last run not read; how it ended is not known", "error", err)
 		return "the last run is not known"
 	case !ok:
 		return "first run under this name"
@@ -188,6 +188,6 @@ func (w *Worker) recallLastRun(ctx, background context.Context) string {
 		return "the last run ended in good order"
 	}
 	w.Log.WarnContext(ctx, "last run was killed; its jobs are resumed when their visibility timeouts expire", "state", last.State,
-		"last_seen", last.At, "jobs", last.Jobs, "rebooted", last.BootID != w.BootID)
+		"last_seen", last.At, "job_ids", last.Jobs, "rebooted", last.BootID != w.BootID)
 	return fmt.Sprintf("the last run was killed with %d active jobs", len(last.Jobs))
 }

@@ -49,7 +49,7 @@ func forgedRecords() map[string]forgedRecord {
 		"a broken escape":           {with("status", "open", "reason", "%zz"), "", "left alone", ""},
 		"the last generation":       {with("status", "open", "generation", most, "write", most, "interruptions", most), "", "done", ""},
 		"very many early exits":     {with("status", "open", "earlyends", most), "", "poison", "saving takes longer"},
-		"very many unclean exits":   {with("status", "open", "silentends", most), "", "poison", "ended without a word"},
+		"very many unclean exits":   {with("status", "open", "silentends", most), "", "poison", "unclean exits in a row"},
 		"a state of another hash":   {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), "y", "poison", "damaged"},
 		"a state beyond the limit":  {with("status", "open", "statehash", hashOf("x"), "statesize", "1"), strings.Repeat("x", 8<<20+1), "poison", "more than 8388608 bytes"},
 		"a shorter body":            {with("status", "open", "statehash", hashOf("x"), "statesize", most, "stateblocks", "50000"), "x", "done", ""},

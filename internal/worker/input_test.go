@@ -147,8 +147,8 @@ func TestUnknownKind(t *testing.T) {
 		b.put("a", "strange", "1")
 		b.put("b", "strange", "1")
 		first := b.start("vm_0", job.Kinds{"echo": echo})
-		b.waitFor("put back", time.Minute, func() bool { return len(first.log.find("message put back")) >= 2 })
-		for _, line := range first.log.find("message put back") {
+		b.waitFor("put back", time.Minute, func() bool { return len(first.log.find("message deferred")) >= 2 })
+		for _, line := range first.log.find("message deferred") {
 			if since, err := time.Parse(time.RFC3339Nano, line["since"].(string)); err != nil || time.Since(since) > time.Minute {
 				t.Errorf("a message was requeued since %s, want the time when it was first requeued", line["since"])
 			}

@@ -235,7 +235,7 @@ func TestFailedJobInADrain(t *testing.T) {
 				if r := b.record("a"); r.Status != checkpoint.Open || r.Failures != 1 || r.HasState() {
 					t.Errorf("record = %s, %d failures, %d bytes of state, want open, 1, none", r.Status, r.Failures, r.StateSize)
 				}
-				if got := len(p.log.find("state left out; the checkpoint before stands")); got != 1 {
+				if got := len(p.log.find("last state not saved in time; the job resumes from the checkpoint before")); got != 1 {
 					t.Errorf("log lines about the state left out = %d, want 1", got)
 				}
 			})
@@ -394,7 +394,7 @@ func TestFencedWhileReading(t *testing.T) {
 		}
 		taken := b.record("a")
 		close(resume)
-		b.waitFor("the delivery is dropped", 10*time.Second, func() bool { return len(p.log.find("delivery dropped")) == 1 })
+		b.waitFor("the delivery is dropped", 10*time.Second, func() bool { return len(p.log.find("message left alone; another worker may have its job")) == 1 })
 		if !errors.As(readErr, new(*checkpoint.ConflictError)) || errors.Is(readErr, checkpoint.ErrDamaged) {
 			t.Errorf("the handler's read = %v, want a conflict", readErr)
 		}

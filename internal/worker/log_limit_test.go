@@ -19,7 +19,7 @@ func TestUnknownKindsAreQuiet(t *testing.T) {
 		}
 		p := b.start("vm_0", job.Kinds{"echo": echo})
 		b.waitFor("all poison", 2*time.Hour, func() bool { return len(b.poisonMessages()) == n })
-		lines, of := 0, p.log.find("message put back")
+		lines, of := 0, p.log.find("message deferred")
 		for _, line := range of {
 			if line["level"] == "INFO" {
 				lines++

@@ -211,7 +211,7 @@ func TestConflictDuringMove(t *testing.T) {
 		if spot := b.server.Messages(b.names.Queue); len(spot) != 1 || len(b.onDemandMessages()) != 0 {
 			t.Errorf("messages = %d and %d on demand, want 1 and 0", len(spot), len(b.onDemandMessages()))
 		}
-		if n := len(p.log.find("message put back")); n != 1 {
+		if n := len(p.log.find("message deferred")); n != 1 {
 			t.Errorf("log lines about the requeued message = %d, want 1", n)
 		}
 		b.start("vm_1", job.Kinds{"steps": work}, moveAfter(1))

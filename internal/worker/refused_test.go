@@ -157,7 +157,7 @@ func TestLeaseOnTheRecordOfARunningJob(t *testing.T) {
 				if outages := len(p.log.find("storage is unavailable; trying again")); named == 0 || outages > 0 {
 					t.Errorf("%d log lines name the code, %d report an outage, want some and none", named, outages)
 				}
-				for _, line := range p.log.find("message put back") {
+				for _, line := range p.log.find("message deferred") {
 					if !strings.Contains(line["reason"].(string), "storage refused (LeaseIdMissing)") {
 						t.Errorf("reason = %q, want the service's code in it", line["reason"])
 					}
@@ -180,7 +180,7 @@ func TestDrainOfARefusedRecord(t *testing.T) {
 		if took := time.Since(asked); took > 2*time.Second {
 			t.Errorf("the drain took %s, want at most 2s", took)
 		}
-		if n := len(p.log.find("message put back")); n != 1 {
+		if n := len(p.log.find("message deferred")); n != 1 {
 			t.Errorf("%d messages requeued, want 1", n)
 		}
 	})

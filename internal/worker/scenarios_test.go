@@ -84,7 +84,7 @@ var scenarios = []scenario{
 		prepare: enqueueExpiring("long", "steps", time.Hour), act: runsFor(7 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "duplicate", minCalls: 28, wantLog: "message put back",
+		name: "duplicate", minCalls: 28, wantLog: "message deferred",
 		prepare: enqueueTwice, act: runsFor(50 * time.Second), want: wantDone("long"), twice: true,
 	},
 	{

@@ -66,7 +66,7 @@ func TestLastOfTheVMAcknowledges(t *testing.T) {
 		if slow.drained() || b.started(id) || asked.Load() != 0 {
 			t.Fatalf("slow worker drained %t, acknowledged %d times, want to wait for it", slow.drained(), asked.Load())
 		}
-		if len(quick.log.find("acknowledgement waits")) != 1 {
+		if len(quick.log.find("event not acknowledged yet")) != 1 {
 			t.Error("the worker that waits does not log that exactly once")
 		}
 		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
@@ -228,8 +228,8 @@ func TestLeader(t *testing.T) {
 		if b.started(id) || member.drained() {
 			t.Fatal("acknowledged before the other VM's worker had handed everything over")
 		}
-		waits := leader.log.find("acknowledgement waits")
-		if want := "worker vm_1-11112222-0 of VM VM_1 is not ready"; len(waits) != 1 || waits[0]["for"] != want {
+		waits := leader.log.find("event not acknowledged yet")
+		if want := "worker vm_1-11112222-0 of VM VM_1 is not ready"; len(waits) != 1 || waits[0]["reason"] != want {
 			t.Errorf("log = %v, want one line: %s", waits, want)
 		}
 		b.waitFor("acknowledged", 8*time.Second, func() bool { return b.started(id) })
@@ -251,8 +251,8 @@ func TestLeaderWaitsForAnUnknownVM(t *testing.T) {
 		if asked.Load() != 0 {
 			t.Errorf("acknowledged %d times for a VM that is not ours", asked.Load())
 		}
-		waits := p.log.find("acknowledgement waits")
-		if want := "no worker of VM db_0 has been heard of for 45s"; len(waits) != 1 || waits[0]["for"] != want {
+		waits := p.log.find("event not acknowledged yet")
+		if want := "no worker of VM db_0 has been heard of for 45s"; len(waits) != 1 || waits[0]["reason"] != want {
 			t.Errorf("log = %v, want one line: %s", waits, want)
 		}
 	})

@@ -95,7 +95,7 @@ func (s *steering) follow(ctx context.Context, d *control.Document) {
 	s.logKinds(ctx, d.PausedKinds)
 	switch changed := s.pause.set(d.Pause != nil); {
 	case changed && d.Pause != nil:
-		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "why", asked(*d.Pause))
+		s.worker.Log.InfoContext(ctx, "claiming is paused; running jobs continue", "reason", asked(*d.Pause))
 	case changed:
 		s.worker.Log.InfoContext(ctx, "claiming is unpaused")
 	}

@@ -51,7 +51,7 @@ func killersAmongHealthyJobs(t *testing.T, b *testbed, workers int) {
 	for i := range killers {
 		id := fmt.Sprintf("killer-%d", i)
 		b.checkOutcome(t, id, checkpoint.Poison)
-		if r := b.record(id); r.ChargedExits != maxChargedExits || !strings.Contains(r.Reason, "without a word") {
+		if r := b.record(id); r.ChargedExits != maxChargedExits || !strings.Contains(r.Reason, "unclean exits in a row") {
 			t.Errorf("job %s = %d unclean exits, reason %q, want %d, and a reason that names them", id, r.ChargedExits, r.Reason, maxChargedExits)
 		}
 	}

@@ -29,11 +29,12 @@ var warmUpDelays = retry.Backoff{First: time.Second, Max: 30 * time.Second}
 func (w *Worker) warmUp(ctx context.Context) bool {
 	if w.name == "" {
 		w.name = w.chooseName(ctx)
+		w.OnName(w.name)
 		w.runner.SetOwner(w.name)
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "worker", w.name, "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
 	}
 	var last notice
 	for failures := 1; ; failures++ {

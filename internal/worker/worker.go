@@ -57,7 +57,7 @@ func New(c Config) (*Worker, error) {
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
 		Worker: eventTarget{w}, Client: c.Metadata, Departure: w.departure, Runtime: c.Runtime, Presences: c.Workers,
-		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, Log: c.Log,
+		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
 		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
@@ -187,7 +187,7 @@ func (w *Worker) work(ctx context.Context) {
 		done, known, err := w.Runtime.BeginWork(ctx)
 		defer done()
 		if err != nil {
-			w.Log.WarnContext(ctx, "other workers of this VM cannot be told of work; an event may be acknowledged too early", "error", err)
+			w.Log.WarnContext(ctx, "runtime folder not written: another worker of this VM may acknowledge an event while this one has jobs", "error", err)
 		}
 		w.events.AddLeft(events.FromFolder(known))
 	}
@@ -270,7 +270,7 @@ func (w *Worker) apply(event lifecycle.Event, why string) error {
 // transition reports a transition of the machine.
 func (w *Worker) transition(t lifecycle.Transition) {
 	if t.From != t.To {
-		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "why", t.Why)
+		w.Log.Info("state changed", "from", t.From.String(), "to", t.To.String(), "event", t.Event.String(), "reason", t.Why)
 	}
 	w.Observer.Entered(t.To.String(), w.machine.Position().Facts.Has(lifecycle.EndRequested))
 	w.heartbeat.trigger()
@@ -290,7 +290,7 @@ func (c eventTarget) Evict(n preempt.Notice) {
 
 func (c eventTarget) Hasten(n preempt.Notice) {
 	if c.worker.drains.Impose(drain.ForNotice(n)) {
-		c.worker.Log.Warn("drain shortened", "type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
+		c.worker.Log.Warn("drain shortened", "event_type", n.Type, "event_id", n.EventID, "reason", n.Reason, "left", time.Until(n.Deadline))
 	}
 }
 

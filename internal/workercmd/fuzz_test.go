@@ -45,7 +45,7 @@ func FuzzFlags(f *testing.F) {
 		}
 		if err == nil {
 			var closeKinds func()
-			if _, closeKinds, err = fl.worker(testKinds, slog.New(slog.DiscardHandler), fl.telemetry(slog.New(slog.DiscardHandler), systemdManager)); err == nil {
+			if _, closeKinds, err = fl.worker(testKinds, slog.New(slog.DiscardHandler), fl.telemetry(slog.New(slog.DiscardHandler), systemdManager), newIdentity("host", "0", "")); err == nil {
 				closeKinds()
 				if n := fl.slots(); n < 1 || n > worker.MaxConcurrency {
 					t.Fatalf("%q: %d jobs at once", text, n)

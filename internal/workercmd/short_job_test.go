@@ -115,7 +115,7 @@ func (s *shortJobs) runWorker(tb testing.TB, onReady func()) {
 	defer closeLog()
 	f.Transport = s.server.Transport()
 	kinds := job.Kinds{"short": job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { return nil, nil })}
-	w, closeKinds, err := f.worker(kinds, log, f.telemetry(log, systemdManager))
+	w, closeKinds, err := f.worker(kinds, log, f.telemetry(log, systemdManager), newIdentity("host", "0", ""))
 	if err != nil {
 		tb.Fatal(err)
 	}

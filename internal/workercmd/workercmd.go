@@ -95,13 +95,15 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 		ctx, cancel = untilClosed(ctx, os.Stdin)
 		defer cancel()
 	}
+	id := newIdentity(hostName(), f.Instance, f.VMName)
+	log = slog.New(identified{log.Handler(), id})
 	warnOfUnread(program, log)
 	if err := sandbox.HideProcess(); err != nil {
 		log.WarnContext(ctx, "programs of this user can read this process's memory and environment", "error", err)
 	}
 	t := f.telemetry(log, under)
 	t.collector = gc
-	w, closeKinds, err := f.worker(o.Kinds, log, t)
+	w, closeKinds, err := f.worker(o.Kinds, log, t, id)
 	if err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func warnOfUnread(program cli.Program, log *slog.Logger) {
 
 // worker returns the worker that the flags describe. closeKinds frees what its
 // handlers need; call it when the worker has ended.
-func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *worker.Worker, closeKinds func(), err error) {
+func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *identity) (w *worker.Worker, closeKinds func(), err error) {
 	config, err := f.config(log)
 	if err != nil {
 		return nil, nil, err
@@ -170,6 +172,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 		config.Logs = stores.Logs
 	}
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
+	config.OnName, config.OnVM = id.setWorker, id.setVM
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err
 	}
@@ -178,6 +181,15 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry) (w *work
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
 	return w, closeKinds, nil
+}
+
+// hostName returns the machine's own name.
+func hostName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return "unknown-host"
+	}
+	return host
 }
 
 // takeFrom returns the queues that --take-from names.
@@ -202,11 +214,7 @@ func (f *flags) config(log *slog.Logger) (worker.Config, error) {
 		return c, &cli.ConfigError{Err: err}
 	}
 	c.Policy = policy
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown-host"
-	}
-	c.Host = host
+	c.Host = hostName()
 	c.Runtime, err = f.peers(log)
 	if err != nil {
 		return c, err

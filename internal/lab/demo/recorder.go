@@ -232,10 +232,10 @@ type logLine struct {
 
 // endKinds are the log messages that say how a delivery ended without a commit.
 var endKinds = map[string]endKind{
-	"message put back":                         deferred,
-	"message deleted: its job is over already": superfluous,
-	"delivery dropped":                         dropped,
-	"message moved to the poison queue":        poisoned,
+	"message deferred":                                    deferred,
+	"message deleted: its job is over already":            superfluous,
+	"message left alone; another worker may have its job": dropped,
+	"message moved to the poison queue":                   poisoned,
 }
 
 // onLine is the fleet's hook for the workers' logs. It ignores lines that the

@@ -1,0 +1,71 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestKilledProgram: the error of a program that was killed says by whom, and what that
+// most often means.
+func TestKilledProgram(t *testing.T) {
+	const killed = "the command was killed (SIGKILL), not by the worker; most often out of memory"
+	for _, tt := range []struct {
+		name string
+		end  ended
+		want string
+	}{
+		{"killed by another", ended{exit: exit{code: -1, by: "signal SIGKILL"}}, killed},
+		{"its child was killed", ended{exit: exit{code: 137}}, killed},
+		{"out of memory", ended{exit: exit{code: -1, by: "signal SIGKILL"}, oomKills: 2}, killed + " (the kernel ended 2 processes for that while it ran)"},
+		{"killed by the worker", ended{exit: exit{code: -1, by: "signal SIGKILL"}, killed: true}, "the command did not stop in time and was killed"},
+		{"another signal", ended{exit: exit{code: -1, by: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},
+		{"a failure", ended{exit: exit{code: 1}, oomKills: 1}, "the command exited with code 1"},
+	} {
+		if got := endError(tt.end, "").Error(); got != tt.want {
+			t.Errorf("%s: error = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestFullDiskIsMeasured: the error of a full disk says where and how full, and is still
+// that of a full disk; other errors stay as they are.
+func TestFullDiskIsMeasured(t *testing.T) {
+	folder := t.TempDir()
+	h := &Handler{scratch: &Scratch{parent: folder}}
+	full := fmt.Errorf("make the job's folder: %w", diskFull[0])
+	got := h.withSpace(full)
+	if text := got.Error(); !strings.HasPrefix(text, "no space in "+folder) || !errors.Is(got, diskFull[0]) {
+		t.Errorf("error = %q, want one that names %s", text, folder)
+	}
+	if free, size := Space(folder); size > 0 && free >= 0 && !strings.Contains(got.Error(), " MB free): ") {
+		t.Errorf("error = %q, want how much is free", got)
+	}
+	h.scratch.parent = filepath.Join(folder, "gone")
+	if got := h.withSpace(full).Error(); !strings.HasPrefix(got, "no space in ") || strings.Contains(got, "MB free") {
+		t.Errorf("error without a measurement = %q", got)
+	}
+	if other := syscall.EACCES; !errors.Is(h.withSpace(other), other) || h.withSpace(other).Error() != other.Error() {
+		t.Errorf("error = %q, want it unchanged", h.withSpace(other))
+	}
+}
+
+// TestNoticesAreRare: of many jobs that a machine cannot run, one line a minute.
+func TestNoticesAreRare(t *testing.T) {
+	var n notices
+	begun := time.Now()
+	lines, suppressed := 0, 0
+	for at := time.Duration(0); at < 10*time.Minute; at += time.Second {
+		if due, more := n.allow(begun.Add(at)); due {
+			lines++
+			suppressed += more
+		}
+	}
+	if lines != 10 || suppressed != 9*59 {
+		t.Errorf("%d lines and %d suppressed, want 10 and %d", lines, suppressed, 9*59)
+	}
+}
