@@ -62,7 +62,7 @@ func (d *Delivery) breakerOpened(ctx context.Context, b breaker.Breaker, now tim
 		level = slog.LevelError
 	}
 	d.log.Log(ctx, level, "circuit breaker open: jobs of this kind fail in a row on this worker; leaving them to others",
-		"trips", b.Trips, "in", b.Until.Sub(now), "suppressed", suppressed)
+		"trips", b.Trips, "retry_in", b.Until.Sub(now), "suppressed", suppressed)
 }
 
 func (d *Delivery) breakerClosed(ctx context.Context, why string) {
@@ -220,7 +220,7 @@ func (d *Delivery) admit(found checkpoint.Record) (outcome, bool) {
 		return outcome{}, true
 	}
 	if wait := untilSteady(early, d.runner.uptime()); wait > 0 {
-		d.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early, "in", wait)
+		d.log.Info("job left to a worker that has run for longer: the last workers died soon after they started it", "early_exits", early, "retry_in", wait)
 		return outcome{action: requeue, delay: wait, reason: "the job is in quarantine and this worker has only just started"}, false
 	}
 	select {

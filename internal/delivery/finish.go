@@ -178,7 +178,7 @@ func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 	if err := d.releaseMessage(ctx, false, out.delay); err != nil {
 		return err
 	}
-	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "failures_total", d.claim.Record().FailuresTotal, "in", out.delay)
+	d.log.WarnContext(ctx, "job failed; it will be tried again", "error", out.reason, "failures", d.claim.Record().Failures, "failures_total", d.claim.Record().FailuresTotal, "retry_in", out.delay)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (d *Delivery) requeue(ctx context.Context, out outcome) error {
 	if err := d.lease.Release(d.cleanup, out.delay); err != nil {
 		return err
 	}
-	d.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "in", out.delay)
+	d.log.DebugContext(ctx, "job left to another worker", "reason", out.reason, "retry_in", out.delay)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
 		return d.stopForConflict(ctx, conflict), true
 	}
 	if err != nil {
-		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err, "in", recheckEvery)
+		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "cannot read whether the job was cancelled; trying again", "error", err, "retry_in", recheckEvery)
 		d.cancelRetry = time.Now().Add(recheckEvery)
 		return ended{}, false
 	}
@@ -121,7 +121,7 @@ func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
 // stopForConflict stops the job because its record is not this delivery's any more.
 func (d *Delivery) stopForConflict(ctx context.Context, conflict *checkpoint.ConflictError) ended {
 	if r := conflict.Record; r.Status == checkpoint.Cancelled {
-		d.log.InfoContext(ctx, "job was cancelled; stopping it", "by", r.Owner, "reason", r.Reason)
+		d.log.InfoContext(ctx, "job was cancelled; stopping it", "cancelled_by", r.Owner, "reason", r.Reason)
 		d.stopJob(job.Cancelled, fmt.Errorf("by %s: %s", r.Owner, r.Reason))
 	} else {
 		d.log.WarnContext(ctx, "another worker owns the job now; stopping it here", "error", conflict)

@@ -292,5 +292,5 @@ func (d *Delivery) reportLog(ctx context.Context, err error) {
 	if due && ctx.Err() == nil {
 		level = slog.LevelWarn
 	}
-	d.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "more_in_the_last_minute", leftOut)
+	d.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
 }

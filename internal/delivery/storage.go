@@ -73,10 +73,10 @@ func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time
 	level := outage.Level(err, slog.LevelWarn)
 	var response *azcore.ResponseError
 	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
-		d.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "in", in)
+		d.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "retry_in", in)
 		return
 	}
-	d.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "in", in)
+	d.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "retry_in", in)
 }
 
 // refusedOutcome is the outcome of a delivery of which storage permanently refuses a

@@ -256,7 +256,7 @@ func (r *Responder) logEvents(verdicts []preempt.Verdict) {
 	before := r.logged
 	r.logged = make(map[string]string, len(verdicts))
 	for _, v := range verdicts {
-		attributes := append(eventAttributes(v), "acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason)
+		attributes := append(eventAttributes(v), []any{"acknowledge", v.Acknowledge && r.acknowledge.allows(v.Event, r.identity), "reason", v.Reason}...)
 		r.logged[v.Event.ID] = fmt.Sprint(attributes...)
 		if r.logged[v.Event.ID] != before[v.Event.ID] {
 			r.log.Info("scheduled event names this VM", attributes...)
@@ -319,7 +319,7 @@ func (r *Responder) recordEvent(d preempt.Decision, now time.Time) {
 func eventAttributes(v preempt.Verdict) []any {
 	e := v.Event
 	return []any{
-		"event_id", printable(e.ID), "event_type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "source", printable(e.Source),
+		"event_id", printable(e.ID), "event_type", printable(e.Type), "status", printable(e.Status), "not_before", e.NotBefore, "event_source", printable(e.Source),
 		"duration", durationText(e.Duration), "description", printable(e.Description), "action", v.Action.String(),
 	}
 }

@@ -126,7 +126,7 @@ func (h *Handler) backOff(ctx context.Context, log *slog.Logger, err error) erro
 		level = slog.LevelWarn
 	}
 	err = h.withSpace(err)
-	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "in", h.backOffDelay, "suppressed", suppressed)
+	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "retry_in", h.backOffDelay, "suppressed", suppressed)
 	_ = retry.Sleep(ctx, h.backOffDelay) // a stop ends it early
 	return unavailable(err)
 }

@@ -75,7 +75,7 @@ func (s Survey) read(ctx context.Context, q *queue.Queue) bool {
 	case err == nil:
 		s.Report(q.Name(), messages, waited)
 	case queue.Denied(err):
-		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "again_in", deniedPause)
+		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in", deniedPause)
 		return false
 	default:
 		s.Log.DebugContext(ctx, "queue not read for metrics", "queue", q.Name(), "error", err)

@@ -397,7 +397,7 @@ func TestEventIsKept(t *testing.T) {
 		b.waitFor("drained", 12*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
 		line := p.log.find("scheduled event names this VM")[0]
 		text, _ := line["description"].(string)
-		if line["source"] != "User" || line["duration"] != "1m30s" || !strings.HasPrefix(text, "Host") ||
+		if line["event_source"] != "User" || line["duration"] != "1m30s" || !strings.HasPrefix(text, "Host") ||
 			strings.ContainsAny(text, "\x1b\n") || utf8.RuneCountInString(text) > events.MaxEventText {
 			t.Errorf("the log has %v, want source, duration and one printable line of bounded length", line)
 		}

@@ -51,7 +51,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		if last.due(outage.Gist(err), time.Now()) {
 			level = slog.LevelError
 		}
-		w.Log.Log(ctx, level, "storage is not ready; no job is lost, trying again", "error", err, "in", delay)
+		w.Log.Log(ctx, level, "storage is not ready; no job is lost, trying again", "error", err, "retry_in", delay)
 		if retry.Sleep(ctx, delay) != nil {
 			return false
 		}

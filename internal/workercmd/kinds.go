@@ -116,8 +116,8 @@ func (f *flags) programUsers(shared *runtimedir.Dir, log *slog.Logger) (*sandbox
 		return nil, err
 	}
 	if ids.IsZero() {
-		log.Warn("commands run as this worker's user: a job can read other jobs' files and reach the metadata service. "+
-			"Set --program-users to give each a user of its own", "user", os.Getuid())
+		log.Warn("commands run as this worker's user: a job can read other jobs' files and reach the metadata service. Set --program-users to give each a user of its own",
+			"user", os.Getuid())
 		return nil, nil //nolint:nilnil // see above
 	}
 	c := sandbox.Config{Range: ids, Slots: f.slots()}

@@ -104,7 +104,7 @@ func (p *Pusher) push(ctx context.Context, last bool) {
 	case err == nil && p.failed:
 		p.config.Log.InfoContext(ctx, "metrics are pushed again")
 	case err != nil && !p.failed && ctx.Err() == nil:
-		p.config.Log.WarnContext(ctx, "metrics not pushed; trying again", "error", err, "in", Every)
+		p.config.Log.WarnContext(ctx, "metrics not pushed; trying again", "error", err, "retry_in", Every)
 	}
 	p.failed = err != nil
 }
