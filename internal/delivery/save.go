@@ -290,7 +290,7 @@ func (d *Delivery) reportLog(ctx context.Context, err error) {
 	level := slog.LevelDebug
 	due, leftOut := d.runner.logFaults.allow(d.envelope.Kind, time.Now())
 	if due && ctx.Err() == nil {
-		level = slog.LevelWarn
+		level = outage.Level(err, slog.LevelWarn)
 	}
 	d.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
 }

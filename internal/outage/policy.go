@@ -24,6 +24,15 @@ type Call struct {
 
 	address *url.URL
 	reads   bool // a blob, or a list of blobs
+	may     bool // fail: see Optional
+}
+
+type optional struct{}
+
+// Optional returns a context for calls that may be denied or find nothing: what they are
+// for works without them, and who makes them logs that. A [Watch] ignores that answer.
+func Optional(ctx context.Context) context.Context {
+	return context.WithValue(ctx, optional{}, true)
 }
 
 // Policy reports how each call of a client ends, retries included, and marks the errors
@@ -54,6 +63,7 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	}
 	if p.Report != nil {
 		c.Service, c.Operation, c.address, c.Ended = p.Service, p.Operation(req.Raw()), req.Raw().URL, time.Now()
+		c.may = req.Raw().Context().Value(optional{}) != nil
 		c.reads = p.Service == "blob" && (req.Raw().Method == http.MethodGet || req.Raw().Method == http.MethodHead)
 		p.Report(c)
 	}

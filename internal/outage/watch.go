@@ -86,6 +86,7 @@ func (w *Watch) Ended(c Call) {
 		w.clear(Unreachable, c)
 	}
 	switch {
+	case c.may && (c.Fault == Denied || c.Fault == Missing): // the caller can do without
 	case c.Fault == Missing && c.reads: // what is read may be optional; a write follows if it is not
 	case c.Fault == None:
 		w.clear(Denied, c)

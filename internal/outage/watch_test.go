@@ -189,6 +189,19 @@ func TestOptionalContainerMayBeMissing(t *testing.T) {
 	}
 }
 
+// TestOptionalCallsMayBeDenied: a call that may be denied is no fault of the worker.
+func TestOptionalCallsMayBeDenied(t *testing.T) {
+	w := newWatched()
+	w.Ended(Call{Service: "queue", Operation: "GetQueueMetadata", Ended: w.begun, Fault: Denied, may: true, Err: &azcore.ResponseError{StatusCode: 403}})
+	if got := w.lines(t); len(got) > 0 {
+		t.Errorf("lines = %q, want none", got)
+	}
+	w.Ended(Call{Service: "queue", Operation: "GetQueueMetadata", Ended: w.begun, Fault: Denied, Err: &azcore.ResponseError{StatusCode: 403}})
+	if got := w.lines(t); len(got) != 1 {
+		t.Errorf("lines = %q, want one about a call that may not be denied", got)
+	}
+}
+
 // TestQuiet: a worker that warms up says itself what is wrong; a fault that lasts is
 // logged afterwards.
 func TestQuiet(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 )
@@ -66,6 +67,7 @@ func isChosen(jitter retry.Jitter, workers int) bool {
 
 // read reads a queue. It returns false if this worker may not.
 func (s Survey) read(ctx context.Context, q *queue.Queue) bool {
+	ctx = outage.Optional(ctx) // many workers have no role to read some queues
 	messages, err := q.Depth(ctx)
 	var waited time.Duration
 	if err == nil && messages > 0 {
