@@ -115,7 +115,7 @@ func (s *steering) logKinds(ctx context.Context, paused map[string]control.Mark)
 		before := slices.Contains(s.pausedKinds, kind)
 		switch {
 		case now && !before:
-			s.worker.Log.InfoContext(ctx, "kind is paused; its running jobs continue", "kind", kind, "why", asked(mark))
+			s.worker.Log.InfoContext(ctx, "kind is paused; its running jobs continue", "kind", kind, "reason", asked(mark))
 		case before && !now:
 			s.worker.Log.InfoContext(ctx, "kind is unpaused", "kind", kind)
 		}
