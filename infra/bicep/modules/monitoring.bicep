@@ -91,6 +91,7 @@ var columns = [
   { name: 'left', type: 'string' }
   { name: 'lines', type: 'long' }
   { name: 'messages', type: 'long' }
+  { name: 'messages_per_second', type: 'real' }
   { name: 'metadata_name', type: 'string' }
   { name: 'missing_role', type: 'string' }
   { name: 'move_after', type: 'long' }
