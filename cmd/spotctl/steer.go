@@ -187,7 +187,7 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	}
 	line := askedLine{Action: action, Revision: asked.Revision, Workers: asked.Workers, Older: asked.Older}
 	if !s.printer.json {
-		s.printer.note("%s: asked of %d running workers, which follow within 15 s", action, len(asked.Workers))
+		s.printer.note("%s: running workers asked: %d; each follows within 15 s", action, len(asked.Workers))
 		if len(asked.Older) > 0 {
 			s.printer.note("these do not read what is asked, because they are of an older version or lack Reader on the container %s: %s", s.flags.Names().Control, strings.Join(asked.Older, ", "))
 		}
