@@ -61,7 +61,7 @@ func (c *Client) Log(ctx context.Context, id string) (Log, error) {
 		return Log{}, err
 	}
 	end := joblog.Parse([]byte(r.Log))
-	if end.Whole() {
+	if end.Whole() && r.Status != checkpoint.Cancelled { // the last lines of a cancelled job are in the blob
 		return logOf(r, end), nil
 	}
 	for waited := time.Duration(0); ; waited += logPoll {

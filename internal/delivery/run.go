@@ -122,6 +122,7 @@ func (d *Delivery) checkCancelled(ctx context.Context) (end ended, over bool) {
 func (d *Delivery) stopForConflict(ctx context.Context, conflict *checkpoint.ConflictError) ended {
 	if r := conflict.Record; r.Status == checkpoint.Cancelled {
 		d.log.InfoContext(ctx, "job was cancelled; stopping it", "cancelled_by", r.Owner, "reason", r.Reason)
+		d.output.LeaveRecord()
 		d.stopJob(job.Cancelled, fmt.Errorf("by %s: %s", r.Owner, r.Reason))
 	} else {
 		d.log.WarnContext(ctx, "another worker owns the job now; stopping it here", "error", conflict)

@@ -21,5 +21,7 @@
 // A log decides nothing, and no write of a record waits for it. The blob is only
 // written by a claim whose last write of the record took effect, under the ETag of
 // the document that the write contains, and never over a section of a later delivery.
+// The last lines of a job that an operator cancelled are written under the same rules, but
+// never over the log of another job of its id.
 // So an owner that was frozen cannot remove the lines of its successor.
 package joblog

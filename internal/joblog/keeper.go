@@ -96,6 +96,13 @@ func (o *Output) Add(source string, text []byte) {
 	}
 }
 
+// LeaveRecord says that the record is not written any more: see [Log.LeaveRecord].
+func (o *Output) LeaveRecord() {
+	if o != nil {
+		o.Log.LeaveRecord()
+	}
+}
+
 // Pending reports whether [Output.WriteLast] has something to write: see [Log.Pending].
 func (o *Output) Pending() bool { return o != nil && o.Log.Pending() }
 

@@ -42,6 +42,7 @@ type Log struct {
 	bytes   int    // of them
 	count   int
 	earlier Document // of earlier deliveries, as far as this one knows
+	alone   bool     // no write of the record takes the log along any more
 	stored  int      // lines that are in the blob, or were when it was written last
 }
 
@@ -130,7 +131,22 @@ func (l *Log) tail() (text string, whole bool) {
 	return string(t.Encode()), whole
 }
 
-// Pending reports whether the blob lacks lines that do not fit into the record either.
+// LeaveRecord says that this delivery writes the job's record no more, because an operator
+// cancelled the job: all lines then belong into the blob.
+func (l *Log) LeaveRecord() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.alone = true
+}
+
+// left reports whether [Log.LeaveRecord] was called.
+func (l *Log) left() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.alone
+}
+
+// Pending reports whether the blob lacks lines that do not get into the record either.
 func (l *Log) Pending() bool {
 	if l == nil {
 		return false
@@ -138,7 +154,7 @@ func (l *Log) Pending() bool {
 	_, whole := l.tail()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !whole && l.count > l.stored
+	return (!whole || l.alone) && l.count > l.stored
 }
 
 // marker is room for saying how many lines are left out.

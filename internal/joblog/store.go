@@ -118,7 +118,8 @@ type Writer struct {
 }
 
 // Writer returns the writer of a delivery's log, given when the job's record was created.
-// The delivery must own the record when it calls [Writer.Write]. first says that the
+// The delivery must own the record when it calls [Writer.Write], unless the log has left
+// the record ([Log.LeaveRecord]). first says that the
 // record is the delivery's own, so that there should be no blob.
 func (s *Store) Writer(id string, created time.Time, log *Log, first bool) *Writer {
 	return &Writer{store: s, id: id, created: timeKey(created), log: log, known: first}
@@ -165,11 +166,12 @@ func (w *Writer) Write(ctx context.Context) error {
 }
 
 // check decides what a blob that was found means: one of another job of the same id is
-// replaced, unless this delivery wrote the log before, so that the other job is later.
+// replaced, unless this delivery wrote the log before, so that the other job is later, or
+// owns the record no more, so that it may be later.
 func (w *Writer) check(found *stored) error {
 	switch {
 	case found.etag == "":
-	case found.version != version && found.version != "", found.created != w.created && w.wrote:
+	case found.version != version && found.version != "", found.created != w.created && (w.wrote || w.log.left()):
 		w.closed = true
 		return ErrSuperseded
 	case found.created != w.created:

@@ -81,7 +81,8 @@ func TestWriterAgainstOthers(t *testing.T) {
 }
 
 // TestWriterMeetsAnotherJob: the log of an earlier job of the id is replaced, and a writer
-// that is older than the log that it finds leaves that alone.
+// that is older than the log that it finds leaves that alone. One that owns the record no
+// more leaves the log of any other job alone.
 func TestWriterMeetsAnotherJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *storage.Server, store *Store) {
 		write := func(w *Writer, log *Log) error {
@@ -98,6 +99,11 @@ func TestWriterMeetsAnotherJob(t *testing.T) {
 		}
 		if d, err := store.Read(t.Context(), "a", time.Now().Add(time.Hour)); err != nil || sections(d) != "1:1/1" {
 			t.Errorf("log = %q, %v, want that of the later job alone", sections(d), err)
+		}
+		cancelled := New(1, "w", MinSize, "")
+		cancelled.LeaveRecord()
+		if err := write(store.Writer("a", time.Now(), cancelled, true), cancelled); !errors.Is(err, ErrSuperseded) {
+			t.Errorf("Write of a cancelled job = %v, want ErrSuperseded", err)
 		}
 	})
 }

@@ -173,6 +173,37 @@ func TestLogSurvivesTheVM(t *testing.T) {
 	})
 }
 
+// TestLogOfACancelledJob: what a job printed after its last checkpoint, and when it was
+// stopped, is kept although an operator wrote its record last. A job that printed nothing
+// costs no call for that.
+func TestLogOfACancelledJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		b.start("vm_0", job.Kinds{"prints": job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			if j.ID != "silent" {
+				job.Print(ctx, joblog.Stdout, []byte(j.ID+" began"))
+			}
+			<-ctx.Done()
+			if j.ID != "silent" {
+				job.Print(ctx, joblog.Stderr, lastLineOf(j.ID))
+			}
+			return nil, context.Cause(ctx)
+		})})
+		b.put("prints", "prints", "")
+		b.put("silent", "prints", "")
+		time.Sleep(15 * time.Second) // both have a record
+		b.cancelJobs("prints", "silent")
+		b.waitFor("no message left", time.Minute, func() bool { return b.messagesLeft() == 0 })
+		synctest.Wait()
+		r := b.record("prints")
+		if got := texts(b.logOf(r)); r.Status != checkpoint.Cancelled || len(got) != 2 || got[1] != string(lastLineOf("prints")) {
+			t.Errorf("record = %s, log = %q, want a cancelled job with its two lines", r.Status, got)
+		}
+		if _, _, stored := b.server.ReadBlob(b.names.Payloads, joblog.Prefix+b.blobOf("silent")); stored {
+			t.Error("a job that printed nothing has a blob for its log")
+		}
+	})
+}
+
 // blobOf returns the name of a job's record.
 func (b *testbed) blobOf(id string) string {
 	for _, blob := range b.server.Blobs(b.names.Records) {
