@@ -177,7 +177,7 @@ func TestDeafServiceManager(t *testing.T) {
 	m.status.Store("process, 0 active jobs")
 	n.Changed()
 	stop()
-	if got := strings.Count(log.String(), "cannot be told"); got != 1 {
+	if got := strings.Count(log.String(), "systemd not notified"); got != 1 {
 		t.Errorf("warnings = %d in %q, want 1", got, log.String())
 	}
 }

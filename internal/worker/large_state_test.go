@@ -79,14 +79,15 @@ func (s *largeSteps) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 }
 
 // TestLargeStateIsHandedOver: an evicted job with a large state resumes on another
-// worker without repeating a step, and the drain sends only the changed blocks.
+// worker without repeating a step, and the drain sends only the changed blocks. The second
+// save has cut the group of chunks around the change into blocks of a chunk.
 func TestLargeStateIsHandedOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
-		work := &largeSteps{steps{n: 60, each: 300 * time.Millisecond}}
+		work := &largeSteps{steps{n: 100, each: 300 * time.Millisecond}}
 		b.put("large", "large", "")
 		first := b.start("vm_0", job.Kinds{"large": work})
-		b.waitFor("a checkpoint and more", 20*time.Second, func() bool {
-			return b.record("large").StateBlocks > 0 && work.done("large") >= 30
+		b.waitFor("two checkpoints and more", 30*time.Second, func() bool {
+			return b.record("large").StateBlocks > 0 && work.done("large") >= 75
 		})
 		b.server.ResetCounts()
 		id, err := b.metadata.SimulateEviction("vm_0")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -121,6 +122,7 @@ func TestWorkerOnVM(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		p := b.start("vm-1-2", job.Kinds{"echo": echo})
 		time.Sleep(5 * time.Second)
+		synctest.Wait() // the worker knows its name
 		if p.name != workerOnVM("vm-1-2") || vmOfWorker(p.name) != "vm-1-2" {
 			t.Errorf("worker = %q, want %q", p.name, workerOnVM("vm-1-2"))
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -281,6 +282,7 @@ func (b *testbed) ask(change func(d *control.Document, now time.Time)) {
 // heartbeatOf returns a worker's heartbeat.
 func (b *testbed) heartbeatOf(p *process) presence.Presence {
 	b.t.Helper()
+	synctest.Wait() // the worker knows its name
 	found, _, err := b.workers.Read(b.t.Context(), p.name)
 	if err != nil {
 		b.t.Error(err)
