@@ -19,6 +19,8 @@ import (
 type asking struct {
 	Reason string        `help:"Why, for people; workers log it." env:"-"`
 	Wait   time.Duration `help:"Wait this long until the workers have done it, and fail if they have not." placeholder:"TIME" env:"-"`
+
+	Timeout time.Duration `help:"Longest time to ask them; --wait comes after that." default:"1m" env:"-"`
 }
 
 // targets are the flags that select workers.
@@ -60,7 +62,9 @@ func (c *drainCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.ask(ctx, "drain", c.asking, func(d *client.Client) (client.Steered, error) { return d.Drain(ctx, c.Names, c.Reason) })
+	return s.ask(ctx, "drain", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Drain(ctx, c.Names, c.Reason)
+	})
 }
 
 type resumeCommand struct {
@@ -77,7 +81,9 @@ func (c *resumeCommand) run(ctx context.Context, s *session) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return s.ask(ctx, "resume", c.asking, func(d *client.Client) (client.Steered, error) { return d.Resume(ctx, c.Names, c.Reason) })
+	return s.ask(ctx, "resume", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Resume(ctx, c.Names, c.Reason)
+	})
 }
 
 type pauseCommand struct {
@@ -101,7 +107,9 @@ func (c *pauseCommand) run(ctx context.Context, s *session) error {
 	if err := s.confirm(c.Yes, what, question); err != nil {
 		return err
 	}
-	return s.ask(ctx, "pause", c.asking, func(d *client.Client) (client.Steered, error) { return d.Pause(ctx, c.Kinds, c.Reason) })
+	return s.ask(ctx, "pause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Pause(ctx, c.Kinds, c.Reason)
+	})
 }
 
 type unpauseCommand struct {
@@ -115,7 +123,9 @@ func (*unpauseCommand) Help() string {
 }
 
 func (c *unpauseCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "unpause", c.asking, func(d *client.Client) (client.Steered, error) { return d.Unpause(ctx, c.Kinds, c.Reason) })
+	return s.ask(ctx, "unpause", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Unpause(ctx, c.Kinds, c.Reason)
+	})
 }
 
 // vms are the flags that select VMs.
@@ -134,7 +144,9 @@ func (*quarantineCommand) Help() string {
 }
 
 func (c *quarantineCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "quarantine", c.asking, func(d *client.Client) (client.Steered, error) { return d.Quarantine(ctx, c.VMs, c.Reason) })
+	return s.ask(ctx, "quarantine", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Quarantine(ctx, c.VMs, c.Reason)
+	})
 }
 
 type freeCommand struct {
@@ -146,7 +158,9 @@ type freeCommand struct {
 func (*freeCommand) Help() string { return `Ends what "spotctl quarantine" began.` }
 
 func (c *freeCommand) run(ctx context.Context, s *session) error {
-	return s.ask(ctx, "free", c.asking, func(d *client.Client) (client.Steered, error) { return d.Free(ctx, c.VMs, c.Reason) })
+	return s.ask(ctx, "free", c.asking, func(ctx context.Context, d *client.Client) (client.Steered, error) {
+		return d.Free(ctx, c.VMs, c.Reason)
+	})
 }
 
 // confirm asks a question unless yes is set. Without a terminal it refuses.
@@ -173,7 +187,7 @@ type askedLine struct {
 }
 
 // ask asks something of workers, and waits for them if that is wanted.
-func (s *session) ask(ctx context.Context, action string, flags asking, do func(*client.Client) (client.Steered, error)) error {
+func (s *session) ask(ctx context.Context, action string, flags asking, do func(context.Context, *client.Client) (client.Steered, error)) error {
 	if len(flags.Reason) > maxReason {
 		return &cli.ConfigError{Err: fmt.Errorf("the reason has %d bytes; at most %d are allowed", len(flags.Reason), maxReason)}
 	}
@@ -181,7 +195,9 @@ func (s *session) ask(ctx context.Context, action string, flags asking, do func(
 	if err != nil {
 		return err
 	}
-	asked, err := do(deployment)
+	within, cancel := withTimeout(ctx, flags.Timeout)
+	defer cancel()
+	asked, err := do(within, deployment)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 			Name: "SpotworkerStorageThrottled", Incident: "storage throttles", Severity: "warning", For: 2 * time.Minute,
 			Expr:    `sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1`,
 			Summary: "storage throttles {{ $value | humanizePercentage }} of the calls",
-			Means:   "Too many workers or too short jobs for one account. Jobs take longer, none is lost.",
+			Means:   "Too many workers or too short jobs for the account or a queue. Jobs take longer, none is lost.",
 		},
 		{
 			Name: "SpotworkerJobsDeadLettered", Incident: "a wave of jobs of one kind is dead-lettered", Severity: "critical", For: 0,

@@ -60,7 +60,7 @@ sum(rate(spotworker_storage_calls_total{status="denied"}[2m])) / sum(rate(spotwo
     severity: 2
     hold: 'PT2M'
     summary: 'storage throttles {{ $value | humanizePercentage }} of the calls'
-    text: 'Too many workers or too short jobs for one account. Jobs take longer, none is lost.'
+    text: 'Too many workers or too short jobs for the account or a queue. Jobs take longer, none is lost.'
     expression: '''
 sum(rate(spotworker_storage_calls_total{status="throttled"}[2m])) / sum(rate(spotworker_storage_calls_total[2m])) > 0.1
 '''
