@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -121,6 +122,29 @@ func TestInterrupted(t *testing.T) {
 		n, visible := b.poisoned()
 		if err == nil || len(b.told) == 0 || n != 40-len(b.told) || visible != n || len(b.onQueue(t, b.names.Queue)) != len(b.told) {
 			t.Errorf("interrupted: %v; %d told, %d left, %d visible, %d replayed", err, len(b.told), n, visible, len(b.onQueue(t, b.names.Queue)))
+		}
+	})
+}
+
+// A reader that has seen enough leaves no message hidden, also not those that were
+// claimed with the last one it saw.
+func TestReaderStops(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for i := range 40 {
+			b.put(t, given{id: fmt.Sprintf("job-%d", i)})
+		}
+		enough := errors.New("enough")
+		for most := range 40 {
+			read := 0
+			err := b.All(t.Context(), func(Item) error {
+				if read++; read > most {
+					return enough
+				}
+				return nil
+			})
+			if n, visible := b.poisoned(); !errors.Is(err, enough) || n != 40 || visible != 40 {
+				t.Errorf("stopped after %d: %v; %d of %d messages are visible, want all", most, err, visible, n)
+			}
 		}
 	})
 }

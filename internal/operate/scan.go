@@ -93,9 +93,11 @@ func (p *PoisonQueue) scan(ctx context.Context, s Selection, do func(context.Con
 		if err != nil || len(batch) == 0 {
 			return err
 		}
-		var meant []*claimed
 		for _, c := range batch {
 			put = append(put, c.lease)
+		}
+		var meant []*claimed
+		for _, c := range batch {
 			if is, _ := s.Has(c.Item); is && do != nil {
 				meant = append(meant, c)
 			} else if report != nil {
