@@ -90,17 +90,14 @@ func (s *Store) read(ctx context.Context, id string) (stored, error) {
 	for key, value := range reply.Metadata {
 		switch {
 		case value == nil:
-		case sameKey(key, keyVersion):
+		case strings.EqualFold(key, keyVersion): // HTTP libraries change the case of header names
 			found.version = *value
-		case sameKey(key, keyCreated):
+		case strings.EqualFold(key, keyCreated):
 			found.created = *value
 		}
 	}
 	return found, nil
 }
-
-// sameKey compares without case, since HTTP libraries change that of header names.
-func sameKey(a, b string) bool { return bytes.EqualFold([]byte(a), []byte(b)) }
 
 func timeKey(t time.Time) string { return t.UTC().Format(timeLayout) }
 
