@@ -212,7 +212,7 @@ func (d *Delivery) decode() (unusable *outcome) {
 func (d *Delivery) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: d.envelope.ID, Kind: d.envelope.Kind,
-		PayloadHash: d.envelope.Payload.Hash(), MessageID: d.lease.ID,
+		PayloadHash: d.envelope.Work(), MessageID: d.lease.ID,
 		Steady: d.runner.uptime() >= steadyFor,
 	}
 }

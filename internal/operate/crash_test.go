@@ -151,7 +151,7 @@ func TestReaderStops(t *testing.T) {
 
 // Messages that are not jobs, or not poison messages, go where they should.
 func TestInvalidMessages(t *testing.T) {
-	newer := `{"v":2,"id":"b","kind":"k"}`
+	newer := `{"v":3,"id":"b","kind":"k"}`
 	for name, row := range map[string]struct {
 		put    func(t *testing.T, b *rig)
 		kind   string
@@ -159,7 +159,7 @@ func TestInvalidMessages(t *testing.T) {
 		job    string // on the queue after a replay
 	}{
 		"an envelope of a newer version": {func(t *testing.T, b *rig) {
-			b.putPoison(t, queue.Poison{ID: "b", Reason: "version 2", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: newer})
+			b.putPoison(t, queue.Poison{ID: "b", Reason: "version 3", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: newer})
 		}, "", Replayed, newer},
 		"a text": {func(t *testing.T, b *rig) {
 			b.putPoison(t, queue.Poison{Reason: "neither", PoisonedAt: time.Now(), Origin: b.names.Queue, MessageID: "m-1", Body: "hello"})

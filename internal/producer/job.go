@@ -94,7 +94,7 @@ func (j Job) PayloadHash() string { return j.envelope.Payload.Hash() }
 
 // delivery returns the job's description for the rules of its record.
 func (j Job) delivery() checkpoint.Delivery {
-	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.PayloadHash()}
+	return checkpoint.Delivery{ID: j.ID(), Kind: j.Kind(), PayloadHash: j.envelope.Work()}
 }
 
 // NewJob validates a job and generates an id if it has none.

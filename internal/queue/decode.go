@@ -49,8 +49,8 @@ func decodeAny(raw []byte) (Envelope, error) {
 	invalid := func(format string, args ...any) (Envelope, error) {
 		return Envelope{}, &InvalidError{ID: id, Reason: cut(fmt.Sprintf(format, args...), maxInvalid)}
 	}
-	if v := string(fields["v"]); v != strconv.Itoa(Version) {
-		return invalid("envelope has version %.20s; this worker reads version %d", v, Version)
+	if v := string(fields["v"]); v != strconv.Itoa(Version) && v != strconv.Itoa(VersionFiles) {
+		return invalid("envelope has version %.20s; this worker reads versions up to %d", v, VersionFiles)
 	}
 	if _, ok := fields["poisoned_at"]; ok {
 		return invalid("message is a poison message; it must be replayed, not processed")
@@ -111,6 +111,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
 		"max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
 		"chosen_id": &w.ChosenID, "awaited": &w.Awaited, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
+		"inputs": &w.Inputs,
 	}
 	var unknown map[string]json.RawMessage
 	for name, raw := range fields {
@@ -131,12 +132,35 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
+	inputs, err := compactList(w.Inputs)
+	if err != nil {
+		return Envelope{}, fmt.Errorf("field inputs: %w", err)
+	}
 	return Envelope{
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, ChosenID: w.ChosenID, Awaited: w.Awaited, Resume: w.Resume,
 		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
-		PutBackSince: timeOrZero(w.PutBackSince), unknown: unknown,
+		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil
+}
+
+// compactList returns a JSON array as compact text, nil for an empty one.
+func compactList(raw json.RawMessage) (json.RawMessage, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil || list == nil {
+		return nil, errors.New("it must be a list")
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, err
+	}
+	return compact.Bytes(), nil
 }
 
 func decodePayload(raw json.RawMessage, encoded *[]byte, ref *Ref) (Payload, error) {

@@ -48,7 +48,7 @@ func decodeRows() []decodeRow {
 		{name: "URL-safe base64", text: strings.NewReplacer("+", "-", "/", "_").Replace(inBase64(`{"v":1,"id":"a","kind":"k","x":"???>>>"}`)), foreign: true},
 		{name: "too deep for a JSON reader", text: with(`"payload":` + strings.Repeat("[", 10001) + strings.Repeat("]", 10001)), foreign: true},
 
-		{name: "newer version", text: `{"v":2,"id":"a"}`, id: "a", reason: "version 2"},
+		{name: "newer version", text: `{"v":3,"id":"a"}`, id: "a", reason: "version 3"},
 		{name: "version as text", text: `{"v":"1","id":"a","kind":"k"}`, id: "a", reason: `version "1"`},
 		{name: "version 1.0", text: `{"v":1.0,"id":"a","kind":"k"}`, id: "a", reason: "version 1.0"},
 		{name: "version null", text: `{"v":null,"id":"a","kind":"k"}`, id: "a", reason: "version null"},

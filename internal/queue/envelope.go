@@ -12,8 +12,14 @@ import (
 	"github.com/spotworker/spotworker/internal/jobid"
 )
 
-// Version is the envelope version that this package writes and reads.
-const Version = 1
+// Versions of an envelope that this package writes and reads.
+const (
+	Version = 1
+
+	// VersionFiles is that of a job with files. Versions of this program that only know
+	// version 1 would run it without them, and dead-letter it instead.
+	VersionFiles = 2
+)
 
 // Limits of a message, in bytes.
 const (
@@ -30,6 +36,9 @@ const (
 	// maxBeside limits the JSON of all fields but the payload, so that an envelope
 	// always fits once its payload is in a blob.
 	maxBeside = 8 << 10
+
+	// maxInputs limits the JSON of the inputs, which do not count as beside the payload.
+	maxInputs = 24 << 10
 )
 
 // Envelope is the content of a job's message. docs/FORMATS.md has its JSON.
@@ -56,6 +65,10 @@ type Envelope struct {
 
 	// Trace is a W3C traceparent, or empty.
 	Trace string
+
+	// Inputs is the compact JSON array of what the job needs as files, which package
+	// inputs reads; nil for none.
+	Inputs json.RawMessage
 
 	// ChosenID says that the producer's caller chose the id, so that it may have
 	// been used before: even the first delivery creates the record before its
@@ -95,6 +108,7 @@ type envelopeJSON struct {
 	Awaited       bool            `json:"awaited,omitempty"`
 	Resume        bool            `json:"resume,omitempty"`
 	PutBackSince  *time.Time      `json:"put_back_since,omitempty"`
+	Inputs        json.RawMessage `json:"inputs,omitempty"`
 }
 
 // TooLargeError says that an envelope does not fit into a message. Its payload must
@@ -151,7 +165,10 @@ func (e Envelope) Validate() error {
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
-	e.Payload, e.Resume, e.PutBackSince = Payload{}, false, time.Time{}
+	if len(e.Inputs) > maxInputs {
+		return fmt.Errorf("field inputs has %d bytes; at most %d are allowed: name a prefix or a manifest in place of single blobs", len(e.Inputs), maxInputs)
+	}
+	e.Payload, e.Inputs, e.Resume, e.PutBackSince = Payload{}, nil, false, time.Time{}
 	_, err := e.encode(maxBeside)
 	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
 		return fmt.Errorf("the fields beside the payload have %d bytes; at most %d are allowed", tooLarge.Size, tooLarge.Limit)
@@ -159,12 +176,30 @@ func (e Envelope) Validate() error {
 	return err
 }
 
+// Work returns the hash of the work that the envelope stands for, in lower-case hex:
+// that of its payload, for a job with inputs together with them. The job's record
+// contains it, so that reuse of an id for other work is detected.
+func (e Envelope) Work() string {
+	if len(e.Inputs) == 0 {
+		return e.Payload.Hash()
+	}
+	return hashOf(append([]byte(e.Payload.Hash()+"\n"), e.Inputs...))
+}
+
+// version returns the lowest version of which a reader can run the job.
+func (e Envelope) version() int {
+	if len(e.Inputs) > 0 {
+		return VersionFiles
+	}
+	return Version
+}
+
 func (e Envelope) wire() envelopeJSON {
 	w := envelopeJSON{
-		V: Version, ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Resume: e.Resume,
+		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Resume: e.Resume,
 		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
-		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence),
+		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Inputs: e.Inputs,
 	}
 	switch {
 	case e.Payload.ref != nil:

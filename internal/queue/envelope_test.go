@@ -33,6 +33,10 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 		},
 		"limits": {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
 		"chosen": {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
+		"inputs": {
+			ID: "frame-7", Kind: "render", EnqueuedAt: noon,
+			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},{"container":"data","prefix":"textures/"}]`),
+		},
 		"newer": {
 			ID: "from-a-newer-version", Kind: "k", EnqueuedAt: noon,
 			unknown: map[string]json.RawMessage{"priority": []byte("7"), "labels": []byte(`{"a":"<b>"}`)},
@@ -168,6 +172,35 @@ func TestEncodeRefusesWhatDecodeDoes(t *testing.T) {
 		var tooLarge *TooLargeError
 		if _, err := e.Encode(); err == nil || errors.As(err, &tooLarge) {
 			t.Errorf("Encode with %s = %v, want an error that storing the payload in a blob does not avoid", name, err)
+		}
+	}
+}
+
+// TestInputsAreWork: an id that is used again with other inputs stands for other work,
+// and a job without inputs is the same work as before there were any.
+func TestInputsAreWork(t *testing.T) {
+	e := Envelope{ID: "a", Kind: "k", Payload: BytesPayload([]byte("in"))}
+	if e.Work() != e.Payload.Hash() {
+		t.Errorf("work of a job without inputs = %s, want the payload's hash %s", e.Work(), e.Payload.Hash())
+	}
+	seen := map[string]string{e.Work(): "none"}
+	for _, inputs := range []string{`[{"container":"a","blob":"b"}]`, `[{"container":"a","blob":"c"}]`} {
+		e.Inputs = json.RawMessage(inputs)
+		if same, ok := seen[e.Work()]; ok {
+			t.Errorf("inputs %s are the same work as %s", inputs, same)
+		}
+		seen[e.Work()] = inputs
+	}
+}
+
+func TestUnusableInputs(t *testing.T) {
+	for name, text := range map[string]string{
+		"null":      `{"v":2,"id":"a","kind":"k","inputs":null}`,
+		"an object": `{"v":2,"id":"a","kind":"k","inputs":{"container":"a"}}`,
+		"too many":  `{"v":2,"id":"a","kind":"k","inputs":["` + strings.Repeat("x", maxInputs) + `"]}`,
+	} {
+		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), "field inputs") {
+			t.Errorf("%s: error %v, want one that names the field", name, err)
 		}
 	}
 }

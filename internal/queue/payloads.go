@@ -92,8 +92,8 @@ func (p Payload) Inline() (data []byte, ok bool) { return p.data, p.ref == nil }
 // Ref returns the reference to the payload's blob, or nil if the payload is inline.
 func (p Payload) Ref() *Ref { return p.ref }
 
-// Hash returns the SHA-256 of the payload's bytes in lower-case hex. The job's
-// record contains it, so that reuse of an id for other work is detected.
+// Hash returns the SHA-256 of the payload's bytes in lower-case hex. See
+// [Envelope.Work].
 func (p Payload) Hash() string {
 	if p.ref != nil {
 		return p.ref.SHA256

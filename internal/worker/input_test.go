@@ -24,7 +24,7 @@ func TestUnusableMessages(t *testing.T) {
 		{"not base64, not JSON", "what is this?", "--default-kind is not set"},
 		{"base64 of no JSON", encoded("plain"), "--default-kind is not set"},
 		{"JSON without v", `{"id":"x","kind":"echo"}`, "--default-kind is not set"},
-		{"newer version", encoded(`{"v":2,"id":"x","kind":"echo"}`), "version 2"},
+		{"newer version", encoded(`{"v":3,"id":"x","kind":"echo"}`), "version 3"},
 		{"version as text", encoded(`{"v":"1","id":"x","kind":"echo"}`), "version"},
 		{"bad id", encoded(`{"v":1,"id":"../x","kind":"echo"}`), "job id"},
 		{"no id", encoded(`{"v":1,"kind":"echo"}`), "job id"},
