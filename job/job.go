@@ -73,6 +73,9 @@ type Job struct {
 	onDrop   func()
 	onPut    func(context.Context, string, FollowUp) error
 	cleanups []func()
+
+	inputFolder string
+	inputs      []InputFile
 }
 
 // New returns a job. saved is the last checkpoint, nil on a fresh start.

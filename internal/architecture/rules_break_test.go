@@ -66,7 +66,7 @@ var breaches = []struct {
 	{"events knows neither messages nor jobs", "internal/events/ready.go", importing(testModule + "/internal/queue"), 3},
 	{"intake stands alone", "internal/intake/pace.go", importing(testModule + "/internal/queue"), 3},
 	{"renewal knows messages alone", "internal/renewal/pace.go", importing(testModule + "/internal/checkpoint"), 3},
-	{"ordered and pool stand alone", "internal/pool/pool.go", importing(testModule + "/internal/drain"), 3},
+	{"ordered, pool and readahead stand alone", "internal/pool/pool.go", importing(testModule + "/internal/drain"), 3},
 	{"breaker stands alone", "internal/breaker/breaker.go", importing(testModule + "/job"), 3},
 	{"delivery imports only what it joins", "internal/delivery/finish.go", importing(testModule + "/internal/events"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},

@@ -152,7 +152,7 @@ var importRules = []importRule{
 		name:    "checkpoint imports no sibling",
 		in:      []string{"./internal/checkpoint/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext", "./internal/retry"},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext", "./internal/readahead", "./internal/retry"},
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
@@ -257,8 +257,8 @@ var importRules = []importRule{
 		reason:  "a message is kept hidden whatever its job does, and its record decides who may write",
 	},
 	{
-		name:    "ordered and pool stand alone",
-		in:      []string{"./internal/ordered/...", "./internal/pool/..."},
+		name:    "ordered, pool and readahead stand alone",
+		in:      []string{"./internal/ordered/...", "./internal/pool/...", "./internal/readahead/..."},
 		forbids: []string{"./...", sdk},
 		reason:  "what they hold and run is not their concern",
 	},

@@ -97,7 +97,7 @@ func TestStagingStaysSmall(t *testing.T) {
 				sending.watch(b.link)
 				b.slowBlocks(row.each)
 				for range row.taken {
-					b.store.budget.tryReserve()
+					b.store.budget.TryReserve()
 				}
 				b.save(t, c, manyBlocks(100))
 				if _, most := sending.read(); most > ownSlabs*slabUnits {

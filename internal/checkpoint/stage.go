@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/readahead"
 )
 
 // Sizes of the saving of a large state.
@@ -52,7 +53,7 @@ type stager struct {
 	known  *blockSet // blocks that need not be sent; not changed while staging
 	limit  int64     // bytes
 	unit   int       // bytes
-	budget budget
+	budget readahead.Budget
 	cutter *chunks.Cutter
 
 	ctx     context.Context
@@ -229,13 +230,13 @@ func (s *stager) mayGrow() bool {
 	case s.slabs == maxSlabs, int64(s.slabs-ownSlabs) >= s.quick.Load():
 		return false
 	}
-	return s.budget.tryReserve()
+	return s.budget.TryReserve()
 }
 
 // freeBudget gives back the places in the budget.
 func (s *stager) freeBudget() {
 	for range s.slabs - ownSlabs {
-		s.budget.free()
+		s.budget.Free()
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/readahead"
 )
 
 // Timeouts of one call, including the SDK's retries. A caller with less time passes
@@ -42,12 +43,12 @@ type Store struct {
 	unit      int // hashUnit, but for tests
 	cutter    func() *chunks.Cutter
 	maxStream int64 // MaxStream, but for tests
-	budget    budget
+	budget    readahead.Budget
 }
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, unit: hashUnit, cutter: chunks.New, maxStream: MaxStream, budget: newBudget()}
+	return &Store{container: c, unit: hashUnit, cutter: chunks.New, maxStream: MaxStream, budget: readahead.NewBudget(transferBuffers)}
 }
 
 // WithChunks makes blocks, and the units of hashes, that many bytes long. Tests of other
