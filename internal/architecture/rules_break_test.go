@@ -53,6 +53,7 @@ var breaches = []struct {
 	{"queue imports no sibling", "internal/queue/inner/lease.go", importing(testModule), 3},
 	{"checkpoint imports no sibling", "internal/checkpoint/store.go", importing(testModule + "/internal/queue"), 3},
 	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"trees and folders know no jobs", "internal/process/scratch/scratch.go", importing(testModule + "/internal/process"), 3},
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"joblog imports no sibling", "internal/joblog/store.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},

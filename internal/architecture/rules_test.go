@@ -163,6 +163,13 @@ var importRules = []importRule{
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{
+		name:    "trees and folders know no jobs",
+		in:      []string{"./internal/process/printed", "./internal/process/resource", "./internal/process/scratch", "./internal/process/tree"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/archive", "./internal/plaintext", "./internal/process/tree", "./internal/sandbox", "./job"},
+		reason:  "starting, ending, measuring and removing what a program leaves is the same whatever its job is",
+	},
+	{
 		name:    "archive stands alone",
 		in:      []string{"./internal/archive/..."},
 		forbids: []string{"./...", sdk},
@@ -444,7 +451,6 @@ var sizeRule = struct {
 		{"./internal/emulator/storage", 22, "one account behind one protocol: a file for each part of the REST documentation"},
 		{"./internal/checkpoint", 15, "record, rulings, claims, the saving and reading of large states, and the policy of when to save, which only together keep a record consistent"},
 		{"./internal/lab/chaos", 13, "killer, proxy, workload and their histories, which only one command uses"},
-		{"./internal/process", 16, "one contract with programs: kinds file, folders, start, limits, stop, exit, cleanup"},
 	},
 }
 

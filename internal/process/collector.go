@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
@@ -71,7 +72,7 @@ func (c *collector) collect() (*job.Progress, error) {
 func (c *collector) move(name string) error {
 	var limit time.Duration
 	if c.ended {
-		limit = heldShort
+		limit = sandbox.HeldShort
 	}
 	err := sandbox.WhileHeld(limit, func() error { return os.Rename(c.from, name) })
 	switch {
@@ -121,7 +122,7 @@ func (c *collector) inspect(name string) (version int, size int64, open func() (
 	case info.Size() > c.limits.Bytes:
 		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), c.limits.Bytes)
 	}
-	return stateFile, info.Size(), func() (io.ReadCloser, error) { return openRegular(name) }, nil
+	return stateFile, info.Size(), func() (io.ReadCloser, error) { return scratch.OpenRegular(name) }, nil
 }
 
 // explainCheckpoint returns a permanent error for a checkpoint that no further

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
@@ -197,7 +198,7 @@ func (f *progressFile) read() (last *report, bad int) {
 	if skipped {
 		f.at = info.Size() - maxProgressRead
 	}
-	file, err := openRegular(f.name)
+	file, err := scratch.OpenRegular(f.name)
 	if err != nil {
 		return nil, 0
 	}

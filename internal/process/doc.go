@@ -14,15 +14,14 @@
 // The files:
 //
 //   - kinds.go and settings.go read the kinds file.
-//   - scratch.go has the worker's folder, folder.go a job's folder in it;
-//     leftovers.go removes the folders of dead workers.
+//   - folder.go has the files in a job's folder. Package scratch makes and removes
+//     the folder, and measures its disk usage.
 //   - contract.go has the program's environment, its progress and the stop file.
-//   - program.go starts and ends a process group, on Windows a job object.
 //   - supervise.go is the loop around a running program, collector.go collects
-//     its checkpoints, disk.go measures its disk usage, output.go logs its output.
+//     its checkpoints. Package tree starts and ends the program with all its processes,
+//     package printed logs its output.
 //   - verdict.go decides what an exit means, exhaustion.go which errors do not
-//     count as failures.
-//   - Files named after an operating system have what differs there.
+//     count as failures, with the help of package resource.
 //
 // # Polling, not notification
 //

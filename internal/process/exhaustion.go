@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/process/resource"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
 )
@@ -20,19 +20,11 @@ import (
 // return each at once.
 const backOffDelay = 10 * time.Second
 
-// isExhaustion reports resource exhaustion: the machine is out of disk, file
-// descriptors, memory or processes, or its disk is broken.
-func isExhaustion(err error) bool { return isAny(resourceErrors, err) || isAny(diskFull, err) }
-
-func isAny(known []error, err error) bool {
-	return slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) })
-}
-
 // asInterruption turns resource exhaustion into an interruption, which does not
 // count as a failure. It returns other errors unchanged: the running program may
 // have caused them.
 func asInterruption(err error) error {
-	if !isExhaustion(err) {
+	if !resource.IsExhaustion(err) {
 		return err
 	}
 	return unavailable(err)
@@ -41,7 +33,7 @@ func asInterruption(err error) error {
 // unavailable returns an interruption that says why this machine cannot run the
 // job.
 func unavailable(err error) error {
-	if isExhaustion(err) {
+	if resource.IsExhaustion(err) {
 		return job.Unavailable(fmt.Errorf("out of a resource on this machine (disk, memory, descriptors or processes); not counted as a failure: %w", err))
 	}
 	return job.Unavailable(fmt.Errorf("this machine cannot run the job now; not counted as a failure: %w", err))
@@ -54,13 +46,13 @@ func unavailable(err error) error {
 func (h *Handler) notStarted(ctx context.Context, log *slog.Logger, f *folder, err error) error {
 	_, state := errors.AsType[*stateError](err)
 	switch {
-	case job.IsPermanent(err), state && !isExhaustion(err):
+	case job.IsPermanent(err), state && !resource.IsExhaustion(err):
 		return err
 	case f != nil:
 		if err := tooLargeForDisk(f, err); err != nil {
 			return err
 		}
-		f.clear()
+		f.Clear()
 	}
 	return h.backOff(ctx, log, err)
 }
@@ -69,27 +61,27 @@ func (h *Handler) notStarted(ctx context.Context, log *slog.Logger, f *folder, e
 // that takes more than half of the file system on its own. It returns nil for
 // another error, and where others fill the disk.
 func tooLargeForDisk(f *folder, err error) error {
-	if isAny(fileTooLarge, err) {
+	if resource.IsFileTooLarge(err) {
 		return fmt.Errorf("the job does not fit: %w", err)
 	}
-	_, all := Space(f.dir)
-	if has := f.size(math.MaxInt64, new(atomic.Bool)); isAny(diskFull, err) && all > 0 && has > all/2 {
+	_, all := resource.Space(f.Dir)
+	if has := f.Size(math.MaxInt64, new(atomic.Bool)); resource.IsDiskFull(err) && all > 0 && has > all/2 {
 		return fmt.Errorf("the job does not fit: %d bytes of it are in its folder, on a file system of %d: %w", has, all, err)
 	}
 	return nil
 }
 
 // withSpace adds to the error of a full disk how much of it is free.
-func (h *Handler) withSpace(err error) error {
-	if !isAny(diskFull, err) {
+func withSpace(dir string, err error) error {
+	if !resource.IsDiskFull(err) {
 		return err
 	}
-	free, size := Space(h.scratch.parent)
+	free, size := resource.Space(dir)
 	if size == 0 {
-		return fmt.Errorf("no space in %s: %w", h.scratch.parent, err)
+		return fmt.Errorf("no space in %s: %w", dir, err)
 	}
 	const mega = 1e6
-	return fmt.Errorf("no space in %s (%d of %d MB free): %w", h.scratch.parent, int64(float64(free)/mega), int64(float64(size)/mega), err)
+	return fmt.Errorf("no space in %s (%d of %d MB free): %w", dir, int64(float64(free)/mega), int64(float64(size)/mega), err)
 }
 
 // noticePeriod is for how long one line stands for all jobs of a kind that this machine
@@ -125,7 +117,7 @@ func (h *Handler) backOff(ctx context.Context, log *slog.Logger, err error) erro
 	if due {
 		level = slog.LevelWarn
 	}
-	err = h.withSpace(err)
+	err = withSpace(h.scratch.Parent(), err)
 	log.Log(ctx, level, "job not started: this machine cannot run it now; it is tried again, here or elsewhere", "error", err, "retry_in", h.backOffDelay, "suppressed", suppressed)
 	_ = retry.Sleep(ctx, h.backOffDelay) // a stop ends it early
 	return unavailable(err)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -185,7 +186,7 @@ func shortOf(t *testing.T, parent string) *shortBench {
 	t.Helper()
 	b := &rig{t: t, log: &logLines{}}
 	var err error
-	if b.scratch, err = OpenScratch(parent, nil, b.logger()); err != nil {
+	if b.scratch, err = scratch.Open(parent, nil, b.logger()); err != nil {
 		t.Fatal(err)
 	}
 	return &shortBench{b}
@@ -223,7 +224,7 @@ func (b *shortBench) demandFailure(role string, payload int, what string) {
 // demandNothingLeft demands that the folders of jobs that have ended are gone.
 func (b *shortBench) demandNothingLeft() {
 	b.t.Helper()
-	entries, err := os.ReadDir(b.scratch.home.dir)
+	entries, err := os.ReadDir(b.home())
 	if err != nil || len(entries) != 1 {
 		b.t.Errorf("the scratch folder has %v, %v, want its lock alone", entries, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/testing/cost"
 	"github.com/spotworker/spotworker/job"
@@ -94,7 +95,7 @@ func TestGigabyteFolder(t *testing.T) {
 	if restored.Err != nil {
 		t.Fatal(restored.Err)
 	}
-	if got, want := (&folder{dir: back}).size(1<<50, new(atomic.Bool)), (&folder{dir: work}).size(1<<50, new(atomic.Bool)); got != want {
+	if got, want := (&scratch.Folder{Dir: back}).Size(1<<50, new(atomic.Bool)), (&scratch.Folder{Dir: work}).Size(1<<50, new(atomic.Bool)); got != want {
 		t.Errorf("%d bytes came back, want %d", got, want)
 	}
 	for what, m := range map[string]cost.Measured{"first save": first, "second save": second, "restore": restored} {
@@ -129,7 +130,7 @@ func TestHugeCheckpoint(t *testing.T) {
 		}
 	}
 	var err error
-	if b.scratch, err = OpenScratch(parent, nil, b.logger()); err != nil {
+	if b.scratch, err = scratch.Open(parent, nil, b.logger()); err != nil {
 		t.Fatal(err)
 	}
 	k := Kind{Name: "test", Command: []string{"/bin/sh", "-c", `mv "$HUGE" "$SPOTWORKER_CHECKPOINT"; exec sleep 300`}, Environment: map[string]string{"HUGE": huge}}
@@ -144,7 +145,12 @@ func TestHugeCheckpoint(t *testing.T) {
 	begun := time.Now()
 	w.Close()
 	slot := time.Since(begun)
-	b.scratch.removals.Wait()
+	for left := 1; left > 0; time.Sleep(time.Millisecond) { // the removal continues in the background
+		jobs, err := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*"))
+		if left = len(jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	removed := time.Since(begun)
 	t.Logf("checkpoint of %d files: refused %s after the stop, slot free %s later, removed %s later; heap + %.1f MiB",
 		files, refused.Round(time.Millisecond), slot.Round(time.Millisecond), removed.Round(time.Millisecond), float64(largest()-heap)/(1<<20))

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/archive"
-	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -26,45 +26,33 @@ const maxEntries = 100_000
 // folder is a job's folder and the paths in it. The program gets all of them except
 // collected, where its checkpoints are moved.
 type folder struct {
-	dir                                 string
+	*scratch.Folder
+
 	work, temp                          string
 	payload, restore, checkpoint        string
 	result, progress, stop, stopWriting string
 	collected                           string
 	restored                            bool
 
-	// user runs the program and owns the files; nil for the worker's own user.
-	user *sandbox.User
-
 	// tokenEndpoint serves access tokens to the holder of tokenSecret. Both are empty
 	// for a kind without tokens.
 	tokenEndpoint, tokenSecret string
 }
 
-// newFolder makes a job's folder. Its name is random: names from messages never
-// become paths.
-func (s *Scratch) newFolder() (*folder, error) {
-	place, err := s.folder()
+// newFolder makes a job's folder.
+func newFolder(s *scratch.Root) (*folder, error) {
+	place, err := s.NewFolder()
 	if err != nil {
 		return nil, err
 	}
-	user, err := s.users.Take()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := user.MkdirTemp(place, "job-*") // mode 0700
-	if err != nil {
-		s.users.Put(user)
-		return nil, err
-	}
-	in := func(name string) string { return filepath.Join(dir, name) }
+	in := func(name string) string { return filepath.Join(place.Dir, name) }
 	f := &folder{
-		user: user, dir: dir, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
+		Folder: place, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
 		stop: in("stop"), stopWriting: in("stop.new"), collected: in("kept"),
 	}
-	if err := user.Do(f.makeFolders); err != nil {
-		return nil, errors.Join(err, s.remove(f))
+	if err := f.User.Do(f.makeFolders); err != nil {
+		return nil, errors.Join(err, s.Remove(place))
 	}
 	return f, nil
 }
@@ -77,9 +65,6 @@ func (f *folder) makeFolders() error {
 	}
 	return os.Mkdir(f.collected, 0o700)
 }
-
-// clear empties the folder, as far as possible. The rest is removed at the job's end.
-func (f *folder) clear() { _ = f.user.Do(func() error { return sandbox.RemoveContent(f.dir) }) }
 
 // fill writes what the program reads: the payload, and the checkpoint to continue
 // from. The version of a recorded state must be a known one.
@@ -144,7 +129,7 @@ func (e *stateError) Unwrap() error { return e.error }
 // readSmall reads a regular file of a program, of at most limit bytes. It never
 // blocks and follows no link.
 func readSmall(name string, limit int64) ([]byte, error) {
-	file, err := openRegular(name)
+	file, err := scratch.OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -154,22 +139,6 @@ func readSmall(name string, limit int64) ([]byte, error) {
 		err = &oversize{what: filepath.Base(name), limit: limit}
 	}
 	return data, err
-}
-
-// openRegular opens a file for reading, which must be a regular one.
-func openRegular(name string) (*os.File, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", filepath.Base(name))
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
 }
 
 // oversize is the error of a file that is too large.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -67,46 +68,6 @@ func TestBatchFile(t *testing.T) {
 	k.Command = append([]string{batch}, awkward...)
 	if got := b.run(k, "1", nil).seen(t); !slices.Equal(got.Arguments, awkward) {
 		t.Errorf("arguments through a batch file =\n%q, want\n%q", got.Arguments, awkward)
-	}
-}
-
-// TestBatchLine compares with what cmd's rules demand.
-func TestBatchLine(t *testing.T) {
-	for _, row := range []struct{ argument, want string }{
-		{"plain-1.2_3", "plain-1.2_3"},
-		{"", `""`},
-		{"two words", `"two words"`},
-		{`dir\`, `"dir\\"`},
-		{`say "hi"`, `"say ""hi"""`},
-		{`\"`, `"\\"""`},
-		{"a&calc.exe", `"a&calc.exe"`},
-		{"%PATH%", `"%%cd:~,%PATH%%cd:~,%"`},
-		{"Übung", `"Übung"`},
-	} {
-		if got, want := batchLine([]string{`C:\a b\run.cmd`, row.argument}), `cmd.exe /e:ON /v:OFF /d /c ""C:\a b\run.cmd" `+row.want+`"`; got != want {
-			t.Errorf("batchLine(%q) = %s, want %s", row.argument, got, want)
-		}
-	}
-}
-
-// TestCheckCommand has commands that Windows cannot start.
-func TestCheckCommand(t *testing.T) {
-	for _, row := range []struct {
-		argv []string
-		want string // part of the error, empty for none
-	}{
-		{[]string{`C:\a\program.exe`, "a\nb"}, ""},
-		{[]string{`C:\a\program.EXE`}, ""},
-		{[]string{`C:\a\run.cmd`, "a"}, ""},
-		{[]string{`C:\a\run.BAT`, "a\nb"}, "line breaks"},
-		{[]string{`C:\100%\run.bat`}, "must not have %"},
-		{[]string{`C:\a\job.py`}, `give their interpreter first`},
-		{[]string{`C:\a\job`}, `give their interpreter first`},
-		{[]string{`C:\` + strings.Repeat("long", 70) + ".exe"}, "at most 258"},
-	} {
-		if err := checkCommand(row.argv); (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
-			t.Errorf("checkCommand(%q) = %v, want an error with %q", row.argv, err, row.want)
-		}
 	}
 }
 
@@ -188,7 +149,7 @@ func TestStubbornTree(t *testing.T) {
 	noneRuns(t, ids)
 	w.Close()
 	b.until("the scratch folder has its lock alone", func() bool { // a removal may take more than a second
-		left, err := os.ReadDir(b.scratch.home.dir)
+		left, err := os.ReadDir(b.home())
 		return err == nil && len(left) == 1
 	})
 }
@@ -207,19 +168,19 @@ func TestLeftChildren(t *testing.T) {
 // TestKilledWorker kills a worker. Its job's processes end with it, and the next
 // worker removes its folder.
 func TestKilledWorker(t *testing.T) {
-	scratch, ids := t.TempDir(), filepath.Join(t.TempDir(), "ids")
+	parent, ids := t.TempDir(), filepath.Join(t.TempDir(), "ids")
 	worker := exec.Command(os.Args[0]) //nolint:noctx // killed below
-	worker.Env = append(os.Environ(), roleVariable+"=worker", "SCRATCH="+scratch, "IDS="+ids)
+	worker.Env = append(os.Environ(), roleVariable+"=worker", "SCRATCH="+parent, "IDS="+ids)
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	b := &rig{t: t, log: &logLines{}}
 	b.until("three processes run", func() bool { return len(readIDs(ids)) == 3 })
-	second, err := OpenScratch(scratch, nil, b.logger()) // beside it
+	second, err := scratch.Open(parent, nil, b.logger()) // beside it
 	if err != nil {
 		t.Fatal(err)
 	}
-	if folders := homes(t, scratch); len(folders) != 2 {
+	if folders := homes(t, parent); len(folders) != 2 {
 		t.Errorf("scratch folders of two workers = %q, want 2", folders)
 	}
 	if err := second.Close(); err != nil {
@@ -228,11 +189,11 @@ func TestKilledWorker(t *testing.T) {
 	_ = worker.Process.Kill()
 	_ = worker.Wait()
 	b.until("its processes ended", func() bool { return !slices.ContainsFunc(readIDs(ids), runs) })
-	next, err := OpenScratch(scratch, nil, b.logger())
+	next, err := scratch.Open(parent, nil, b.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if folders := homes(t, scratch); !slices.Equal(folders, []string{filepath.Base(next.home.dir)}) {
+	if folders := homes(t, parent); len(folders) != 1 {
 		t.Errorf("scratch folders after the next start = %q, want its own alone; log:\n%s", folders, b.log)
 	}
 	if err := next.Close(); err != nil {
@@ -295,7 +256,7 @@ func TestLongPaths(t *testing.T) {
 	if err != nil || string(data) != "deep" {
 		t.Errorf("restored file = %q, %v, want that of the checkpoint", data, err)
 	}
-	if _, err := OpenScratch(filepath.Join(to, strings.Repeat(`long\`, 50)), nil, b.logger()); err == nil || !strings.Contains(err.Error(), "shorter path") {
+	if _, err := scratch.Open(filepath.Join(to, strings.Repeat(`long\`, 50)), nil, b.logger()); err == nil || !strings.Contains(err.Error(), "shorter path") {
 		t.Errorf("OpenScratch with a long path = %v, want an error that asks for a shorter one", err)
 	}
 }

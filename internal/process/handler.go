@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/process/printed"
+	"github.com/spotworker/spotworker/internal/process/resource"
+	"github.com/spotworker/spotworker/internal/process/scratch"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
@@ -23,7 +27,7 @@ const noticeGrace = 2 * time.Second
 // Handler runs a command for each job of a kind.
 type Handler struct {
 	kind    Kind
-	scratch *Scratch
+	scratch *scratch.Root
 	tokens  Granter
 	log     *slog.Logger
 
@@ -41,10 +45,10 @@ type Granter interface {
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in scratch, and the output of their programs goes to log. Only a kind
+// folders in the scratch folder, and the output of their programs goes to log. Only a kind
 // with [Kind.Tokens] needs tokens.
-func NewHandler(k Kind, scratch *Scratch, tokens Granter, log *slog.Logger) job.Handler {
-	h := job.WithLimits(&Handler{kind: k, scratch: scratch, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+func NewHandler(k Kind, folders *scratch.Root, tokens Granter, log *slog.Logger) job.Handler {
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
 	if k.Idempotent {
 		return job.Idempotent(h)
 	}
@@ -58,12 +62,12 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
-	f, err := h.scratch.newFolder()
+	f, err := newFolder(h.scratch)
 	if err != nil {
 		return nil, h.notStarted(ctx, log, nil, fmt.Errorf("make the job's folder: %w", err))
 	}
-	j.Cleanup(func() { h.scratch.discard(f, log) })
-	if err := f.user.Do(func() error { return f.fill(ctx, j) }); err != nil {
+	j.Cleanup(func() { h.scratch.Discard(f.Folder, log) })
+	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notStarted(ctx, log, f, explainFill(err))
 	}
 	if len(h.kind.Tokens) > 0 {
@@ -71,15 +75,15 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
 		defer revoke()
 	}
-	r, out := newRun(j, &h.kind, f, log), newOutput(ctx, log)
-	if r.program, err = start(h.command(j, f), &h.kind, f.user, out); err != nil {
+	r, out := newRun(j, &h.kind, f, log), printed.New(ctx, log)
+	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), f.User, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
-	kills, _ := OOMKills()
+	kills, _ := resource.OOMKills()
 	end := r.supervise(ctx)
 	end.oomKills = oomKillsSince(kills)
-	stderrTail := out.finish()
-	if !h.scratch.contains(f.dir) {
+	stderrTail := out.Finish()
+	if !h.scratch.Contains(f.Dir) {
 		return nil, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
 	}
 	result, err := r.conclude(ctx, end, stderrTail)
@@ -93,7 +97,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 
 // command returns the command for a job.
 func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
-	cmd := newCommand(h.kind.argv())
+	cmd := tree.NewCommand(h.kind.Command, h.kind.system())
 	cmd.Env = environ(&h.kind, j, f, os.LookupEnv)
 	if cmd.Dir = h.kind.Directory; cmd.Dir == "" {
 		cmd.Dir = f.work
@@ -141,7 +145,7 @@ func waitForNotice(ctx context.Context) bool {
 // oomKillsSince returns how many processes the kernel has killed because memory ran out
 // since it had killed that many; 0 if that is unknown.
 func oomKillsSince(before int64) int64 {
-	now, _ := OOMKills()
+	now, _ := resource.OOMKills()
 	return max(now-before, 0)
 }
 
@@ -159,7 +163,7 @@ func endError(end ended, stderrTail string) error {
 	switch {
 	case end.killed:
 		text = "the command did not stop in time and was killed"
-	case end.exit.isKill():
+	case end.exit.IsKill():
 		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
 	}
 	if stderrTail == "" {
@@ -170,8 +174,8 @@ func endError(end ended, stderrTail string) error {
 
 // result reads the program's result file. Without one the result is nil.
 func (r *run) result() (data []byte, err error) {
-	err = r.folder.user.Do(func() error {
-		return sandbox.WhileHeld(heldShort, func() error {
+	err = r.folder.User.Do(func() error {
+		return sandbox.WhileHeld(sandbox.HeldShort, func() error {
 			data, err = readSmall(r.folder.result, job.MaxResult)
 			return err
 		})
@@ -182,7 +186,7 @@ func (r *run) result() (data []byte, err error) {
 		return nil, nil
 	case errors.As(err, &large):
 		return nil, job.Permanent(fmt.Errorf("%w; put it in a blob and make its name the result", err))
-	case isExhaustion(err):
+	case resource.IsExhaustion(err):
 		return nil, asInterruption(fmt.Errorf("read the result: %w", err))
 	case err != nil:
 		return nil, job.Permanent(fmt.Errorf("read the result: %w", err))

@@ -18,6 +18,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/process/printed"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -208,7 +210,7 @@ func TestStops(t *testing.T) {
 			b := setup(t)
 			w := b.begin(b.kind(row.role), "", nil)
 			b.until("the program is ready", func() bool {
-				ready, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*", "work", "ready"))
+				ready, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*", "work", "ready"))
 				return len(ready) > 0 || w.Latest() != nil
 			})
 			w.stop(job.Evicted, row.left)
@@ -306,7 +308,7 @@ func TestWhatGoesWrong(t *testing.T) {
 				t.Errorf("the program does not say that memory ran out:\n%s", b.log)
 			}
 			w.Close()
-			if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) > 0 {
 				t.Errorf("%q is left behind", left)
 			}
 		})
@@ -331,7 +333,7 @@ func (b *rig) demandNotCounted(k Kind, says string) {
 		b.t.Errorf("%d log lines about it, want 1", len(got))
 	}
 	j.Close()
-	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) > 0 {
 		b.t.Errorf("%q is left behind", left)
 	}
 }
@@ -359,7 +361,7 @@ func TestMachineLacks(t *testing.T) {
 		}},
 		{"script", "a file of kind test is missing: stat ", func(t *testing.T, k *Kind) {
 			name := script(t, "exit 0")
-			k.Command = []string{systemShell, name}
+			k.Command = []string{"/bin/sh", name}
 			k.Files = k.filesOf(k.Command[1:])
 			if err := os.Remove(name); err != nil {
 				t.Fatal(err)
@@ -367,7 +369,7 @@ func TestMachineLacks(t *testing.T) {
 		}},
 		{"script beside the others", "a file of kind test is missing: stat ", func(t *testing.T, k *Kind) {
 			name := script(t, "exit 0")
-			k.Directory, k.Command = filepath.Dir(name), []string{systemShell, "script"}
+			k.Directory, k.Command = filepath.Dir(name), []string{"/bin/sh", "script"}
 			k.Files = k.filesOf(k.Command[1:])
 			if err := os.Remove(name); err != nil {
 				t.Fatal(err)
@@ -391,11 +393,11 @@ func TestMachineLacks(t *testing.T) {
 // and jobs run again once it can be made.
 func TestScratchCannotBeUsed(t *testing.T) {
 	b := setup(t)
-	if err := errors.Join(os.RemoveAll(b.scratch.parent), os.WriteFile(b.scratch.parent, nil, 0o600)); err != nil {
+	if err := errors.Join(os.RemoveAll(b.scratch.Parent()), os.WriteFile(b.scratch.Parent(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	b.demandNotCounted(b.kind("echo"), "not a directory")
-	if err := os.Remove(b.scratch.parent); err != nil {
+	if err := os.Remove(b.scratch.Parent()); err != nil {
 		t.Fatal(err)
 	}
 	if w := b.run(b.kind("echo"), "a", nil); string(w.result) != "a" || w.err != nil {
@@ -409,7 +411,7 @@ func TestCleanedAwayWhileRunning(t *testing.T) {
 	for _, code := range []string{"0", "1"} {
 		b := setup(t)
 		k := b.kind("exit")
-		k.Command = shell("rm -rf " + b.scratch.home.dir + "; exit " + code)
+		k.Command = shell("rm -rf " + b.home() + "; exit " + code)
 		w := b.run(k, "", nil)
 		if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "the job's folder was removed from outside") {
 			t.Errorf("exit %s: Run = %q, %v, want an interruption", code, w.result, w.err)
@@ -441,7 +443,7 @@ func shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 // was killed because of it.
 func TestFaultAtTheEnd(t *testing.T) {
 	b := setup(t)
-	f, err := b.scratch.newFolder()
+	f, err := newFolder(b.scratch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -451,10 +453,10 @@ func TestFaultAtTheEnd(t *testing.T) {
 		end  ended
 		want error
 	}{
-		{"done", ended{exit: exit{code: 0}, fault: fault}, nil},
-		{"ended for it", ended{exit: exit{code: -1, by: "signal SIGKILL"}, killed: true, fault: fault}, fault},
-		{"done just before it was ended", ended{exit: exit{code: 0}, killed: true, fault: fault}, fault},
-		{"failed", ended{exit: exit{code: 1}, fault: fault}, fault},
+		{"done", ended{exit: tree.Exit{Code: 0}, fault: fault}, nil},
+		{"ended for it", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true, fault: fault}, fault},
+		{"done just before it was ended", ended{exit: tree.Exit{Code: 0}, killed: true, fault: fault}, fault},
+		{"failed", ended{exit: tree.Exit{Code: 1}, fault: fault}, fault},
 	} {
 		r := newRun(job.New(job.Spec{}, nil), &Kind{}, f, b.logger())
 		if _, err := r.conclude(t.Context(), row.end, ""); !errors.Is(err, row.want) {
@@ -533,7 +535,7 @@ func TestLogHasTheOutput(t *testing.T) {
 		t.Errorf("stdout = %q, want %q", got, want)
 	}
 	got := b.log.printed("stderr")
-	if want := []string{"bad\uFFFD", strings.Repeat("x", maxLine) + "…", "last"}; !slices.Equal(got, want) {
+	if want := []string{"bad\uFFFD", strings.Repeat("x", printed.MaxLine) + "…", "last"}; !slices.Equal(got, want) {
 		t.Errorf("stderr = %.60q, want %.60q", got, want)
 	}
 	for _, line := range b.log.find("program output") {
@@ -552,7 +554,7 @@ func TestFlood(t *testing.T) {
 		t.Fatal(w.err)
 	}
 	lines := len(b.log.printed("stdout"))
-	if most := linesBurst + int(time.Since(w.began)/time.Second+1)*linesPerSec; lines > most {
+	if most := printed.LinesBurst + int(time.Since(w.began)/time.Second+1)*printed.LinesPerSec; lines > most {
 		t.Errorf("%d lines were logged, want at most %d", lines, most)
 	}
 	lost := 0.0
@@ -572,7 +574,7 @@ func TestFolderGoesAway(t *testing.T) {
 		t.Fatal(w.err)
 	}
 	w.Close()
-	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) > 0 {
 		t.Errorf("%q is left behind", left)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/jsonpos"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -125,7 +126,7 @@ func (k *parsedKind) locate(folder string) error {
 		if info, err := os.Stat(k.Directory); err != nil || !info.IsDir() {
 			return k.directory.Errorf("%s is no folder on this machine", k.Directory)
 		}
-		if err := checkPath(k.Directory); err != nil {
+		if err := tree.CheckPath(k.Directory); err != nil {
 			return k.directory.Errorf("%v", err)
 		}
 	}
@@ -134,7 +135,7 @@ func (k *parsedKind) locate(folder string) error {
 		return k.command.Errorf("%v", err)
 	}
 	k.Command = slices.Concat([]string{program}, k.Command[1:])
-	if err := checkCommand(k.Command); err != nil {
+	if err := tree.CheckCommand(k.Command); err != nil {
 		return k.command.Errorf("%v", err)
 	}
 	k.Files = k.filesOf(k.Command[1:])
@@ -201,6 +202,11 @@ type Kind struct {
 	Files []string
 }
 
+// system returns the limits that the operating system enforces.
+func (k *Kind) system() tree.Limits {
+	return tree.Limits{Memory: k.Memory, CPUTime: k.CPUTime, FileSize: k.Disk}
+}
+
 // maxCheckpoint is the limit with its default.
 func (k *Kind) maxCheckpoint() int64 {
 	if k.MaxCheckpoint == 0 {
@@ -222,7 +228,10 @@ func (k *Kind) missing() error {
 			return fmt.Errorf("a file of kind %s is missing: %w", k.Name, err)
 		}
 	}
-	return k.checkLimits()
+	if err := k.system().Check(); err != nil {
+		return fmt.Errorf("the limits of kind %s cannot be set: %w", k.Name, err)
+	}
+	return nil
 }
 
 // longestInterpreter is how many bytes of a script's first line the kernel reads.

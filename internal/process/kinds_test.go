@@ -14,6 +14,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/jsonpos"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -40,7 +41,7 @@ func kindsFile(t testing.TB, text string) string {
 }
 
 func TestReadKinds(t *testing.T) {
-	if !hasLimits {
+	if !tree.HasLimits {
 		t.Skip("this system has no limits")
 	}
 	file := kindsFile(t, `{

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -39,7 +41,7 @@ func TestMain(m *testing.M) {
 // rig is a scratch folder and a log.
 type rig struct {
 	t       *testing.T
-	scratch *Scratch
+	scratch *scratch.Root
 	log     *logLines
 }
 
@@ -47,7 +49,7 @@ func setup(t *testing.T) *rig {
 	t.Helper()
 	b := &rig{t: t, log: &logLines{}}
 	var err error
-	if b.scratch, err = OpenScratch(scratchParent(t), testUsers(t), b.logger()); err != nil {
+	if b.scratch, err = scratch.Open(scratchParent(t), testUsers(t), b.logger()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -56,6 +58,16 @@ func setup(t *testing.T) *rig {
 		}
 	})
 	return b
+}
+
+// home is the scratch folder of the rig.
+func (b *rig) home() string {
+	b.t.Helper()
+	locks, err := filepath.Glob(filepath.Join(b.scratch.Parent(), "spotworker-scratch-*", "lock"))
+	if err != nil || len(locks) != 1 {
+		b.t.Fatalf("locks of scratch folders = %q, %v, want one", locks, err)
+	}
+	return filepath.Dir(locks[0])
 }
 
 func (b *rig) logger() *slog.Logger {

@@ -33,7 +33,7 @@ func TestBadNeighbours(t *testing.T) {
 		w.wait(t, 20*time.Second)
 		w.Close()
 	}
-	if left, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) > 0 {
 		t.Errorf("%q is left behind", left)
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/process/resource"
+	"github.com/spotworker/spotworker/internal/process/tree"
 )
 
 // TestKilledProgram: the error of a program that was killed says by whom, and what that
@@ -19,12 +22,12 @@ func TestKilledProgram(t *testing.T) {
 		end  ended
 		want string
 	}{
-		{"killed by another", ended{exit: exit{code: -1, by: "signal SIGKILL"}}, killed},
-		{"its child was killed", ended{exit: exit{code: 137}}, killed},
-		{"out of memory", ended{exit: exit{code: -1, by: "signal SIGKILL"}, oomKills: 2}, killed + " (the kernel ended 2 processes for that while it ran)"},
-		{"killed by the worker", ended{exit: exit{code: -1, by: "signal SIGKILL"}, killed: true}, "the command did not stop in time and was killed"},
-		{"another signal", ended{exit: exit{code: -1, by: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},
-		{"a failure", ended{exit: exit{code: 1}, oomKills: 1}, "the command exited with code 1"},
+		{"killed by another", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}}, killed},
+		{"its child was killed", ended{exit: tree.Exit{Code: 137}}, killed},
+		{"out of memory", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, oomKills: 2}, killed + " (the kernel ended 2 processes for that while it ran)"},
+		{"killed by the worker", ended{exit: tree.Exit{Code: -1, By: "signal SIGKILL"}, killed: true}, "the command did not stop in time and was killed"},
+		{"another signal", ended{exit: tree.Exit{Code: -1, By: "signal SIGSEGV"}}, "the command was ended by signal SIGSEGV"},
+		{"a failure", ended{exit: tree.Exit{Code: 1}, oomKills: 1}, "the command exited with code 1"},
 	} {
 		if got := endError(tt.end, "").Error(); got != tt.want {
 			t.Errorf("%s: error = %q, want %q", tt.name, got, tt.want)
@@ -36,21 +39,19 @@ func TestKilledProgram(t *testing.T) {
 // that of a full disk; other errors stay as they are.
 func TestFullDiskIsMeasured(t *testing.T) {
 	folder := t.TempDir()
-	h := &Handler{scratch: &Scratch{parent: folder}}
-	full := fmt.Errorf("make the job's folder: %w", diskFull[0])
-	got := h.withSpace(full)
-	if text := got.Error(); !strings.HasPrefix(text, "no space in "+folder) || !errors.Is(got, diskFull[0]) {
+	full := fmt.Errorf("make the job's folder: %w", errDiskFull)
+	got := withSpace(folder, full)
+	if text := got.Error(); !strings.HasPrefix(text, "no space in "+folder) || !errors.Is(got, errDiskFull) {
 		t.Errorf("error = %q, want one that names %s", text, folder)
 	}
-	if free, size := Space(folder); size > 0 && free >= 0 && !strings.Contains(got.Error(), " MB free): ") {
+	if free, size := resource.Space(folder); size > 0 && free >= 0 && !strings.Contains(got.Error(), " MB free): ") {
 		t.Errorf("error = %q, want how much is free", got)
 	}
-	h.scratch.parent = filepath.Join(folder, "gone")
-	if got := h.withSpace(full).Error(); !strings.HasPrefix(got, "no space in ") || strings.Contains(got, "MB free") {
+	if got := withSpace(filepath.Join(folder, "gone"), full).Error(); !strings.HasPrefix(got, "no space in ") || strings.Contains(got, "MB free") {
 		t.Errorf("error without a measurement = %q", got)
 	}
-	if other := syscall.EACCES; !errors.Is(h.withSpace(other), other) || h.withSpace(other).Error() != other.Error() {
-		t.Errorf("error = %q, want it unchanged", h.withSpace(other))
+	if other := syscall.EACCES; !errors.Is(withSpace(folder, other), other) || withSpace(folder, other).Error() != other.Error() {
+		t.Errorf("error = %q, want it unchanged", withSpace(folder, other))
 	}
 }
 

@@ -3,10 +3,8 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -73,7 +72,7 @@ var roles = map[string]func() int{
 	},
 	"worker": func() int { // runs a job in a scratch folder, until it is killed
 		log := slog.New(slog.DiscardHandler)
-		scratch, err := OpenScratch(os.Getenv("SCRATCH"), nil, log)
+		scratch, err := scratch.Open(os.Getenv("SCRATCH"), nil, log)
 		if err != nil {
 			return worked(err)
 		}
@@ -81,24 +80,6 @@ var roles = map[string]func() int{
 		k := Kind{Command: []string{program}, Environment: map[string]string{roleVariable: "tells its id", "PID_FILE": os.Getenv("PID_FILE")}}
 		_, err = NewHandler(k, scratch, nil, log).Run(context.Background(), job.New(job.Spec{ID: "a"}, nil))
 		return worked(err)
-	},
-	"starts": func() int { // opens a scratch folder on request, and reports whether it is still there
-		fmt.Println("ready")
-		var s *Scratch
-		for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
-			var err error
-			if orders.Text() == "open" {
-				s, err = OpenScratch(os.Getenv("SCRATCH"), nil, slog.New(slog.DiscardHandler))
-			} else if _, err = os.Stat(lockOf(s.home.dir)); err == nil && !s.home.isThere() {
-				err = errors.New("the folder is another one")
-			}
-			if err != nil {
-				fmt.Println("lost:", err)
-				continue
-			}
-			fmt.Println(orders.Text())
-		}
-		return worked(s.Close())
 	},
 	"tells its id": func() int {
 		_ = os.WriteFile(os.Getenv("PID_FILE"), []byte(strconv.Itoa(os.Getpid())), 0o600)
@@ -275,3 +256,6 @@ func onTerm(act func()) {
 
 // sleep waits for much longer than any test.
 func sleep() { time.Sleep(time.Minute) }
+
+// errDiskFull is the error of a full disk.
+const errDiskFull = syscall.ENOSPC

@@ -14,6 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/windows"
+
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -62,7 +65,7 @@ var roles = map[string]func() int{
 	"leaves children": func() int { return worked(putIDs(2)) },
 	"worker": func() int { // runs a job in a scratch folder, until it is killed
 		log := slog.New(slog.DiscardHandler)
-		scratch, err := OpenScratch(os.Getenv("SCRATCH"), nil, log)
+		scratch, err := scratch.Open(os.Getenv("SCRATCH"), nil, log)
 		if err != nil {
 			return worked(err)
 		}
@@ -144,3 +147,6 @@ func worked(errs ...error) int {
 	}
 	return 0
 }
+
+// errDiskFull is the error of a full disk.
+const errDiskFull = windows.ERROR_DISK_FULL

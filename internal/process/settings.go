@@ -18,6 +18,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/jsonpos"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -121,14 +122,14 @@ func checked(v jsonpos.Value, l job.Limits) error {
 }
 
 func (k *parsedKind) setMemory(v jsonpos.Value) (err error) {
-	if k.Memory, err = asSize(v); err == nil && !hasLimits {
+	if k.Memory, err = asSize(v); err == nil && !tree.HasLimits {
 		err = v.Errorf("this system does not limit the memory of a process; leave it out")
 	}
 	return err
 }
 
 func (k *parsedKind) setCPUTime(v jsonpos.Value) (err error) {
-	if k.CPUTime, err = asDuration(v); err == nil && !hasLimits {
+	if k.CPUTime, err = asDuration(v); err == nil && !tree.HasLimits {
 		err = v.Errorf("this system does not limit the processor time of a process; leave it out")
 	}
 	return err

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
+	"github.com/spotworker/spotworker/internal/process/scratch"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -18,10 +20,10 @@ const pollInterval = 250 * time.Millisecond
 type run struct {
 	job       *job.Job
 	folder    *folder
-	program   *program
+	program   *tree.Program
 	collector collector
 	progress  progressFile
-	disk      diskWatch
+	disk      scratch.Watch
 	log       *slog.Logger
 
 	reported report // the last progress that the program reported
@@ -33,15 +35,15 @@ type run struct {
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 	return &run{
 		job: j, folder: f, log: log,
-		collector: collector{user: f.user, from: f.checkpoint, dir: f.collected, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
+		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
 		progress:  progressFile{name: f.progress},
-		disk:      diskWatch{folder: f, limit: k.Disk},
+		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
 	}
 }
 
 // ended describes how a program ended.
 type ended struct {
-	exit   exit
+	exit   tree.Exit
 	killed bool  // this handler sent SIGKILL
 	fault  error // why the job cannot continue, such as a checkpoint that is too large
 
@@ -57,10 +59,10 @@ func (r *run) supervise(ctx context.Context) ended {
 	overdue := time.NewTimer(0)
 	overdue.Stop()
 	defer overdue.Stop()
-	defer r.disk.stop()
+	defer r.disk.Stop()
 	for stopped := ctx.Done(); ; {
 		select {
-		case end.exit = <-r.program.exited:
+		case end.exit = <-r.program.Exited():
 			r.collector.ended = true
 			if fault := r.poll(ctx); end.fault == nil { // the last poll
 				end.fault = fault
@@ -72,7 +74,7 @@ func (r *run) supervise(ctx context.Context) ended {
 			}
 			if end.fault != nil && !end.killed {
 				end.killed = true
-				r.program.kill()
+				r.program.Kill()
 			}
 			if r.deadlineMoved(ctx) {
 				overdue.Reset(r.announceStop(ctx))
@@ -82,7 +84,7 @@ func (r *run) supervise(ctx context.Context) ended {
 			overdue.Reset(r.stop(ctx))
 		case <-overdue.C:
 			end.killed = true
-			r.program.kill()
+			r.program.Kill()
 		}
 	}
 }
@@ -90,7 +92,7 @@ func (r *run) supervise(ctx context.Context) ended {
 // stop asks the program to stop, and returns how much time it has.
 func (r *run) stop(ctx context.Context) time.Duration {
 	left := r.announceStop(ctx)
-	r.program.askToStop()
+	r.program.AskToStop()
 	return left
 }
 
@@ -103,7 +105,7 @@ func (r *run) announceStop(ctx context.Context) time.Duration {
 	r.announcedDeadline = stop.Deadline
 	left := time.Until(stop.Deadline)
 	left -= reserve(left)
-	if err := r.folder.user.Do(func() error { return r.folder.writeStop(noteOf(stop, left)) }); err != nil {
+	if err := r.folder.User.Do(func() error { return r.folder.writeStop(noteOf(stop, left)) }); err != nil {
 		r.log.WarnContext(ctx, "stop file not written; the program gets SIGTERM without it", "error", err)
 	}
 	return left
@@ -119,7 +121,7 @@ func (r *run) deadlineMoved(ctx context.Context) bool {
 // poll collects a new checkpoint and the latest progress, and checks the disk
 // usage. An error means that the job cannot continue.
 func (r *run) poll(ctx context.Context) error {
-	return r.folder.user.Do(func() error { return r.collect(ctx) })
+	return r.folder.User.Do(func() error { return r.collect(ctx) })
 }
 
 func (r *run) collect(ctx context.Context) error {
@@ -142,12 +144,12 @@ func (r *run) collect(ctx context.Context) error {
 		state.Fraction, state.Text = r.reported.Fraction, r.reported.Text
 		r.job.Report(*state)
 	}
-	return r.disk.check(time.Now())
+	return r.disk.Check(time.Now())
 }
 
 // hasResult reports whether the program has written a result.
 func (r *run) hasResult() bool {
-	return r.folder.user.Do(func() error {
+	return r.folder.User.Do(func() error {
 		_, err := os.Lstat(r.folder.result)
 		return err
 	}) == nil

@@ -36,7 +36,7 @@ func TestStopIsHastened(t *testing.T) {
 	stop.leave(time.Minute)
 	w.cancel(&stop)
 	told := func() string {
-		files, _ := filepath.Glob(filepath.Join(b.scratch.home.dir, "job-*", "stop"))
+		files, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*", "stop"))
 		if len(files) != 1 {
 			return ""
 		}

@@ -85,7 +85,7 @@ func TestWithUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
-		"TestAttack.*", "TestLeftoversOfUsers", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
+		"TestAttack.*", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
 		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead",
 	}, "|")+")$")
 	cmd.Dir = folder
@@ -152,44 +152,6 @@ func TestAttackOnTheWorker(t *testing.T) {
 	if w.err == nil || !job.IsPermanent(w.err) {
 		t.Errorf("Run = %v, want the checkpoint with a link out of it refused", w.err)
 	}
-}
-
-// TestLeftoversOfUsers: what a dead worker's jobs left is removed with their users'
-// rights, and programs that run during that time cannot enter it.
-func TestLeftoversOfUsers(t *testing.T) {
-	b, parent := attacked(t), scratchParent(t)
-	dead, err := OpenScratch(parent, testUsers(t), b.logger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := dead.newFolder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.user.Do(func() error { return os.MkdirAll(filepath.Join(f.work, "a/b"), 0o700) }); err != nil {
-		t.Fatal(err)
-	}
-	dead.home.release() // it dies
-	c, err := condemnIfDead(dead.home.dir, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := filepath.Join(c.dir, filepath.Base(f.dir))
-	enter := func() error { return f.user.Do(func() error { _, err := os.ReadDir(left); return err }) }
-	if err := enter(); err != nil {
-		t.Errorf("before the removal its user enters %s: %v, want that it can: else the test shows nothing", left, err)
-	}
-	if err := os.Chmod(c.dir, condemnedHome); err != nil {
-		t.Fatal(err)
-	}
-	if err := enter(); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("during the removal a program of the same user enters %s: %v, want that it is not permitted", left, err)
-	}
-	c.remove(b.scratch)
-	if _, err := os.Lstat(c.dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Lstat of the leftovers = %v, want that they are gone: %v", err, b.log.find("leftovers of a dead worker not removed"))
-	}
-	b.scratch.users.Put(f.user)
 }
 
 // attacked returns a bench whose programs are users of their own.

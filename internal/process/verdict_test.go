@@ -2,12 +2,14 @@ package process
 
 import (
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/process/tree"
 )
 
 // TestJudge is the table of docs/process.md: what the end of a program means.
 func TestJudge(t *testing.T) {
-	code := func(n int) exit { return exit{code: n} }
-	signal := func(name string) exit { return exit{code: -1, by: name} }
+	code := func(n int) tree.Exit { return tree.Exit{Code: n} }
+	signal := func(name string) tree.Exit { return tree.Exit{Code: -1, By: name} }
 	for _, row := range []struct {
 		name string
 		facts
@@ -50,9 +52,9 @@ func TestJudge(t *testing.T) {
 func TestJudgeEverywhere(t *testing.T) {
 	for code := -1; code < 256; code++ {
 		for bits := range 16 {
-			f := facts{exit: exit{code: code}, stopped: bits&1 > 0, result: bits&2 > 0, killed: bits&4 > 0, waited: bits&8 > 0}
+			f := facts{exit: tree.Exit{Code: code}, stopped: bits&1 > 0, result: bits&2 > 0, killed: bits&4 > 0, waited: bits&8 > 0}
 			if code < 0 {
-				f.exit.by = "signal SIGKILL"
+				f.exit.By = "signal SIGKILL"
 			}
 			got := decide(f)
 			switch {

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// HeldShort is how long to wait for a virus scanner that has a file of the job open,
+// which takes about a second; see [WhileHeld].
+const HeldShort = 2 * time.Second
+
 // removeBatch is how many entries of a folder are read at once.
 const removeBatch = 256
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/process"
+	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/tokenproxy"
@@ -78,17 +79,17 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runti
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
 	}
-	scratch, err := process.OpenScratch(f.Scratch, users, log)
+	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
 	for i := range kinds {
-		all[kinds[i].Name] = process.NewHandler(kinds[i], scratch, tokens, log)
+		all[kinds[i].Name] = process.NewHandler(kinds[i], folders, tokens, log)
 	}
 	return all, func() {
 		closeTokens()
-		if err := scratch.Close(); err != nil {
+		if err := folders.Close(); err != nil {
 			log.Warn("scratch folder not removed; the next worker here does that", "error", err)
 		}
 	}, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/metrics/push"
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/outage"
-	"github.com/spotworker/spotworker/internal/process"
+	"github.com/spotworker/spotworker/internal/process/resource"
 	"github.com/spotworker/spotworker/internal/systemd"
 	"github.com/spotworker/spotworker/internal/worker"
 )
@@ -60,7 +60,7 @@ func (f *flags) telemetry(log *slog.Logger, under newManager) *telemetry {
 	t.state.Store(lifecycle.Start.String())
 	t.Metrics = metrics.New(metrics.Config{
 		Version: f.version, Slots: f.slots(), Healthy: t.healthy, Words: metrics.Words(worker.ObserverWords()),
-		Space: f.space, OOMKills: process.OOMKills,
+		Space: f.space, OOMKills: resource.OOMKills,
 	})
 	t.outages = outage.New(log, func() int { return int(t.jobs.Load()) })
 	t.outages.Quiet(true)
@@ -90,7 +90,7 @@ func (t *telemetry) called(c azure.Call) {
 
 // space returns how much of the file system for the programs of jobs is free, and its
 // size.
-func (f *flags) space() (free, size int64) { return process.Space(cmp.Or(f.Scratch, os.TempDir())) }
+func (f *flags) space() (free, size int64) { return resource.Space(cmp.Or(f.Scratch, os.TempDir())) }
 
 // Entered also notifies the service manager, and the collector of a drain. While the
 // worker warms up it logs itself what storage lacks.

@@ -17,7 +17,10 @@ import (
 func TestUnits(t *testing.T) {
 	w := New(t)
 	for _, row := range []struct{ pkg, run, skip string }{
-		{"internal/process", ".", "^(TestDiskCountsEntries|TestReadKindsRefuses|TestStopIsHastened)$"},
+		{"internal/process", ".", "^(TestReadKindsRefuses|TestStopIsHastened)$"},
+		{"internal/process/printed", ".", ""},
+		{"internal/process/scratch", "^TestDiskWatch$", ""},
+		{"internal/process/tree", ".", ""},
 		{"internal/runtimedir", ".", "^(TestHeldFile|TestBeginAgainstAcknowledge)$"},
 		{"internal/sandbox", "^TestRemovalWaitsForAScanner$", ""},
 		{"internal/archive", "^TestRoundTrip$", ""},

@@ -1,4 +1,4 @@
-package process
+package scratch
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/windows"
 )
+
+const noFollow = 0
 
 // lockNew makes a file and takes its lock, at once: Windows lets no other process
 // open a file that was opened without sharing.

@@ -1,4 +1,5 @@
-package process
+// Package printed logs what a program prints, up to a rate limit.
+package printed
 
 import (
 	"bufio"
@@ -19,9 +20,9 @@ import (
 
 // Limits on a program's output in the log.
 const (
-	maxLine     = 2 << 10 // bytes of a line; longer lines are truncated
-	linesBurst  = 200     // lines at once
-	linesPerSec = 20      // lines per second after that
+	MaxLine     = 2 << 10 // bytes of a line; longer lines are truncated
+	LinesBurst  = 200     // lines at once
+	LinesPerSec = 20      // lines per second after that
 
 	// tailBytes is how much of the end of standard error goes into the reason of
 	// a failure.
@@ -32,9 +33,9 @@ const (
 	outputGrace = 500 * time.Millisecond
 )
 
-// output logs a program's output line by line, up to a rate limit, hands all of it to
+// Output logs a program's output line by line, up to a rate limit, hands all of it to
 // the job's own log, and keeps the end of its standard error.
-type output struct {
+type Output struct {
 	log       *slog.Logger
 	keep      func(source string, line []byte)
 	readers   sync.WaitGroup
@@ -46,18 +47,18 @@ type output struct {
 	tail  []byte
 }
 
-// newOutput returns the output of the job whose handler got ctx.
-func newOutput(ctx context.Context, log *slog.Logger) *output {
-	return &output{log: log, keep: func(source string, line []byte) { job.Print(ctx, source, line) }}
+// New returns the output of the job whose handler got ctx.
+func New(ctx context.Context, log *slog.Logger) *Output {
+	return &Output{log: log, keep: func(source string, line []byte) { job.Print(ctx, source, line) }}
 }
 
-// attach connects the standard output and error of a command that is not started
+// Attach connects the standard output and error of a command that is not started
 // yet.
-func (o *output) attach(cmd *exec.Cmd) error {
+func (o *Output) Attach(cmd *exec.Cmd) error {
 	for _, to := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
 		ours, theirs, err := os.Pipe()
 		if err != nil {
-			o.started(false)
+			o.Started(false)
 			return err
 		}
 		o.readEnds, o.writeEnds = append(o.readEnds, ours), append(o.writeEnds, theirs)
@@ -66,9 +67,9 @@ func (o *output) attach(cmd *exec.Cmd) error {
 	return nil
 }
 
-// started closes the program's ends of the pipes, and starts reading if the command
+// Started closes the program's ends of the pipes, and starts reading if the command
 // was started.
-func (o *output) started(ok bool) {
+func (o *Output) Started(ok bool) {
 	for _, file := range o.writeEnds {
 		_ = file.Close()
 	}
@@ -82,9 +83,9 @@ func (o *output) started(ok bool) {
 	o.readers.Go(func() { o.read(o.readEnds[1], "stderr", slog.LevelWarn, true) })
 }
 
-// finish reads the rest of the output of a program that has ended, and returns the
+// Finish reads the rest of the output of a program that has ended, and returns the
 // end of its standard error.
-func (o *output) finish() string {
+func (o *Output) Finish() string {
 	ended := make(chan struct{})
 	go func() { o.readers.Wait(); close(ended) }()
 	timer := time.NewTimer(outputGrace)
@@ -105,9 +106,9 @@ func (o *output) finish() string {
 
 // read reads one stream to its end. It never stops before: a program that cannot
 // write would block.
-func (o *output) read(stream *os.File, name string, level slog.Level, remember bool) {
+func (o *Output) read(stream *os.File, name string, level slog.Level, remember bool) {
 	defer func() { _ = stream.Close() }()
-	lines := bufio.NewReaderSize(stream, maxLine)
+	lines := bufio.NewReaderSize(stream, MaxLine)
 	for cut := false; ; {
 		line, err := lines.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
@@ -121,7 +122,7 @@ func (o *output) read(stream *os.File, name string, level slog.Level, remember b
 }
 
 // handleLine logs a line if the rate limit allows it.
-func (o *output) handleLine(stream string, level slog.Level, line []byte, long, remember bool) {
+func (o *Output) handleLine(stream string, level slog.Level, line []byte, long, remember bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if remember {
@@ -147,13 +148,13 @@ func withEllipsis(line []byte, long bool) []byte {
 }
 
 // reportDropped logs how many lines were dropped.
-func (o *output) reportDropped(ctx context.Context, dropped int) {
+func (o *Output) reportDropped(ctx context.Context, dropped int) {
 	if dropped > 0 {
 		o.log.WarnContext(ctx, "program output left out: too many lines", "lines", dropped)
 	}
 }
 
-func (o *output) remember(line []byte) {
+func (o *Output) remember(line []byte) {
 	o.tail = append(o.tail, line...)
 	if over := len(o.tail) - tailBytes; over > 0 {
 		o.tail = append(o.tail[:0], o.tail[over:]...)
@@ -170,7 +171,7 @@ type lineLimit struct {
 // allow reports whether one more line may be logged. If so, dropped is the number of
 // lines dropped since the previous one.
 func (b *lineLimit) allow(now time.Time) (allowed bool, dropped int) {
-	const each = time.Second / linesPerSec
+	const each = time.Second / LinesPerSec
 	if b.used == 0 || b.at.IsZero() {
 		b.at = now
 	}
@@ -178,7 +179,7 @@ func (b *lineLimit) allow(now time.Time) (allowed bool, dropped int) {
 		b.used = max(0, b.used-regained)
 		b.at = b.at.Add(time.Duration(regained) * each)
 	}
-	if b.used >= linesBurst {
+	if b.used >= LinesBurst {
 		b.lost++
 		return false, 0
 	}

@@ -1,4 +1,4 @@
-package process
+package scratch
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func (c condemned) release() {
 const condemnedHome = 0o730
 
 // remove removes the folder of a dead worker.
-func (c condemned) remove(s *Scratch) {
+func (c condemned) remove(s *Root) {
 	defer c.release()
 	_ = os.Chmod(c.dir, condemnedHome) // where it fails, so does the removal
 	if err := s.removeHome(c.dir); err != nil {
@@ -57,13 +57,13 @@ func (c condemned) remove(s *Scratch) {
 func condemn(dir string, lock *os.File) (condemned, error) {
 	parent, name := filepath.Split(dir)
 	c := condemned{dir: filepath.Join(parent, removedPrefix+strings.TrimPrefix(name, scratchPrefix)), lock: lock}
-	return c, sandbox.WhileHeld(heldShort, func() error { return os.Rename(dir, c.dir) })
+	return c, sandbox.WhileHeld(sandbox.HeldShort, func() error { return os.Rename(dir, c.dir) })
 }
 
 // condemnLeftovers returns the folders to remove: those of dead workers, and those
 // whose removal was interrupted. It skips folders of other users and folders that a
 // worker is just making.
-func (s *Scratch) condemnLeftovers() []condemned {
+func (s *Root) condemnLeftovers() []condemned {
 	entries, err := os.ReadDir(s.parent)
 	if err != nil {
 		s.log.Warn("scratch folder not searched for leftovers of dead workers", "folder", s.parent, "error", err)

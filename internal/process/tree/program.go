@@ -1,4 +1,4 @@
-package process
+package tree
 
 import (
 	"errors"
@@ -7,42 +7,61 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
-// program is a running command and its children.
-type program struct {
+// Program is a running command and its children.
+type Program struct {
 	cmd    *exec.Cmd
-	exited chan exit // gets one value
+	exited chan Exit // gets one value
 
 	mu    sync.Mutex
 	group *group // nil after its end: the id may belong to other processes by then
 }
 
-// start starts the command of a kind. Its output goes to out. It returns an error only if the
-// command did not start; a program that ends at once has started.
+// Limits are what the operating system enforces for each process of a program. A zero
+// limit means none.
+type Limits struct {
+	Memory   int64         // private writable memory, in bytes
+	CPUTime  time.Duration // processor time
+	FileSize int64         // of one file, in bytes; not on Windows
+}
+
+// Output connects the standard output and error of a program.
+type Output interface {
+	// Attach connects them to a command that is not started yet.
+	Attach(cmd *exec.Cmd) error
+
+	// Started is called after the start of the command, also if it failed.
+	Started(ok bool)
+}
+
+// Start starts a command of [NewCommand] with the same limits. Its output goes to out.
+// It returns an error only if the command did not start; a program that ends at once has
+// started.
 //
 // The goroutine that starts it stays on its thread until the program has ended: the
 // kernel kills a program when the thread that started it ends. That is how programs
-// end with a killed worker (see newCommand).
-func start(cmd *exec.Cmd, k *Kind, user *sandbox.User, out *output) (*program, error) {
+// end with a killed worker (see [NewCommand]).
+func Start(cmd *exec.Cmd, l Limits, user *sandbox.User, out Output) (*Program, error) {
 	if err := user.Do(func() error { _, err := os.Stat(cmd.Dir); return err }); err != nil {
 		return nil, fmt.Errorf("its working directory: %w", err) // otherwise the error would name the program
 	}
-	p := &program{cmd: cmd, exited: make(chan exit, 1)}
+	p := &Program{cmd: cmd, exited: make(chan Exit, 1)}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := user.Apply(cmd)
 		if err == nil {
-			err = out.attach(cmd)
+			err = out.Attach(cmd)
 		}
 		if err == nil {
-			err = p.begin(k)
+			err = p.begin(l)
 		}
-		out.started(err == nil)
+		out.Started(err == nil)
 		started <- err
 		if err == nil {
 			p.exited <- p.wait()
@@ -56,11 +75,11 @@ func start(cmd *exec.Cmd, k *Kind, user *sandbox.User, out *output) (*program, e
 }
 
 // begin starts the command with the processes that it will have in a group.
-func (p *program) begin(k *Kind) error {
+func (p *Program) begin(l Limits) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	g, err := newGroup(p.cmd.Process, k)
+	g, err := newGroup(p.cmd.Process, l)
 	if err != nil {
 		return errors.Join(err, p.cmd.Process.Kill(), ignoreExit(p.cmd.Wait()))
 	}
@@ -79,38 +98,41 @@ func ignoreExit(err error) error {
 // wait waits for the end of the program, and then kills the rest of its group: where
 // the system allows it, before the process id, which is also the group's, is free for
 // reuse.
-func (p *program) wait() exit {
+func (p *Program) wait() Exit {
 	inTime := waitUnreaped(p.cmd.Process.Pid)
 	if inTime {
-		p.kill()
+		p.Kill()
 		p.release()
 	}
 	err := p.cmd.Wait()
 	if !inTime {
-		p.kill()
+		p.Kill()
 		p.release()
 	}
 	if state := p.cmd.ProcessState; state != nil {
 		return exitOf(state)
 	}
-	return exit{code: -1, by: fmt.Sprintf("an unknown cause (%v)", err)}
+	return Exit{Code: -1, By: fmt.Sprintf("an unknown cause (%v)", err)}
 }
 
 // release gives up the group, which has ended.
-func (p *program) release() {
+func (p *Program) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group.release()
 	p.group = nil
 }
 
-// kill kills the program and its group.
-func (p *program) kill() { p.signal((*group).kill) }
+// Exited returns a channel that gets how the program ended, once.
+func (p *Program) Exited() <-chan Exit { return p.exited }
 
-// askToStop sends SIGTERM, or on Windows Ctrl-Break, to the program and its group.
-func (p *program) askToStop() { p.signal((*group).terminate) }
+// Kill kills the program and its group.
+func (p *Program) Kill() { p.signal((*group).kill) }
 
-func (p *program) signal(send func(*group) error) {
+// AskToStop sends SIGTERM, or on Windows Ctrl-Break, to the program and its group.
+func (p *Program) AskToStop() { p.signal((*group).terminate) }
+
+func (p *Program) signal(send func(*group) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.group != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package process
+package scratch
 
 import (
 	"errors"
@@ -13,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// noFollow opens a file without following a link or blocking on a pipe.
+const noFollow = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // lockNew makes a file and takes its lock. The lock is held before the file has its
 // name, so that no other worker finds it free.

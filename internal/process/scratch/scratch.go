@@ -1,4 +1,4 @@
-package process
+package scratch
 
 import (
 	"errors"
@@ -11,12 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
-// Scratch is the folder in which a worker makes the folders of its jobs. Each worker
-// has its own.
-type Scratch struct {
+// Root is the folder in which a worker makes the folders of its jobs. Each worker has
+// its own.
+type Root struct {
 	parent string
 	users  *sandbox.Users // nil where programs run as the worker's user
 	log    *slog.Logger
@@ -36,13 +37,13 @@ type home struct {
 	file   *os.File    // the lock on the file in it
 }
 
-// OpenScratch makes a worker's scratch folder below parent, which is
+// Open makes a worker's scratch folder below parent, which is
 // [os.TempDir] when empty. It removes the folders of workers that have died: the
 // system releases their locks when a process ends.
 //
 // With users, each job's program runs as one of them. They must be able to enter
 // the folder, but not to list it.
-func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratch, error) {
+func Open(parent string, users *sandbox.Users, log *slog.Logger) (*Root, error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
@@ -50,10 +51,10 @@ func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratc
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPath(filepath.Join(parent, scratchPrefix+"0123456789", "job-0123456789", "work")); err != nil {
+	if err := tree.CheckPath(filepath.Join(parent, scratchPrefix+"0123456789", "job-0123456789", "work")); err != nil {
 		return nil, fmt.Errorf("choose a folder with a shorter path: %w", err)
 	}
-	s := &Scratch{parent: parent, users: users, log: log}
+	s := &Root{parent: parent, users: users, log: log}
 	var dead []condemned
 	if err := s.locked(func() (err error) {
 		dead = s.condemnLeftovers()
@@ -75,13 +76,16 @@ func OpenScratch(parent string, users *sandbox.Users, log *slog.Logger) (*Scratc
 	return s, nil
 }
 
+// Parent returns the folder that Open got, or its default.
+func (s *Root) Parent() string { return s.parent }
+
 // leftoversGrace is how long a start waits for the removal of leftovers, which may
 // have millions of files: a service manager gives a start a minute.
 const leftoversGrace = 5 * time.Second
 
 // await runs a removal, and reports whether it ended within the grace. One that
 // takes longer continues in the background.
-func (s *Scratch) await(grace time.Duration, removal func()) bool {
+func (s *Root) await(grace time.Duration, removal func()) bool {
 	ended := make(chan struct{})
 	s.removals.Go(func() {
 		defer close(ended)
@@ -107,7 +111,7 @@ const homeModeWithUsers = 0o731
 // lock is unavailable, as when its file is another user's: whether a folder is
 // removed depends on the folder's own locks, which are held before they are visible
 // (see lockNew).
-func (s *Scratch) locked(f func() error) error {
+func (s *Root) locked(f func() error) error {
 	mode := os.FileMode(0o700)
 	if s.users != nil {
 		mode = 0o711 // programs pass through
@@ -125,7 +129,7 @@ func (s *Scratch) locked(f func() error) error {
 }
 
 // newHome makes a scratch folder and takes its locks.
-func (s *Scratch) newHome() (*home, error) {
+func (s *Root) newHome() (*home, error) {
 	dir, err := os.MkdirTemp(s.parent, scratchPrefix+"*") // mode 0700
 	if err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func (h *home) isThere() bool {
 
 // folder returns the scratch folder. It makes a new one if the old one was removed
 // from outside, for example by a cleaner of /tmp.
-func (s *Scratch) folder() (string, error) {
+func (s *Root) folder() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.home.isThere() {
@@ -195,9 +199,9 @@ func (s *Scratch) folder() (string, error) {
 	return s.home.dir, nil
 }
 
-// contains reports whether a job's folder is in the scratch folder, and that still
+// Contains reports whether a job's folder is in the scratch folder, and that still
 // exists.
-func (s *Scratch) contains(dir string) bool {
+func (s *Root) Contains(dir string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return filepath.Dir(dir) == s.home.dir && s.home.isThere()
@@ -208,7 +212,7 @@ func (s *Scratch) contains(dir string) bool {
 const closeGrace = 5 * time.Second
 
 // Close removes the folder and all that is in it.
-func (s *Scratch) Close() error {
+func (s *Root) Close() error {
 	removed := make(chan struct{})
 	go func() { s.removals.Wait(); close(removed) }()
 	select {
@@ -235,7 +239,7 @@ func (s *Scratch) Close() error {
 }
 
 // removeHome removes a scratch folder with the folders of its jobs.
-func (s *Scratch) removeHome(dir string) error {
+func (s *Root) removeHome(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -254,11 +258,11 @@ func (s *Scratch) removeHome(dir string) error {
 // may have millions of files.
 const discardGrace = time.Second
 
-// discard is remove for the end of a job. A removal that takes long continues in
+// Discard is Remove for the end of a job. A removal that takes long continues in
 // the background.
-func (s *Scratch) discard(f *folder, log *slog.Logger) {
+func (s *Root) Discard(f *Folder, log *slog.Logger) {
 	if !s.await(discardGrace, func() {
-		if err := s.remove(f); err != nil {
+		if err := s.Remove(f); err != nil {
 			log.Warn("job's folder not removed yet", "error", err)
 		}
 	}) {
@@ -266,22 +270,22 @@ func (s *Scratch) discard(f *folder, log *slog.Logger) {
 	}
 }
 
-// remove removes the rest of a finished job: its processes, its folder, and what its
+// Remove removes the rest of a finished job: its processes, its folder, and what its
 // user has elsewhere. It first retries the folders of earlier jobs that could not be
 // removed: a worker out of file descriptors cannot list a folder to empty it, and
 // the remains would fill the disk.
-func (s *Scratch) remove(f *folder) error {
+func (s *Root) Remove(f *Folder) error {
 	s.mu.Lock()
 	old := s.notRemoved
 	s.notRemoved = nil
 	s.mu.Unlock()
 	old = slices.DeleteFunc(old, func(dir string) bool { return removeTree(s.users.OwnerOf(dir), dir) == nil })
-	err := s.users.End(f.user)
+	err := s.users.End(f.User)
 	if err == nil {
-		defer s.users.Put(f.user)
+		defer s.users.Put(f.User)
 	}
-	if failed := removeTree(f.user, f.dir); failed != nil {
-		old, err = append(old, f.dir), errors.Join(err, failed)
+	if failed := removeTree(f.User, f.Dir); failed != nil {
+		old, err = append(old, f.Dir), errors.Join(err, failed)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,16 +293,12 @@ func (s *Scratch) remove(f *folder) error {
 	return err
 }
 
-// heldShort is how long to wait for a virus scanner that has a file of the job open,
-// which takes about a second.
-const heldShort = 2 * time.Second
-
 // removeTree removes a job's folder. Its content belongs to the job's user, its entry
 // to the worker.
 func removeTree(user *sandbox.User, dir string) error {
 	err := user.RemoveContent(dir)
 	if err == nil {
-		err = sandbox.WhileHeld(heldShort, func() error { return os.Remove(dir) })
+		err = sandbox.WhileHeld(sandbox.HeldShort, func() error { return os.Remove(dir) })
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the job's folder: %w", err)

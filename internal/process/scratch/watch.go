@@ -1,4 +1,4 @@
-package process
+package scratch
 
 import (
 	"errors"
@@ -24,13 +24,14 @@ const (
 	entryCounts  = 256
 )
 
-// diskWatch measures a job's disk usage periodically, in a goroutine of its own: a
+// Watch measures a job's disk usage periodically, in a goroutine of its own: a
 // folder may have millions of files, and the loop around the program must notice a
 // stop in the meantime.
-type diskWatch struct {
-	folder *folder
-	limit  int64 // bytes; 0 for none
-	next   time.Time
+type Watch struct {
+	Folder *Folder
+	Limit  int64 // bytes; 0 for none
+
+	next time.Time
 
 	result  chan measured // of the running measurement; nil without one
 	stopped atomic.Bool
@@ -42,10 +43,10 @@ type measured struct {
 	took  time.Duration
 }
 
-// check returns an error if the last measurement was above the limit. It starts a
+// Check returns an error if the last measurement was above the limit. It starts a
 // measurement when one is due.
-func (d *diskWatch) check(now time.Time) error {
-	if d.limit == 0 {
+func (d *Watch) Check(now time.Time) error {
+	if d.Limit == 0 {
 		return nil
 	}
 	if d.result == nil {
@@ -55,7 +56,7 @@ func (d *diskWatch) check(now time.Time) error {
 		d.result = make(chan measured, 1)
 		go func(result chan<- measured) {
 			began := time.Now()
-			result <- measured{d.folder.size(d.limit, &d.stopped), time.Since(began)}
+			result <- measured{d.Folder.Size(d.Limit, &d.stopped), time.Since(began)}
 		}(d.result)
 	}
 	select {
@@ -63,29 +64,29 @@ func (d *diskWatch) check(now time.Time) error {
 		d.result, d.next = nil, now.Add(max(diskInterval, diskFactor*m.took))
 		switch {
 		case m.bytes == math.MaxInt64:
-			return fmt.Errorf("the job's folder cannot be measured, of which %d bytes are allowed: folders in it cannot be read or are nested too deep", d.limit)
-		case m.bytes > d.limit:
-			return fmt.Errorf("the job has at least %d bytes in its folder, of %d allowed", m.bytes, d.limit)
+			return fmt.Errorf("the job's folder cannot be measured, of which %d bytes are allowed: folders in it cannot be read or are nested too deep", d.Limit)
+		case m.bytes > d.Limit:
+			return fmt.Errorf("the job has at least %d bytes in its folder, of %d allowed", m.bytes, d.Limit)
 		}
 	default:
 	}
 	return nil
 }
 
-// stop cancels a running measurement and waits for its end.
-func (d *diskWatch) stop() {
+// Stop cancels a running measurement and waits for its end.
+func (d *Watch) Stop() {
 	d.stopped.Store(true)
 	if d.result != nil {
 		<-d.result
 	}
 }
 
-// size returns the job's disk usage in bytes, or any number above limit if that is
+// Size returns the job's disk usage in bytes, or any number above limit if that is
 // more. A folder counts [folderCounts], anything else its size, but at least
 // [entryCounts]. Files may come and go during the measurement. A folder that cannot
 // be read or whose path is too long makes the result [math.MaxInt64]. The result of
 // a stopped measurement is meaningless.
-func (f *folder) size(limit int64, stopped *atomic.Bool) (total int64) {
+func (f *Folder) Size(limit int64, stopped *atomic.Bool) (total int64) {
 	count := func(_ string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -105,7 +106,7 @@ func (f *folder) size(limit int64, stopped *atomic.Bool) (total int64) {
 		}
 		return nil
 	}
-	err := f.user.Do(func() error { return archive.Walk(f.dir, count) })
+	err := f.User.Do(func() error { return archive.Walk(f.Dir, count) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.SkipAll) {
 		return math.MaxInt64
 	}

@@ -1,4 +1,4 @@
-package process
+package tree
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// newCommand returns a command that starts suspended, see [newGroup], in a process
+// NewCommand returns a command that starts suspended, see [newGroup], in a process
 // group of its own. The worker needs a console to send that Ctrl-Break: a service has
 // none, and gets one that no one sees.
-func newCommand(argv []string) *exec.Cmd {
+func NewCommand(argv []string, _ Limits) *exec.Cmd {
 	_, _, _ = windows.NewLazySystemDLL("kernel32.dll").NewProc("AllocConsole").Call() // fails where there is one
 	cmd := exec.Command(argv[0], argv[1:]...)                                         //nolint:gosec,noctx // from the kinds file; supervise ends it
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP | windows.CREATE_SUSPENDED}
@@ -32,8 +32,8 @@ func newCommand(argv []string) *exec.Cmd {
 // directory may have: CreateProcess takes no longer ones.
 const longestPath = 258
 
-// checkCommand returns an error for a command that Windows cannot start.
-func checkCommand(argv []string) error {
+// CheckCommand returns an error for a command that Windows cannot start.
+func CheckCommand(argv []string) error {
 	switch extension := strings.ToLower(filepath.Ext(argv[0])); extension {
 	case ".exe", ".com":
 	case ".bat", ".cmd":
@@ -46,11 +46,11 @@ func checkCommand(argv []string) error {
 	default:
 		return fmt.Errorf("Windows does not start %q files; give their interpreter first, such as [\"python\", %q]", extension, filepath.Base(argv[0])) //nolint:staticcheck // a name
 	}
-	return checkPath(argv[0])
+	return CheckPath(argv[0])
 }
 
-// checkPath returns an error for a path that CreateProcess does not take.
-func checkPath(path string) error {
+// CheckPath returns an error for a path that CreateProcess does not take.
+func CheckPath(path string) error {
 	if n := len(windows.StringToUTF16(path)) - 1; n > longestPath {
 		return fmt.Errorf("%s has %d characters, and Windows starts programs from paths of at most %d, and in folders with such paths", path, n, longestPath)
 	}

@@ -1,4 +1,4 @@
-package process
+package tree
 
 import (
 	"errors"
@@ -10,14 +10,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// hasLimits says that the system limits what a process may use.
-const hasLimits = true
+// HasLimits says that the system limits what a process may use.
+const HasLimits = true
 
-// checkLimits returns nil: a job object takes any limit.
-func (k *Kind) checkLimits() error { return nil }
-
-// argv returns the command line of a kind. Its limits are those of the job object.
-func (k *Kind) argv() []string { return k.Command }
+// Check returns nil: a job object takes any limit.
+func (Limits) Check() error { return nil }
 
 // group is all processes of a program: those in its job object, which no process of
 // the job can leave. Windows ends them when the worker ends, however it does.
@@ -27,9 +24,9 @@ type group struct {
 }
 
 // newGroup puts a program that was started suspended into a job object with the
-// limits of its kind, and resumes it. So no process of it is ever outside.
-func newGroup(p *os.Process, k *Kind) (*group, error) {
-	job, err := newJobObject(k)
+// limits, and resumes it. So no process of it is ever outside.
+func newGroup(p *os.Process, l Limits) (*group, error) {
+	job, err := newJobObject(l)
 	if err != nil {
 		return nil, fmt.Errorf("job object: %w", err)
 	}
@@ -47,7 +44,7 @@ func newGroup(p *os.Process, k *Kind) (*group, error) {
 
 // newJobObject makes a job object. Its processes end when its last handle is closed,
 // and without a dialog when they crash.
-func newJobObject(k *Kind) (windows.Handle, error) {
+func newJobObject(l Limits) (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return 0, err
@@ -55,14 +52,14 @@ func newJobObject(k *Kind) (windows.Handle, error) {
 	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
 	basic := &limits.BasicLimitInformation
 	basic.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
-	if k.Memory > 0 {
+	if l.Memory > 0 {
 		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY
-		limits.ProcessMemoryLimit = uintptr(k.Memory)
+		limits.ProcessMemoryLimit = uintptr(l.Memory)
 	}
-	if k.CPUTime > 0 {
+	if l.CPUTime > 0 {
 		const unit = 100 * time.Nanosecond
 		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_TIME
-		basic.PerProcessUserTimeLimit = int64((k.CPUTime + unit - 1) / unit)
+		basic.PerProcessUserTimeLimit = int64((l.CPUTime + unit - 1) / unit)
 	}
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))) //nolint:gosec // as the system call wants it
