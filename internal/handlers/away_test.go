@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/spotworker/spotworker/internal/blobref"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -60,7 +61,7 @@ func TestStopWhileAway(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := &job.Stop{Reason: job.Evicted}
 	cancel(stop)
-	if err := explain(ctx, "read", "role", errors.New("no connection")); !errors.Is(err, stop) || job.IsInterrupted(err) {
+	if err := blobref.Explain(ctx, "read", "role", errors.New("no connection")); !errors.Is(err, stop) || job.IsInterrupted(err) {
 		t.Errorf("explain after a stop = %v, want the stop itself", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/spotworker/spotworker/internal/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -228,7 +229,7 @@ func parseCompressPayload(raw []byte) (CompressPayload, error) {
 		p.Level = defaultLevel
 	}
 	fields := append(sourceFields(p.Container, p.Blob, p.Version),
-		field{"target_container", checkContainer(p.TargetContainer)}, field{"target_blob", checkBlob(p.TargetBlob)}, field{"level", checkLevel(p.Level)})
+		field{"target_container", blobref.CheckContainer(p.TargetContainer)}, field{"target_blob", blobref.CheckBlob(p.TargetBlob)}, field{"level", checkLevel(p.Level)})
 	if err := firstWrong(fields); err != nil {
 		return CompressPayload{}, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -180,10 +181,10 @@ func (t *target) explain(ctx context.Context, err error) error {
 		case code == bloberror.ContainerNotFound:
 			return job.Permanent(fmt.Errorf("container %s does not exist", t.container))
 		case code == bloberror.InvalidBlobOrBlock && response.StatusCode == http.StatusBadRequest:
-			return job.Permanent(fmt.Errorf("target %s has blocks that something else staged there and did not commit (%s): name another with target_blob, or wait a week", t, answer(response)))
+			return job.Permanent(fmt.Errorf("target %s has blocks that something else staged there and did not commit (%s): name another with target_blob, or wait a week", t, blobref.Answer(response)))
 		}
 	}
-	return explain(ctx, "write "+t.String(), "Storage Blob Data Contributor", err)
+	return blobref.Explain(ctx, "write "+t.String(), "Storage Blob Data Contributor", err)
 }
 
 // CompressResult is the result of a compress job. Its fields come in this order.

@@ -7,13 +7,9 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
 
-// maxBlobName is the service's limit on a blob's name, in characters.
-const maxBlobName = 1024
+	"github.com/spotworker/spotworker/internal/blobref"
+)
 
 // blobName identifies a blob in a payload.
 type blobName struct{ container, blob, version string }
@@ -34,7 +30,7 @@ type field struct {
 
 // sourceFields are the fields that name the blob to read.
 func sourceFields(container, blob, version string) []field {
-	return []field{{"container", checkContainer(container)}, {"blob", checkBlob(blob)}, {"version", checkVersion(version)}}
+	return []field{{"container", blobref.CheckContainer(container)}, {"blob", blobref.CheckBlob(blob)}, {"version", checkVersion(version)}}
 }
 
 // firstWrong returns an error that names the field that is wrong.
@@ -68,41 +64,9 @@ func kindOf(t reflect.Type) string {
 	return t.String()
 }
 
-func checkContainer(name string) error {
-	switch {
-	case name == "":
-		return errors.New("is missing or empty")
-	case isURL(name):
-		return errors.New("is a URL; it must be a container's name")
-	}
-	return nil
-}
-
 // notAllowed is the error for a container that the operator did not allow.
 func notAllowed(container, verb, flag string) error {
 	return fmt.Errorf("container %.80q is not one that this worker may %s; %s allows it", container, verb, flag)
-}
-
-// checkBlob rejects URLs, and names that would reach the service changed: clients turn a
-// backslash into a slash and resolve "../", so that the handler would read another blob,
-// possibly in another container.
-func checkBlob(name string) error {
-	switch {
-	case name == "":
-		return errors.New("is missing or empty")
-	case isURL(name):
-		return errors.New("is a URL; it must be the blob's name in its container")
-	case utf8.RuneCountInString(name) > maxBlobName:
-		return fmt.Errorf("has %d characters; a blob's name has at most %d", utf8.RuneCountInString(name), maxBlobName)
-	case strings.ContainsFunc(name, unicode.IsControl), strings.ContainsAny(name, "\\\uFFFD"):
-		return errors.New("has a backslash or a control character, which no blob's name can have")
-	}
-	for segment := range strings.SplitSeq(name, "/") {
-		if strings.HasSuffix(segment, ".") {
-			return errors.New("has a part that ends with a dot, which no blob's name can have")
-		}
-	}
-	return nil
 }
 
 // versionID is the form of a version's id: the time of the write. It becomes part of a
@@ -115,10 +79,6 @@ func checkVersion(id string) error {
 	}
 	return nil
 }
-
-var scheme = regexp.MustCompile(`^[A-Za-z][0-9A-Za-z+.-]*://`)
-
-func isURL(s string) bool { return scheme.MatchString(s) }
 
 // encodeResult returns a result as JSON on one line, without HTML escapes.
 func encodeResult(result any) ([]byte, error) {

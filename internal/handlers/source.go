@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -14,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/blobref"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -97,39 +97,8 @@ func (b *source) explain(ctx context.Context, err error) error {
 		case response.StatusCode == http.StatusNotFound:
 			return job.Permanent(fmt.Errorf("%s does not exist", b))
 		case code == bloberror.BlobArchived, code == bloberror.BlobBeingRehydrated:
-			return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, answer(response)))
+			return job.Permanent(fmt.Errorf("%s is in the archive tier (%s): rehydrate it and replay the job", b, blobref.Answer(response)))
 		}
 	}
-	return explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
-}
-
-// explain turns an error of the client, which can be a page long, into one line that says
-// what to do. doing is what was tried, and role what the worker's identity needs for it.
-//
-// An unavailable service is not a failure of the job, which continues later. A missing
-// role is one, since it may be missing for ever.
-func explain(ctx context.Context, doing, role string, err error) error {
-	var response *azcore.ResponseError
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.As(err, &response):
-		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
-			return fmt.Errorf("%s: access denied (%s): the identity that the worker signs in with needs the role %s on that container", doing, answer(response), role)
-		}
-		explained := fmt.Errorf("%s: the storage service answered %s", doing, answer(response))
-		if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
-			return job.Unavailable(explained)
-		}
-		return explained
-	case errors.Is(err, context.DeadlineExceeded):
-		return job.Unavailable(fmt.Errorf("%s: no answer in time: %w", doing, context.DeadlineExceeded))
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return job.Unavailable(fmt.Errorf("%s: %s", doing, strings.TrimSpace(line)))
-}
-
-// answer returns the service's error code and status, in short.
-func answer(response *azcore.ResponseError) string {
-	return fmt.Sprintf("%d %s", response.StatusCode, response.ErrorCode)
+	return blobref.Explain(ctx, "read "+b.String(), "Storage Blob Data Reader", err)
 }
