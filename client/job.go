@@ -72,6 +72,9 @@ type Job struct {
 	// RunTime is how long handlers have run for the job, as of UpdatedAt.
 	RunTime time.Duration
 
+	// Cost is what the job has cost, as of UpdatedAt.
+	Cost Cost
+
 	// StateSize is the size in bytes of the state from which the next worker continues;
 	// StateVersion is the handler's own number for its format.
 	StateSize    int64
@@ -84,6 +87,35 @@ type Job struct {
 	PayloadSHA256 string
 }
 
+// Cost is what a job has cost: time in workers' slots, over all its deliveries.
+type Cost struct {
+	// Known is false if workers from before the ledger made all deliveries: then nothing
+	// else is known but MissingDeliveries. Those are the deliveries that they made.
+	Known             bool
+	MissingDeliveries int
+
+	// Useful is the time of handlers whose progress is in the recorded state or in the
+	// result, Redone that of handlers whose progress was lost, and Overhead all other
+	// time in slots: waiting, restoring, saving at the end, committing.
+	Useful, Redone, Overhead time.Duration
+
+	// Evictions counts the times that the job was handed over because the platform
+	// announced the end of a VM, and UncleanExits the workers that died with it.
+	Evictions, UncleanExits int
+}
+
+// Total returns the time in slots.
+func (c Cost) Total() time.Duration { return c.Useful + c.Redone + c.Overhead }
+
+// costOf returns what a record says about costs.
+func costOf(r checkpoint.Record) Cost {
+	l := r.Spent()
+	return Cost{
+		Known: l.Known, MissingDeliveries: l.Missing, Useful: l.Useful, Redone: l.Redone, Overhead: l.Overhead,
+		Evictions: l.Evictions, UncleanExits: l.Exits,
+	}
+}
+
 // Age returns how long ago the record was written, by the clock of the storage service.
 func (j Job) Age() time.Duration { return j.ReadAt.Sub(j.UpdatedAt) }
 
@@ -93,7 +125,7 @@ func jobOf(r checkpoint.Record) Job {
 		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
-		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, PayloadSHA256: r.PayloadHash,
+		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Cost: costOf(r), PayloadSHA256: r.PayloadHash,
 	}
 	switch {
 	case r.Version != checkpoint.Version:

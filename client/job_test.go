@@ -36,7 +36,7 @@ func TestGet(t *testing.T) {
 		t.Errorf("times = %v, %v, %v, %v; want all known", j.UpdatedAt, j.ReadAt, j.CreatedAt, j.ClaimedAt)
 	}
 	want := Job{
-		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1,
+		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
 		StateSize: 4, StateVersion: 3, PayloadSHA256: j.PayloadSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}

@@ -207,9 +207,27 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"checkpoint", state}, {"result", result},
+		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
 	}
+}
+
+// costInWords says what a job has cost so far.
+func costInWords(j client.Job) string {
+	c := j.Cost
+	switch {
+	case j.Deliveries == 0:
+		return ""
+	case !c.Known:
+		return "not known: all deliveries were by workers from before the ledger"
+	}
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	text := fmt.Sprintf("%s in slots: %s useful, %s redone, %s overhead; %d evictions, %d unclean exits",
+		round(c.Total()), round(c.Useful), round(c.Redone), round(c.Overhead), c.Evictions, c.UncleanExits)
+	if c.MissingDeliveries > 0 {
+		text += fmt.Sprintf("; without %d of %d deliveries, by workers from before the ledger", c.MissingDeliveries, j.Deliveries)
+	}
+	return text
 }
 
 func hashed(sha256 string) string {
@@ -234,6 +252,7 @@ type jobLine struct {
 	TotalFailures int           `json:"total_failures"`
 	UncleanExits  int           `json:"unclean_exits"`
 	RunSeconds    float64       `json:"run_seconds"`
+	Cost          *costLine     `json:"cost,omitempty"`         // left out where it is not known
 	SecondsLeft   *float64      `json:"seconds_left,omitempty"` // estimated
 	StateBytes    int64         `json:"state_bytes"`
 	ResultBytes   int64         `json:"result_bytes"`
@@ -245,6 +264,16 @@ type jobLine struct {
 	PayloadSHA256 string        `json:"payload_sha256,omitempty"`
 }
 
+// costLine is what a job has cost, in the JSON output.
+type costLine struct {
+	Useful       float64 `json:"useful_seconds"`
+	Redone       float64 `json:"redone_seconds"`
+	Overhead     float64 `json:"overhead_seconds"`
+	Evictions    int     `json:"evictions"`
+	UncleanExits int     `json:"unclean_exits"`
+	Missing      int     `json:"missing_deliveries,omitempty"`
+}
+
 func jobLineOf(j client.Job) jobLine {
 	l := jobLine{
 		ID: j.ID, Kind: j.Kind, Status: j.Status, Fraction: j.Fraction, Text: j.Text, Reason: j.Reason, Owner: j.Owner,
@@ -252,6 +281,9 @@ func jobLineOf(j client.Job) jobLine {
 		UncleanExits: j.UncleanExits, RunSeconds: j.RunTime.Seconds(), StateBytes: j.StateSize, ResultBytes: j.ResultSize,
 		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
 		UpdatedAt: j.UpdatedAt.UTC(), PayloadSHA256: j.PayloadSHA256,
+	}
+	if c := j.Cost; c.Known {
+		l.Cost = &costLine{c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds(), c.Evictions, c.UncleanExits, c.MissingDeliveries}
 	}
 	if left, ok := overview.TimeLeft(j); ok {
 		seconds := left.Seconds()

@@ -55,6 +55,7 @@ var breaches = []struct {
 	{"process knows the contract only", "internal/process/handler.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"trees and folders know no jobs", "internal/process/scratch/scratch.go", importing(testModule + "/internal/process"), 3},
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
+	{"ledger stands alone", "internal/ledger/lost.go", importing(testModule + "/job"), 3},
 	{"joblog imports no sibling", "internal/joblog/store.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},

@@ -152,7 +152,7 @@ var importRules = []importRule{
 		name:    "checkpoint imports no sibling",
 		in:      []string{"./internal/checkpoint/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/plaintext", "./internal/readahead", "./internal/retry"},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/ledger", "./internal/plaintext", "./internal/readahead", "./internal/retry"},
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
@@ -168,6 +168,12 @@ var importRules = []importRule{
 		forbids: []string{"./...", sdk},
 		allows:  []string{"./internal/archive", "./internal/plaintext", "./internal/process/tree", "./internal/sandbox", "./job"},
 		reason:  "starting, ending, measuring and removing what a program leaves is the same whatever its job is",
+	},
+	{
+		name:    "ledger stands alone",
+		in:      []string{"./internal/ledger"},
+		forbids: []string{"./...", sdk},
+		reason:  "it is arithmetic on durations; what was measured is handed to it",
 	},
 	{
 		name:    "archive stands alone",
@@ -282,7 +288,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
-			"./internal/joblog", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
+			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},

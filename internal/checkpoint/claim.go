@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/ledger"
 )
 
 // Claim is one delivery's right to write one record. It lasts until another
@@ -35,16 +37,21 @@ type Claim struct {
 	opening func(*Record)
 
 	runTimeBefore time.Duration // for the job before this claim
+	ledgerBefore  ledger.Ledger // of the job before this claim
 
-	mu          sync.Mutex            // guards what follows; never held during a call
-	handlerTime func() time.Duration  // by this claim's handler so far; nil before it is called
-	charge      func() bool           // see ChargeExits; nil before the handler is called
-	logTail     func() string         // see CarryLog; nil for the log as it was found
-	record      Record                // as last known; without an ETag while there is no record
-	begun       string                // the state's hash when the claim began
-	readers     map[*stateReader]bool // open readers of the recorded state
-	machine     string                // where a failure of this claim happens
-	repeat      bool                  // whether a failure counts as one with the last
+	mu          sync.Mutex             // guards what follows; never held during a call
+	handlerTime func() time.Duration   // by this claim's handler so far; nil before it is called
+	spent       func() ledger.Delivery // see KeepLedger; nil before that
+	nextWrite   func() time.Duration   // see ExpectWrites; nil for what the delivery said
+	restoring   time.Time              // since when the recorded state is read; zero while it is not
+	restored    time.Duration          // for how long it was read before that
+	charge      func() bool            // see ChargeExits; nil before the handler is called
+	logTail     func() string          // see CarryLog; nil for the log as it was found
+	record      Record                 // as last known; without an ETag while there is no record
+	begun       string                 // the state's hash when the claim began
+	readers     map[*stateReader]bool  // open readers of the recorded state
+	machine     string                 // where a failure of this claim happens
+	repeat      bool                   // whether a failure counts as one with the last
 }
 
 // lock waits until no other write of this claim is in flight.
@@ -107,6 +114,10 @@ func (s *Store) Create(ctx context.Context, d Delivery, owner string) (*Claim, e
 // owner, and leaves the state as it is. If the outcome of that write is unknown,
 // the claim's next write settles it.
 func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner string) (*Claim, error) {
+	before := found
+	before.endLost(d.Takeover.Lost(found.NextWrite))
+	found.Ledger = before.Spent()
+	found.Ledger.Known = false // only of what readers are shown
 	c := s.newClaim(d, owner, found)
 	c.opening = func(r *Record) {
 		r.ChargedExits, r.EarlyExits = UncleanExits(found, d)
@@ -125,7 +136,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{
 		store: s, delivery: d, owner: owner, token: uuid.NewString(),
-		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, begun: r.StateHash, readers: map[*stateReader]bool{},
+		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, begun: r.StateHash, readers: map[*stateReader]bool{},
 	}
 	if r.StateBlocks == 0 {
 		c.blocks = noBlocks()
@@ -162,6 +173,69 @@ func (c *Claim) CountTime(spent func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handlerTime = spent
+}
+
+// KeepLedger makes every later write record what the job has cost, of which spent returns
+// the part of this claim.
+func (c *Claim) KeepLedger(spent func() ledger.Delivery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent = spent
+}
+
+// ExpectWrites makes every later write record the time within which this claim expects to
+// write again, which next returns. If the worker dies, the next owner estimates from it
+// how much work was lost.
+func (c *Claim) ExpectWrites(next func() time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nextWrite = next
+}
+
+// delivered returns what the claim has cost so far. The time in which the handler reads
+// its recorded state does not count as the handler's.
+func (c *Claim) delivered() (d ledger.Delivery, restored time.Duration) {
+	c.mu.Lock()
+	spent, restored := c.spent, c.restored
+	if !c.restoring.IsZero() {
+		restored += time.Since(c.restoring)
+	}
+	c.mu.Unlock()
+	if spent == nil {
+		return ledger.Delivery{}, 0
+	}
+	d = spent()
+	d.Handler = max(d.Handler-restored, 0)
+	return d, restored
+}
+
+// account makes the ledger of the next write. The change has set the useful time of the
+// state that it records.
+func (c *Claim) account(next *Record) {
+	d, _ := c.delivered()
+	saved := next.Ledger.Useful - c.ledgerBefore.Useful
+	if next.Status == Done {
+		saved = d.Handler
+	}
+	last, evictions := next.Status != Running, next.Ledger.Evictions
+	next.Ledger = ledger.After(c.ledgerBefore, d, saved, last)
+	next.Ledger.Evictions, next.Ledger.Known = evictions, false
+	next.Ledgered = next.Generation
+	next.NextWrite = 0
+	if !last {
+		next.NextWrite = c.expected()
+	}
+}
+
+// expected is what the next write records as the time until the one after it.
+func (c *Claim) expected() time.Duration {
+	c.mu.Lock()
+	next := c.nextWrite
+	c.mu.Unlock()
+	if next == nil {
+		return c.delivery.NextWrite
+	}
+	return next()
 }
 
 // ChargeExits makes every later write record whether an unclean exit that follows

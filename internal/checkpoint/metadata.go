@@ -60,6 +60,14 @@ var fields = []field{
 	flag("charge", func(r *Record) *bool { return &r.Charge }),
 	number("interruptions", func(r *Record) *int { return &r.Interruptions }),
 	milliseconds("paid", func(r *Record) *time.Duration { return &r.RunTime }),
+	number("ledger", func(r *Record) *int { return &r.Ledgered }).lenient(),
+	number("unledgered", func(r *Record) *int { return &r.Ledger.Missing }).lenient(),
+	milliseconds("useful", func(r *Record) *time.Duration { return &r.Ledger.Useful }).lenient(),
+	milliseconds("redone", func(r *Record) *time.Duration { return &r.Ledger.Redone }).lenient(),
+	milliseconds("overhead", func(r *Record) *time.Duration { return &r.Ledger.Overhead }).lenient(),
+	number("evictions", func(r *Record) *int { return &r.Ledger.Evictions }).lenient(),
+	number("exits", func(r *Record) *int { return &r.Ledger.Exits }).lenient(),
+	milliseconds("nextwrite", func(r *Record) *time.Duration { return &r.NextWrite }).lenient(),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),
@@ -125,6 +133,19 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 	}
 	r.Version, r.unknown = version, values
 	return r, nil
+}
+
+// lenient makes a value that cannot be read count as none, instead of keeping the record
+// from being read. It is for keys that decide nothing.
+func (f field) lenient() field {
+	read := f.read
+	f.read = func(r *Record, v string) error {
+		if err := read(r, v); err != nil {
+			return read(r, "0")
+		}
+		return nil
+	}
+	return f
 }
 
 func text(key string, at func(*Record) *string) field {

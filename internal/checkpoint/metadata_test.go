@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/spotworker/spotworker/internal/ledger"
 )
 
 var exactly = cmp.Options{cmp.AllowUnexported(Record{}), cmpopts.EquateEmpty()}
@@ -47,6 +49,11 @@ func goldenRecords() map[string]Record {
 		"log": {
 			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
+		},
+		"ledger": {
+			ID: "job-1", Version: 1, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2, RunTime: 5400250 * time.Millisecond,
+			Ledger:   ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2, Exits: 1, Missing: 1},
+			Ledgered: 3, NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
 		"paid": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
@@ -121,6 +128,9 @@ func TestMetadataUndoesParse(t *testing.T) {
 		}
 		return time.Time{}
 	})
+	ms := rapid.Custom(func(t *rapid.T) time.Duration {
+		return time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "ms")) * time.Millisecond
+	})
 	word := rapid.StringMatching(`[a-z0-9-]{0,36}`)
 	rapid.Check(t, func(t *rapid.T) {
 		r := Record{
@@ -129,7 +139,12 @@ func TestMetadataUndoesParse(t *testing.T) {
 			Write: count.Draw(t, "write"), Generation: count.Draw(t, "generation"), Failures: count.Draw(t, "failures"),
 			FailuresTotal: count.Draw(t, "total"), Breaks: count.Draw(t, "breaks"), Peak: float64(rapid.IntRange(0, 10000).Draw(t, "peak")) / 10000,
 			ChargedExits: count.Draw(t, "silent"), EarlyExits: count.Draw(t, "early"), Charge: rapid.Bool().Draw(t, "charge"), Interruptions: count.Draw(t, "interruptions"),
-			RunTime:    time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
+			RunTime: time.Duration(rapid.Int64Range(0, maxRunTime).Draw(t, "paid")) * time.Millisecond,
+			Ledger: ledger.Ledger{
+				Useful: ms.Draw(t, "useful"), Redone: ms.Draw(t, "redone"), Overhead: ms.Draw(t, "overhead"),
+				Evictions: count.Draw(t, "evictions"), Exits: count.Draw(t, "exits"), Missing: count.Draw(t, "unledgered"),
+			},
+			Ledgered: count.Draw(t, "ledger"), NextWrite: ms.Draw(t, "nextwrite"),
 			Progressed: rapid.Bool().Draw(t, "progressed"), StateHash: word.Draw(t, "state"),
 			StateSize: rapid.Int64Range(0, maxNumber).Draw(t, "size"), StateVersion: count.Draw(t, "version"),
 			Fraction: float64(rapid.IntRange(0, 10000).Draw(t, "fraction")) / 10000,
@@ -202,6 +217,8 @@ func TestSizeAtWorst(t *testing.T) {
 		ChargedExits: math.MaxInt, EarlyExits: math.MaxInt, Charge: true, Interruptions: math.MaxInt, RunTime: math.MaxInt64, Progressed: true, StateHash: hashOf(nil),
 		StateSize: math.MaxInt64, StateVersion: math.MaxInt, Fraction: 1, Text: worst, Owner: worst, Reason: worst,
 		FailedBy: worst, Log: strings.Repeat("\n", MaxLog/3),
+		Ledger:   ledger.Ledger{Useful: math.MaxInt64, Redone: math.MaxInt64, Overhead: math.MaxInt64, Evictions: math.MaxInt, Exits: math.MaxInt, Missing: math.MaxInt},
+		Ledgered: math.MaxInt, NextWrite: math.MaxInt64,
 		CreatedAt: latest, ClaimedAt: latest, EndedAt: latest,
 	}
 	size := 0

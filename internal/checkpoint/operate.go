@@ -53,6 +53,7 @@ func (s *Store) Reopen(ctx context.Context, d Delivery, by string) (Record, erro
 			return content{}, fmt.Errorf("open record of job %s: %w, by %s", d.ID, ErrReclaimed, r.Owner)
 		}
 		owner = new(r.Token)
+		r.endLost(min(r.NextWrite/2, r.ReadAt.Sub(r.ModifiedAt)))
 		r.Status = Open
 		return content{}, nil
 	})
@@ -146,6 +147,10 @@ func (s *Store) Cancel(ctx context.Context, id, by, reason string, create bool) 
 		case r.Status.Final():
 			return content{}, errNoChange
 		}
+		if r.Status == Running && r.Ledgered == r.Generation {
+			r.Ledger.Redone += min(r.NextWrite, r.ReadAt.Sub(r.ModifiedAt)) // its owner is alive until now
+		}
+		r.NextWrite = 0
 		return r.cancel(reason), nil
 	})
 }

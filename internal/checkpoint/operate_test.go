@@ -80,6 +80,7 @@ func (b *rig) expectOpened(t *testing.T, before Record) {
 	}
 	want := before
 	want.Status, want.Owner = Open, tool
+	want.Ledger.Exits++ // the claim that was ended
 	want.Token, want.Write = after.Token, after.Write
 	want.ETag, want.ModifiedAt, want.ReadAt = after.ETag, after.ModifiedAt, after.ReadAt
 	if !sameRecord(after, want) {

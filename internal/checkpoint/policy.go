@@ -185,6 +185,19 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 	return min(interval, p.TouchEvery)
 }
 
+// Expected returns how long after a write that took effect the record of a running job is
+// written again. reports says whether its handler reports states.
+func (p Policy) Expected(job Situation, reports bool) time.Duration {
+	p = p.orDefaults()
+	switch {
+	case reports:
+		return p.IntervalFor(job) + job.Cost
+	case job.Unproven:
+		return p.FirstAfter
+	}
+	return p.TouchEvery
+}
+
 // ShareLost returns the expected share of a job's time that losses cost: for each loss
 // half an interval of work and the save that was under way.
 func (p Policy) ShareLost(job Situation) float64 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/readahead"
 )
@@ -66,6 +67,9 @@ func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
 	}, r.fetch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.readers) == 0 {
+		c.restoring = time.Now()
+	}
 	c.readers[r] = true
 	return r, nil
 }
@@ -143,7 +147,13 @@ func (r *stateReader) close() {
 	r.end()
 	r.claim.mu.Lock()
 	defer r.claim.mu.Unlock()
-	delete(r.claim.readers, r)
+	if !r.claim.readers[r] {
+		return
+	}
+	if delete(r.claim.readers, r); len(r.claim.readers) == 0 {
+		r.claim.restored += time.Since(r.claim.restoring)
+		r.claim.restoring = time.Time{}
+	}
 }
 
 // isReading reports whether the recorded state is being read. A reader whose

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/spotworker/spotworker/internal/ledger"
 )
 
 // Version is the version of the record format that this package writes and reads.
@@ -84,6 +86,16 @@ type Record struct {
 	// its crash is not included.
 	RunTime time.Duration
 
+	// Ledger is what the job has cost up to the last write of a delivery that kept it,
+	// whose generation Ledgered is; 0 if none did. Known is not set in it, and Missing
+	// counts the deliveries before Ledgered alone: see [Record.Spent].
+	Ledger   ledger.Ledger
+	Ledgered int
+
+	// NextWrite is the time within which the owner of a running job expects to write
+	// again.
+	NextWrite time.Duration
+
 	// Progressed says that the current claim stored a state that differs from
 	// the one it began with.
 	Progressed bool
@@ -139,6 +151,33 @@ func (r Record) HasState() bool { return r.StateHash != "" && r.Status != Done }
 // InProgress reports whether a handler has worked on a job that has not ended.
 func (r Record) InProgress() bool {
 	return !r.Status.Final() && (r.HasState() || r.Fraction > 0 || r.RunTime > 0)
+}
+
+// Spent returns what the job has cost, as of its last write.
+func (r Record) Spent() ledger.Ledger {
+	if r.Ledgered == 0 {
+		return ledger.Ledger{Missing: r.Generation, Exits: r.Ledger.Exits}
+	}
+	l := r.Ledger
+	l.Known = true
+	l.Missing += max(r.Generation-r.Ledgered, 0)
+	if r.Status == Cancelled || r.Status != Done && r.StateHash == "" {
+		return l.WithoutProgress()
+	}
+	return l
+}
+
+// endLost adds to the ledger that the claim which is recorded as running ended uncleanly,
+// that long after its last write.
+func (r *Record) endLost(after time.Duration) {
+	if r.Status != Running {
+		return
+	}
+	r.Ledger.Exits++
+	if r.Ledgered == r.Generation {
+		r.Ledger.Redone += after
+	}
+	r.NextWrite = 0
 }
 
 // clearState records that the body holds no state.

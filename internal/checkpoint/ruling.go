@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/spotworker/spotworker/internal/ledger"
 )
 
 // StaleAfter is the age at which a duplicate may acquire a running record that
@@ -21,6 +23,12 @@ type Delivery struct {
 	// Steady says that the worker which holds the message has run for a while, so
 	// that an unclean exit soon after a claim is charged to the job.
 	Steady bool
+
+	// NextWrite is the time within which the worker expects to write again after its
+	// first write. Takeover is what it knows of the owner before it. Both are for the
+	// ledger alone.
+	NextWrite time.Duration
+	Takeover  ledger.Takeover
 }
 
 // Ruling is what a delivery may do, given the record that it found.

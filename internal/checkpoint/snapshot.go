@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Snapshot is what a handler reported, to be recorded.
@@ -15,6 +16,9 @@ type Snapshot struct {
 	// Stream opens a state that is too large for State, from its start, as often as
 	// a save needs it. It replaces State.
 	Stream func() (io.ReadCloser, error)
+
+	// At is how long the handler had run when it made the report.
+	At time.Duration
 
 	Version  int // the handler's number for the state's format
 	Fraction float64

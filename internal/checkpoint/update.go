@@ -56,6 +56,9 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 	return c.update(ctx, s, func(r *Record) {
 		r.Status = Open
 		r.Interruptions++
+		if d, _ := c.delivered(); d.Evicted {
+			r.Ledger.Evictions = c.ledgerBefore.Evictions + 1
+		}
 		r.clearExits()
 	})
 }
@@ -159,6 +162,7 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 		if state.hash != "" && state.hash != r.StateHash {
 			body = state.content
 			r.StateHash, r.StateSize, r.StateBlocks = state.hash, state.size, len(body.blocks)
+			r.Ledger.Useful = c.ledgerBefore.Useful + c.withoutRestore(s.At)
 		}
 		if c.progressed(state.hash) {
 			r.Progressed, r.Failures = true, 0
@@ -207,6 +211,13 @@ func (c *Claim) After(s Snapshot) Attempts {
 	r := c.Record()
 	breaks, _ := breaksAfter(r, s.Fraction)
 	return Attempts{Failures: c.FailuresAfter(s), FailuresTotal: r.FailuresTotal + 1, Breaks: breaks}
+}
+
+// withoutRestore returns a time of the handler without that in which it read its recorded
+// state.
+func (c *Claim) withoutRestore(at time.Duration) time.Duration {
+	_, restored := c.delivered()
+	return max(at-restored, 0)
 }
 
 // progressed reports whether a state with that hash is progress: whether it differs

@@ -115,6 +115,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 		c.opening(&next)
 	}
 	body, err := c.asBlockList(ctx, ch(&next))
+	c.account(&next)
 	next.Charge = next.Status == Running && c.charged()
 	if err != nil {
 		return err
@@ -216,6 +217,8 @@ func (c *Claim) recreate() {
 	r := c.record
 	r.ETag, r.Size = "", 0
 	r.clearState()
+	c.ledgerBefore = c.ledgerBefore.WithoutProgress()
+	r.Ledger.Useful = 0
 	c.set(r)
 	c.blocks, c.doubt = noBlocks(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -61,6 +62,8 @@ type Delivery struct {
 	quarantined   bool            // this delivery holds the worker's place for a quarantined job
 	endRecorded   bool            // the record says how this delivery ended
 	leftOut       bool            // the last state could not be recorded
+	begun         time.Time       // when it got its slot
+	accountedAt   atomic.Int64    // when the ledger was last asked for, in nanoseconds from begun; 0 for never
 	cancelChecked time.Time       // cancellations up to here are known not to concern the job
 	cancelRetry   time.Time       // the record is not read before, after a read for that failed
 	moved         bool            // a message on the on-demand queue replaced this one
@@ -99,6 +102,8 @@ const (
 
 // Run takes the message through to its end. ctx ends when work has to stop.
 func (d *Delivery) Run(ctx context.Context) Result {
+	d.begun = time.Now()
+	defer d.accountEnd()
 	tries := d.runner.latency.NewTries(ctx)
 	cleanup, cancelCleanup := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancelCleanup()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/ledger"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/job"
@@ -31,6 +32,7 @@ func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
 			return out, false
 		}
 		d.claim = d.runner.records.Fresh(d.ref(), d.runner.owner)
+		d.claim.KeepLedger(func() ledger.Delivery { return d.spent(ctx) })
 		return outcome{}, true
 	}
 }
@@ -111,7 +113,9 @@ func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ru
 	}
 	switch ruling {
 	case checkpoint.Create:
-		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) { return d.runner.records.Create(ctx, d.ref(), d.runner.owner) })
+		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
+			return d.runner.records.Create(ctx, d.takeover(checkpoint.Record{}), d.runner.owner)
+		})
 	case checkpoint.Acquire:
 		if out, yes := d.leaveToOthers(record); yes {
 			return out, false
@@ -120,7 +124,7 @@ func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ru
 			return out, false
 		}
 		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return d.runner.records.Acquire(ctx, d.ref(), record, d.runner.owner)
+			return d.runner.records.Acquire(ctx, d.takeover(record), record, d.runner.owner)
 		})
 	default:
 		return ruled(ruling, record), false
@@ -133,6 +137,7 @@ func (d *Delivery) acquireRecord(ctx context.Context, claim func() (*checkpoint.
 	err := d.retry(ctx, "acquire the job's record", func() (err error) {
 		if d.claim == nil {
 			d.claim, err = claim()
+			d.claim.KeepLedger(func() ledger.Delivery { return d.spent(ctx) })
 			return err
 		}
 		return d.claim.Touch(ctx, checkpoint.Snapshot{})

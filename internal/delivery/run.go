@@ -34,7 +34,14 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 	d.closed, d.watch = make(chan struct{}), watch
 	d.startFraction = fractionOf(d.saved, 0)
 	d.claim.CountTime(watch.elapsed)
+	d.claim.ExpectWrites(d.nextWrite)
 	d.chargeExits(watch)
+	d.job.OnReport(func(p *job.Progress) {
+		watch.stamp(p)
+		if d.jobLimits.MaxSilence > 0 {
+			watch.reported()
+		}
+	})
 	defer d.enforceLimits(ctx, d.jobLimits, watch)()
 	go func() {
 		defer close(d.closed)
@@ -234,7 +241,7 @@ func (d *Delivery) departureDrain(begun, now time.Time) *drain.Drain {
 // the call records it.
 func (d *Delivery) noticeReport(watch *stopwatch) {
 	if latest := d.job.Latest(); latest != watch.seen {
-		watch.seen = latest
+		watch.notice(latest)
 		if d.jobLimits.MaxSilence == 0 {
 			watch.reported()
 		}
@@ -259,6 +266,15 @@ type stopwatch struct {
 	longest    atomic.Int64  // the longest time between two reports, in nanoseconds
 	lastSave   atomic.Int64  // when the last state was recorded, in nanoseconds from begun
 	seen       *job.Progress // the report that the loop saw last
+
+	state timedReport                 // the first that the loop saw of the state that it saw last
+	first atomic.Pointer[timedReport] // the first that came since the loop turned last
+}
+
+// timedReport is a report and how long the handler had run then.
+type timedReport struct {
+	report *job.Progress
+	at     time.Duration
 }
 
 func startStopwatch(restored *job.Progress) *stopwatch {
@@ -270,6 +286,39 @@ func (s *stopwatch) elapsed() time.Duration {
 		return time.Duration(took)
 	}
 	return time.Since(s.begun)
+}
+
+// stamp records when a report came, of the first one after each turn of the loop: so every
+// report of a handler that reports seldom has its time, and those of one that reports often
+// stay cheap.
+func (s *stopwatch) stamp(p *job.Progress) {
+	if s.first.Load() == nil {
+		s.first.Store(&timedReport{p, s.elapsed()})
+	}
+}
+
+// notice records the report that the loop sees now.
+func (s *stopwatch) notice(latest *job.Progress) {
+	first := s.first.Load()
+	if latest.HasState() && !latest.SameState(s.state.report) {
+		s.state = timedReport{latest, s.reportedAt(latest)}
+	}
+	s.seen = latest
+	s.first.CompareAndSwap(first, nil)
+}
+
+// reportedAt is how long the handler had run when it reported a state for the first time.
+func (s *stopwatch) reportedAt(p *job.Progress) time.Duration {
+	first := s.first.Load()
+	switch {
+	case !p.HasState():
+		return 0
+	case p.SameState(s.state.report):
+		return s.state.at
+	case first != nil && p.SameState(first.report):
+		return first.at
+	}
+	return s.elapsed() // it has just come, or is one of many
 }
 
 // reported records that a report came. It has one caller at a time.
@@ -327,9 +376,6 @@ func (d *Delivery) limitsFor(handler job.Handler) job.Limits {
 func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
 	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
 		return func() {}
-	}
-	if limits.MaxSilence > 0 {
-		d.job.OnReport(func(*job.Progress) { watch.reported() })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

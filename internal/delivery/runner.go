@@ -111,6 +111,7 @@ type Runner struct {
 	mover         mover
 	deferred      spacing
 	counters      counters
+	ends          average  // of what the ends of deliveries take, from the last write on
 	putBackLines  logLimit // of messages that were put back
 	lateLines     logLimit // of jobs that were not handed over in time
 	breakerLines  logLimit // of circuit breakers that open

@@ -74,7 +74,7 @@ func TestRecordedTime(t *testing.T) {
 		first, second := &job.Progress{}, &job.Progress{}
 		watch := startStopwatch(nil)
 		time.Sleep(3 * time.Second)
-		watch.seen = first
+		watch.notice(first)
 		watch.reported()
 		watch.saved()
 		time.Sleep(4 * time.Second)

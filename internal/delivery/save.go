@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/ledger"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -59,14 +61,14 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 // writeRecord makes a write of the kind that is due.
 func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *job.Progress) error {
 	if due == checkpoint.DueTouch {
-		return d.claim.Touch(ctx, snapshotOf(latest))
+		return d.claim.Touch(ctx, d.snapshotOf(latest))
 	}
 	if d.needsUncharge(latest) {
-		if err := d.claim.Touch(ctx, snapshotOf(latest).WithoutState()); err != nil {
+		if err := d.claim.Touch(ctx, d.snapshotOf(latest).WithoutState()); err != nil {
 			return err
 		}
 	}
-	return d.measureSave(func() error { return d.claim.Save(ctx, snapshotOf(latest)) })
+	return d.measureSave(func() error { return d.claim.Save(ctx, d.snapshotOf(latest)) })
 }
 
 // saveStream saves the streamed state of a job that failed, before its failure is
@@ -122,14 +124,86 @@ func (d *Delivery) snapshot() checkpoint.Snapshot {
 	if d.job == nil {
 		return checkpoint.Snapshot{}
 	}
-	return snapshotOf(d.job.Latest())
+	return d.snapshotOf(d.job.Latest())
 }
 
-func snapshotOf(p *job.Progress) checkpoint.Snapshot {
+func (d *Delivery) snapshotOf(p *job.Progress) checkpoint.Snapshot {
 	if p == nil {
 		return checkpoint.Snapshot{}
 	}
-	return checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+	s := checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
+	if d.watch != nil {
+		s.At = d.watch.reportedAt(p)
+	}
+	return s
+}
+
+// spent is what this delivery has cost so far, for the ledger in the record.
+func (d *Delivery) spent(ctx context.Context) ledger.Delivery {
+	d.accountedAt.Store(int64(time.Since(d.begun)))
+	s := ledger.Delivery{Slot: time.Since(d.begun), End: d.runner.ends.mean()}
+	if d.watch != nil {
+		s.Handler = d.watch.elapsed()
+	}
+	stop := job.StopOf(ctx)
+	s.Evicted = stop != nil && stop.Reason == job.Evicted
+	return s
+}
+
+// nextWrite is the time within which the record will be written again, as far as the
+// handler reports as it did before.
+func (d *Delivery) nextWrite() time.Duration {
+	now := d.situation(time.Now(), time.Now())
+	now.Written, now.Failed = true, false // after the write to come
+	if d.latest().HasState() {
+		now.Unproven = false
+	}
+	reports := d.latest().HasState() || d.restored.HasState()
+	return max(d.runner.policy.Expected(now, reports), time.Duration(d.watch.longest.Load()))
+}
+
+// takeover describes the delivery to the record that it acquires: what it found of the
+// owner before, and when it will write again.
+func (d *Delivery) takeover(found checkpoint.Record) checkpoint.Delivery {
+	ref := d.ref()
+	ref.NextWrite = d.runner.policy.Expected(checkpoint.Situation{
+		Written: true, Losses: d.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running && !found.Progressed,
+	}, found.HasState())
+	if found.MessageID == ref.MessageID {
+		visibility, renewEvery := d.runner.renewals.Visibility()
+		ref.Takeover = ledger.Takeover{Claimed: d.lease.AskedAt.Sub(d.recordWritten), Visibility: visibility, RenewEvery: renewEvery}
+	}
+	return ref
+}
+
+// average is a moving average of durations. The zero value is ready to use.
+type average struct {
+	mu    sync.Mutex
+	count int
+	value time.Duration
+}
+
+// add adds a duration. None is left out, however long it was: the averages that are used
+// then add up to what was added.
+func (a *average) add(took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count = min(a.count+1, 16)
+	a.value += (took - a.value) / time.Duration(a.count)
+}
+
+func (a *average) mean() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.value
+}
+
+// accountEnd adds what the end of the delivery took, from the last write on, for the
+// ledgers of later jobs: a record cannot say how long its own last write took.
+func (d *Delivery) accountEnd() {
+	if at := d.accountedAt.Load(); at > 0 && d.claim != nil && d.claim.Record().Status != checkpoint.Running {
+		d.runner.ends.add(time.Since(d.begun) - time.Duration(at))
+	}
 }
 
 // releaseRecord writes that the job is open, with its last state if that can be sent in
