@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spotworker/spotworker/internal/activity"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -51,6 +52,50 @@ type Worker struct {
 	// eviction of its VM, and LastDrain how its last drain ended; nil if there was none.
 	LastEvent *Event
 	LastDrain *Drain
+
+	// Activity is what the worker did in the last ten minutes; nil if its version does
+	// not say.
+	Activity *Activity
+}
+
+// Activity is what a worker did in the last ten minutes before its heartbeat, or since it
+// started if that is less.
+type Activity struct {
+	// Slots is how many jobs it runs at once.
+	Slots int
+
+	// Handler, Around, Idle and Closed are the time of all slots together: in which a
+	// handler ran; a job was claimed and no handler ran; the slot was free; and the
+	// worker took no jobs.
+	Handler, Around, Idle, Closed time.Duration
+
+	// Kinds are the kinds of which jobs ran, by name. The last one may be "*", for those
+	// that a heartbeat has no room for.
+	Kinds []KindActivity
+}
+
+// KindActivity is what happened to the jobs of a kind.
+type KindActivity struct {
+	Kind string
+
+	// Done counts jobs that were committed, and Failed runs of handlers that failed.
+	Done, Failed int
+
+	// Committed, HandedOver, FailedTime and Redone are the time of handlers that ended, by
+	// its outcome. That of Committed and HandedOver is kept: its result or its state is
+	// recorded.
+	Committed, HandedOver, FailedTime, Redone time.Duration
+
+	// Durations are the run times of the jobs done, over all their deliveries, the
+	// shortest first.
+	Durations []DurationCount
+}
+
+// DurationCount is how many jobs ran for at most so long, and longer than the shorter ones
+// beside it.
+type DurationCount struct {
+	UpTo  time.Duration
+	Count int
 }
 
 // Event is a scheduled event of a VM.
@@ -118,7 +163,41 @@ func workerOf(p presence.Listed) Worker {
 			Jobs: d.Jobs, Done: d.Done, Released: d.Released, LeftOut: d.LeftOut, Left: d.Left,
 		}
 	}
+	if a := p.Activity; a.Slots > 0 {
+		w.Activity = activityOf(a)
+	}
 	return w
+}
+
+func activityOf(r activity.Report) *Activity {
+	a := &Activity{Slots: r.Slots, Handler: r.Times.Handler, Around: r.Times.Around, Idle: r.Times.Idle, Closed: r.Times.Closed}
+	for _, k := range r.Kinds {
+		e := k.Efforts
+		kind := KindActivity{
+			Kind: k.Name, Done: k.Done, Failed: k.Failed, Committed: e.Committed, HandedOver: e.HandedOver, FailedTime: e.Failed, Redone: e.Redone,
+		}
+		for _, b := range k.Durations {
+			kind.Durations = append(kind.Durations, DurationCount{UpTo: activity.Upper(b.Index), Count: b.Count})
+		}
+		a.Kinds = append(a.Kinds, kind)
+	}
+	return a
+}
+
+// Waited returns for how long the message at the front of one of the deployment's queues
+// has been there, in one call; 0 if none is visible. name is that of a [Queue].
+func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
+	for _, q := range []*queue.Queue{c.stores.Queue, c.stores.OnDemand, c.stores.Poison} {
+		if q.Name() != name {
+			continue
+		}
+		waited, err := q.FrontWaited(ctx)
+		if err != nil {
+			return 0, c.readable(err, toRead)
+		}
+		return waited, nil
+	}
+	return 0, fmt.Errorf("queue %q is none of this deployment", name)
 }
 
 // Queues are the queues of a deployment.

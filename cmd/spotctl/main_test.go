@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/activity"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/deployment"
@@ -187,8 +188,16 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 // heartbeat NAME STATE [JOB...] leaves the heartbeat of a worker.
 func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 	vm, _, _ := strings.Cut(args[0], "-")
+	did := activity.Report{}
+	if args[1] == "process" {
+		did = activity.Report{Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Idle: 20 * time.Minute}, Kinds: []activity.Kind{{
+			Name: "resize", Done: 18, Failed: 2, Durations: activity.Histogram{{Index: 40, Count: 17}, {Index: 60, Count: 1}},
+			Efforts: activity.Efforts{Committed: 18 * time.Minute, HandedOver: time.Minute, Failed: 30 * time.Second, Redone: 30 * time.Second},
+		}}}
+	}
 	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
-		Worker: args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
+		Activity: did,
+		Worker:   args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
 }
 

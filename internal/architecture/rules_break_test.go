@@ -42,6 +42,7 @@ var breaches = []struct {
 	{"sandbox stands alone", "internal/sandbox/users.go", importing(testModule + "/internal/process"), 3},
 	{"lifecycle stands alone", "internal/lifecycle/machine.go", importing(testModule + "/internal/preempt"), 3},
 	{"health stands alone", "internal/health/loops.go", importing(testModule + "/internal/lifecycle"), 3},
+	{"activity stands alone", "internal/activity/slots.go", importing(testModule + "/internal/presence"), 3},
 	{"metrics stands alone", "internal/metrics/jobs.go", importing(testModule + "/internal/worker"), 3},
 	{"Prometheus is in one place", "internal/queue/queue.go", importing("github.com/prometheus/client_golang/prometheus"), 3},
 	{"monitor knows health alone", "internal/monitor/server.go", importing(testModule + "/internal/metrics"), 3},

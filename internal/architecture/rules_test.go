@@ -93,10 +93,17 @@ var importRules = []importRule{
 		reason:  "whether loops turn is a matter of times; knowing what the loops do would invite to judge that too",
 	},
 	{
+		name:    "activity stands alone",
+		in:      []string{"./internal/activity/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/activity/..."},
+		reason:  "what a worker counts and what a reader of heartbeats adds up is the same, and needs neither",
+	},
+	{
 		name:    "metrics stands alone",
 		in:      []string{"./internal/metrics/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/metrics/..."},
+		allows:  []string{"./internal/metrics/...", "./internal/activity"},
 		reason:  "it takes words and numbers, so that what is counted need not know Prometheus, nor Prometheus jobs",
 	},
 	{
@@ -193,7 +200,7 @@ var importRules = []importRule{
 		name:    "presence imports no sibling",
 		in:      []string{"./internal/presence/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/presence/..."},
+		allows:  []string{"./internal/presence/...", "./internal/activity"},
 		reason:  "a worker says what it does through it, and tools read that, without either knowing the other",
 	},
 	{
@@ -297,7 +304,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/worker/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/worker/...", "./job", "./internal/jobid", "./internal/joblog",
+			"./internal/worker/...", "./job", "./internal/activity", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/intake",
 			"./internal/lifecycle", "./internal/outage", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/survey",
 		},
@@ -356,7 +363,7 @@ var importRules = []importRule{
 		in:      []string{"./client"},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
+			"./internal/activity", "./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
 			"./internal/operate", "./internal/presence", "./internal/producer", "./internal/queue",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",

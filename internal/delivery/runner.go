@@ -405,5 +405,9 @@ func FailureClasses() []string {
 	return []string{failedByError, failedPermanently, failedByPanic, failedSilent, failedOverrun, failedTooLarge, failedByExits, failedMessage}
 }
 
+// FailedHere reports whether a class of failures is about a handler's run, and not about
+// the message or earlier workers.
+func FailedHere(class string) bool { return class != failedByExits && class != failedMessage }
+
 // Circles returns the causes that [Observer.Circles] gets.
 func Circles() []string { return []string{circlesByFailures, circlesByBreaks} }

@@ -154,28 +154,28 @@ var scratchHelp = map[string]string{
 // Delivered counts a claimed message, in a slot.
 func (m *Metrics) Delivered() {
 	m.Jobs.Delivered()
-	m.slots.change(1, 0)
+	m.slots.Change(1, 0)
 }
 
 // Ended counts a message that was released, out of its slot.
 func (m *Metrics) Ended(outcome string) {
 	m.Jobs.Ended(outcome)
-	m.slots.change(-1, 0)
+	m.slots.Change(-1, 0)
 }
 
 // Started counts a handler call.
 func (m *Metrics) Started(how string) {
 	m.Jobs.Started(how)
-	m.slots.change(0, 1)
+	m.slots.Change(0, 1)
 }
 
 // Returned counts a handler that has returned or was abandoned.
-func (m *Metrics) Returned() { m.slots.change(0, -1) }
+func (m *Metrics) Returned() { m.slots.Change(0, -1) }
 
 // Entered records the state that the worker is in.
 func (m *Metrics) Entered(state string, ending bool) {
 	m.Jobs.Entered(state, ending)
-	m.slots.work(state == stateWorking)
+	m.slots.Work(state == stateWorking)
 }
 
 // stateWorking is the state in which a worker takes jobs.

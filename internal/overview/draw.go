@@ -11,62 +11,117 @@ import (
 	"github.com/spotworker/spotworker/internal/table"
 )
 
-// Rows is how many workers and how many jobs are drawn where the height has no limit.
+// Rows is how many rows of a table are drawn where the height has no limit.
 const Rows = 20
 
-// Draw draws a snapshot: problems, counts, workers, running jobs. A width or height of 0
-// is no limit. Of tables that do not fit it leaves out rows, and says how many.
+// Draw draws a snapshot: problems, counts, queues, kinds, VMs, running jobs. A width or
+// height of 0 is no limit. Of problems and tables that do not fit it leaves out rows, and
+// says how many.
 func Draw(s Snapshot, width, height int) []string {
-	var lines []string
-	for _, problem := range s.Problems() {
-		lines = append(lines, Wrap("! ", problem, width)...)
+	did := s.Activity()
+	var problems, rows []string
+	for _, problem := range s.problems(&did) {
+		problems = append(problems, Wrap("! ", problem, width)...)
 	}
-	for _, row := range s.summary() {
-		lines = append(lines, Wrap(fmt.Sprintf("%-9s", row[0]), row[1], width)...)
+	for _, row := range s.summary(&did) {
+		rows = append(rows, Wrap(fmt.Sprintf("%-8s ", row[0]), row[1], width)...)
 	}
-	workers, jobs := WorkerTable(s.Workers, s.At), JobTable(s.Jobs.Running)
-	forWorkers, forJobs := Rows, Rows
-	if height > 0 {
-		// A blank line and a heading for each table, and a line for what was left out.
-		forWorkers, forJobs = share(height-len(lines)-6, workers.Len(), jobs.Len())
+	if most := max(height/4, height-len(rows)-leastForTables); height > 0 && len(problems) > most {
+		left := len(problems) - max(most, 2) + 1
+		problems = append(problems[:len(problems)-left], table.Cut(fmt.Sprintf("! and %s: spotctl status shows all problems", count(left, "more line", "more lines")), width))
 	}
-	lines = append(lines, section(workers, forWorkers, "worker", width)...)
-	lines = append(lines, section(jobs, forJobs, "running job", width)...)
+	lines := slices.Concat(problems, rows)
+	parts := []part{
+		{s.queueTable(width), "queue", "queues"}, {kindTable(did.Kinds), "kind", "kinds"},
+		{vmTable(did.VMs, s.At), "VM", "VMs"}, {JobTable(s.Jobs.Running), "running job", "running jobs"},
+	}
+	blank := height == 0 || height >= roomy
+	for i, rows := range shareRows(height, len(lines), blank, parts) {
+		lines = append(lines, parts[i].lines(rows, width, blank)...)
+	}
 	if height > 0 && len(lines) > height {
 		lines = lines[:height]
 	}
 	return lines
 }
 
-// share divides rows between two tables: half each, and what one does not need goes to
-// the other.
-func share(rows, a, b int) (forA, forB int) {
-	rows = max(rows, 2)
-	forA = min(a, max(rows/2, rows-b))
-	return forA, min(b, rows-forA)
+const (
+	// leastForTables is how many lines problems leave to tables.
+	leastForTables = 14
+
+	// roomy is the height from which on blank lines are between tables.
+	roomy = 30
+
+	// narrow is the width below which names are shortened.
+	narrow = 60
+)
+
+// part is a table of the screen.
+type part struct {
+	*table.Table
+	one, many string
 }
 
-// section returns a table below a blank line, with at most that many rows.
-func section(t *table.Table, rows int, what string, width int) []string {
-	if t.Len() == 0 {
+// shareRows returns how many rows of each table are drawn, 0 for a table that is left out.
+// Tables get rows in turn, so that a short one gets all of its own and long ones the same.
+func shareRows(height, used int, blank bool, parts []part) []int {
+	rows := make([]int, len(parts))
+	if height <= 0 {
+		for i, p := range parts {
+			rows[i] = min(p.Len(), Rows)
+		}
+		return rows
+	}
+	around := 1 // the heading
+	if blank {
+		around++
+	}
+	lines := func(p part, rows int) int { // that it takes
+		switch {
+		case rows == 0:
+			return 0
+		case rows < p.Len():
+			return around + rows + 1 // which says what is left out
+		}
+		return around + rows
+	}
+	room := height - used
+	for more := true; more; {
+		more = false
+		for i, p := range parts {
+			if need := lines(p, rows[i]+1) - lines(p, rows[i]); rows[i] < p.Len() && need <= room {
+				rows[i]++
+				room, more = room-need, true
+			}
+		}
+	}
+	return rows
+}
+
+// lines returns the table with at most that many rows, below a blank line if asked for.
+func (p part) lines(rows, width int, blank bool) []string {
+	if rows == 0 {
 		return nil
 	}
-	lines := append([]string{""}, t.Lines(width)...)
-	if left := t.Len() - rows; left > 0 {
-		lines = append(lines[:len(lines)-left], table.Cut("and "+count(left, "more "+what, "more "+what+"s"), width))
+	var lines []string
+	if blank {
+		lines = append(lines, "")
+	}
+	lines = append(lines, p.Lines(width)...)
+	if left := p.Len() - rows; left > 0 {
+		lines = append(lines[:len(lines)-left], table.Cut("and "+count(left, "more "+p.one, "more "+p.many), width))
 	}
 	return lines
 }
 
 // summary returns the rows above the tables.
-func (s *Snapshot) summary() [][2]string {
+func (s *Snapshot) summary(did *Activity) [][2]string {
 	rows := [][2]string{{"jobs", s.jobs()}}
-	if s.Has(PartQueues) {
-		rows = append(rows, [2]string{"messages", fmt.Sprintf("%s on %s, %s on the on-demand queue, %s on the poison queue",
-			number(s.Queues.Jobs.Messages), s.Queues.Jobs.Name, number(s.Queues.OnDemand.Messages), number(s.Queues.Poison.Messages))})
-	}
 	if s.Has(PartWorkers) {
 		rows = append(rows, [2]string{"workers", s.fleet()})
+		if did.Known > 0 {
+			rows = append(rows, [2]string{"slots", did.slots()}, [2]string{"10 min", did.results()})
+		}
 	}
 	if events := s.events(); events != "" {
 		rows = append(rows, [2]string{"events", events})
@@ -143,6 +198,167 @@ func (s *Snapshot) events() string {
 	return text
 }
 
+// slots says what the slots did.
+func (a *Activity) slots() string {
+	all := a.Handler + a.Around + a.Idle + a.Closed
+	text := number(a.Slots)
+	if all > 0 {
+		text += fmt.Sprintf(": %s in handlers, %s around, %s idle, %s closed", part100(a.Handler, all), part100(a.Around, all), part100(a.Idle, all), part100(a.Closed, all))
+	}
+	if a.Unknown > 0 {
+		text += fmt.Sprintf("; %s not known", count(a.Unknown, "worker", "workers"))
+	}
+	return text
+}
+
+// results says how the runs of the last ten minutes ended.
+func (a *Activity) results() string {
+	all := a.All()
+	text := number(all.Done) + " done, " + number(all.Failed) + " failed"
+	if kept, ok := Kept(all); ok {
+		ended := all.Committed + all.HandedOver + all.FailedTime + all.Redone
+		text += fmt.Sprintf("; goodput %s (%s handed over), %s redone", percent(kept), part100(all.HandedOver, ended), part100(all.Redone, ended))
+	}
+	return text
+}
+
+// part100 returns a part of a whole in per cent.
+func part100(part, whole time.Duration) string {
+	return percent(float64(part) / float64(whole))
+}
+
+// percent writes a share without a fraction; one that is not nothing is at least "<1%".
+func percent(share float64) string {
+	if share > 0 && share < 0.01 {
+		return "<1%"
+	}
+	return fmt.Sprintf("%.0f%%", 100*share)
+}
+
+// queueTable returns the queues, without one that is not there. A narrow terminal has no
+// room for the start that their names share.
+func (s *Snapshot) queueTable(width int) *table.Table {
+	t := table.New(
+		table.Column{Name: "QUEUE", Least: 8}, table.Column{Name: "MESSAGES", Right: true},
+		table.Column{Name: "OLDEST", Right: true}, table.Column{Name: "TO CLEAR", Right: true, Drop: 1},
+	)
+	if !s.Has(PartQueues) {
+		return t
+	}
+	for _, q := range s.AllQueues() {
+		if !q.Exists {
+			continue
+		}
+		oldest, toClear := "", ""
+		if waited, ok := s.Waits[q.Name]; ok && waited > 0 {
+			oldest = Span(waited)
+		}
+		if left, ok := s.ToClear(q); ok {
+			toClear = "~" + Span(left)
+		}
+		name := q.Name
+		if width > 0 && width < narrow {
+			name = strings.TrimPrefix(name, strings.TrimSuffix(s.Queues.Jobs.Name, "jobs"))
+		}
+		t.Add(name, number(q.Messages), oldest, toClear)
+	}
+	return t
+}
+
+// kindTable returns what happened to the jobs of each kind.
+func kindTable(kinds []Kind) *table.Table {
+	t := table.New(
+		table.Column{Name: "KIND", Least: 8}, table.Column{Name: "DONE", Right: true}, table.Column{Name: "FAILED", Right: true},
+		table.Column{Name: "P50", Right: true, Drop: 3}, table.Column{Name: "P95", Right: true, Drop: 1}, table.Column{Name: "P99", Right: true, Drop: 2},
+		table.Column{Name: "KEPT", Right: true, Drop: 4},
+	)
+	for _, k := range kinds {
+		failed, kept := number(k.Failed), ""
+		if k.Failed > 0 {
+			failed += " (" + percent(FailedShare(k.KindActivity)) + ")"
+		}
+		if part, ok := Kept(k.KindActivity); ok {
+			kept = percent(part)
+		}
+		t.Add(k.Kind, number(k.Done), failed, brief(k.P50), brief(k.P95), brief(k.P99), kept)
+	}
+	return t
+}
+
+// brief returns a duration in two digits or its largest unit, empty for none.
+func brief(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return ""
+	case d < time.Second:
+		return fmt.Sprintf("%dms", max(1, d.Milliseconds()))
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return Span(d)
+}
+
+// vmTable returns the VMs. now is this machine's clock.
+func vmTable(vms []VM, now time.Time) *table.Table {
+	t := table.New(
+		table.Column{Name: "VM", Least: 12}, table.Column{Name: "STATE", Drop: 3}, table.Column{Name: "JOBS", Right: true},
+		table.Column{Name: "DONE", Right: true}, table.Column{Name: "FAILED", Right: true},
+		table.Column{Name: "HEARTBEAT", Right: true, Drop: 4}, table.Column{Name: "UP", Right: true, Drop: 7},
+		table.Column{Name: "VERSION", Drop: 6, Least: 8}, table.Column{Name: "LAST EVENT", Drop: 5, Least: 12},
+	)
+	for _, vm := range vms {
+		t.Add(vm.row(now)...)
+	}
+	return t
+}
+
+func (v *VM) row(now time.Time) []string {
+	name, done, failed := v.Name, "", ""
+	switch {
+	case v.Known:
+		done, failed = number(v.Done), number(v.Failed)
+		if len(v.Fails) > 0 {
+			name, failed = "! "+name, failed+" ("+percent(share(v.Failed, v.Done))+")"
+		}
+	case v.Life != Ended:
+		done, failed = "?", "?"
+	}
+	states, jobs := map[string]int{}, 0
+	first := v.Workers[0] // of those that are best off
+	for _, w := range v.Workers {
+		if w.Life != v.Life {
+			continue
+		}
+		if first.Life != v.Life || w.Age < first.Age {
+			first = w
+		}
+		states[stateOf(w)]++
+		jobs += w.Jobs
+	}
+	state, up := stateOf(first), ""
+	if len(states) > 1 {
+		state = fmt.Sprintf("%d states", len(states))
+	}
+	if n := len(v.Workers); n > 1 {
+		state += fmt.Sprintf(" (%d workers)", n)
+	}
+	if v.Life == Alive && !first.StartedAt.IsZero() {
+		up = Span(now.Sub(first.StartedAt))
+	}
+	return []string{name, state, number(jobs), done, failed, Span(first.Age) + " ago", up, first.Version, lastEvent(first, now)}
+}
+
+// stateOf returns a worker's state, with what operators ask of it.
+func stateOf(w Worker) string {
+	switch {
+	case w.Life != Alive:
+		return w.Life.String()
+	case w.Asked != "":
+		return w.State + " (" + w.Asked + ")"
+	}
+	return w.State
+}
+
 // WorkerTable returns the workers as a table. now is this machine's clock.
 func WorkerTable(workers []Worker, now time.Time) *table.Table {
 	t := table.New(
@@ -151,17 +367,11 @@ func WorkerTable(workers []Worker, now time.Time) *table.Table {
 		table.Column{Name: "VERSION", Drop: 4, Least: 8}, table.Column{Name: "LAST EVENT", Drop: 3, Least: 12},
 	)
 	for _, w := range workers {
-		state, up := w.State, ""
-		switch {
-		case w.Life != Alive:
-			state = w.Life.String()
-		case w.Asked != "":
-			state += " (" + w.Asked + ")"
-		}
+		up := ""
 		if w.Life == Alive && !w.StartedAt.IsZero() {
 			up = Span(now.Sub(w.StartedAt))
 		}
-		t.Add(w.Name, state, number(w.Jobs), Span(w.Age)+" ago", up, w.Version, lastEvent(w, now))
+		t.Add(w.Name, stateOf(w), number(w.Jobs), Span(w.Age)+" ago", up, w.Version, lastEvent(w, now))
 	}
 	return t
 }

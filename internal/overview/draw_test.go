@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/table"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -34,8 +36,17 @@ func busy() Snapshot {
 		{Name: "vmss_5-0123abcd-0", State: "process", Asked: "pause", Version: "1.2.3", Age: time.Second},
 		{Name: "vmss_4-0123abcd-0", State: "stopped", Version: "1.2.2", Age: 26 * time.Hour},
 	}
+	workers[0].Activity = activity(4, client.KindActivity{
+		Kind: "render", Done: 400, Failed: 2, Committed: 30 * time.Minute, FailedTime: time.Minute,
+		Durations: []client.DurationCount{{UpTo: 500 * time.Millisecond, Count: 300}, {UpTo: 4 * time.Second, Count: 90}, {UpTo: 3 * time.Minute, Count: 10}},
+	}, client.KindActivity{Kind: "digest", Done: 1, Redone: time.Second, Durations: []client.DurationCount{{UpTo: 2 * time.Hour, Count: 1}}})
+	workers[1].Activity = activity(4, client.KindActivity{Kind: "render", HandedOver: 4 * time.Minute})
+	workers[2].Activity = activity(4, client.KindActivity{Kind: "render", Failed: 37, FailedTime: 37 * time.Second})
+	workers[2].VM = "vmss_3"
+	workers[0].Queues = []string{"spotworker-jobs", "spotworker-jobs-ondemand"}
 	s := Snapshot{
-		At: noon, Took: 300 * time.Millisecond,
+		Waits: map[string]time.Duration{"spotworker-jobs": 4 * time.Minute, "spotworker-poison": 30 * time.Hour},
+		At:    noon, Took: 300 * time.Millisecond,
 		Steering: client.Steering{
 			Paused:      &client.Mark{At: before(5 * time.Minute), By: "spotctl@desk", Reason: "bad batch"},
 			Drained:     []client.Mark{{Name: "vmss_1-0123abcd-0", At: before(time.Hour), By: "me"}, {Name: "gone-0123abcd-0", At: before(time.Hour)}},
@@ -43,7 +54,9 @@ func busy() Snapshot {
 			PausedKinds: []client.Mark{{Name: "render", At: before(time.Minute)}},
 		},
 		Queues: client.Queues{
-			Jobs: client.Queue{Name: "spotworker-jobs", Messages: 1204}, OnDemand: client.Queue{Messages: 8}, Poison: client.Queue{Messages: 2},
+			Jobs:     client.Queue{Name: "spotworker-jobs", Exists: true, Messages: 1204},
+			OnDemand: client.Queue{Name: "spotworker-jobs-ondemand", Exists: true, Messages: 8},
+			Poison:   client.Queue{Name: "spotworker-poison", Exists: true, Messages: 2},
 		},
 		Jobs: Jobs{
 			ByStatus: map[client.Status]int{
@@ -63,6 +76,12 @@ func busy() Snapshot {
 	return s
 }
 
+// activity is what a worker with that many slots did in ten minutes.
+func activity(slots int, kinds ...client.KindActivity) *client.Activity {
+	all := time.Duration(slots) * Window
+	return &client.Activity{Slots: slots, Handler: all / 2, Around: all / 10, Idle: all * 4 / 10, Kinds: kinds}
+}
+
 func TestDraw(t *testing.T) {
 	blind := busy()
 	blind.Jobs, blind.Faults = Jobs{}, []Fault{{PartJobs, errors.New("access denied: the role Storage Blob Data Reader is missing")}}
@@ -70,7 +89,7 @@ func TestDraw(t *testing.T) {
 		snapshot      Snapshot
 		width, height int
 	}{
-		"wide": {busy(), 160, 0}, "usual": {busy(), 80, 24}, "narrow": {busy(), 40, 30}, "low": {busy(), 80, 8},
+		"wide": {busy(), 160, 0}, "usual": {busy(), 80, 24}, "high": {busy(), 120, 40}, "narrow": {busy(), 40, 40}, "low": {busy(), 80, 8},
 		"empty": {Snapshot{At: noon, Queues: client.Queues{Jobs: client.Queue{Name: "spotworker-jobs"}}}, 80, 24}, "no role": {blind, 100, 0}, "tiny": {busy(), 8, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,12 +154,33 @@ func TestLifeOf(t *testing.T) {
 	}
 }
 
-func TestShare(t *testing.T) {
-	for _, row := range []struct{ rows, a, b, forA, forB int }{
-		{20, 5, 5, 5, 5}, {20, 50, 50, 10, 10}, {20, 50, 4, 16, 4}, {20, 4, 50, 4, 16}, {-3, 9, 9, 1, 1}, {20, 0, 50, 0, 20},
+func TestShareRows(t *testing.T) {
+	tables := func(rows ...int) (parts []part) {
+		for _, n := range rows {
+			p := part{Table: table.New(table.Column{Name: "A"})}
+			for range n {
+				p.Add("x")
+			}
+			parts = append(parts, p)
+		}
+		return parts
+	}
+	for _, row := range []struct {
+		height, used int
+		parts        []part
+		want         []int
+	}{
+		{0, 5, tables(3, 50, 0, 7), []int{3, Rows, 0, 7}},
+		{40, 10, tables(3, 2, 50, 50), []int{3, 2, 8, 7}}, // and one line each that says what is left out
+		{24, 10, tables(3, 2, 3, 2), []int{3, 2, 3, 2}},
+		{24, 10, tables(3, 9, 9, 9), []int{3, 2, 1, 1}},
+		{24, 21, tables(3, 9, 9, 9), []int{1, 0, 0, 0}},
+		{24, 20, tables(3, 1, 9, 9), []int{3, 0, 0, 0}},
+		{24, 30, tables(3, 9, 9, 9), []int{0, 0, 0, 0}},
 	} {
-		if a, b := share(row.rows, row.a, row.b); a != row.forA || b != row.forB {
-			t.Errorf("share(%d, %d, %d) = %d, %d, want %d, %d", row.rows, row.a, row.b, a, b, row.forA, row.forB)
+		got := shareRows(row.height, row.used, row.height >= roomy || row.height == 0, row.parts)
+		if !slices.Equal(got, row.want) {
+			t.Errorf("shareRows(%d, %d) = %v, want %v", row.height, row.used, got, row.want)
 		}
 	}
 }

@@ -13,6 +13,11 @@ import (
 // Problems returns what an operator should look at first, a sentence each; none if all
 // is well.
 func (s *Snapshot) Problems() []string {
+	did := s.Activity()
+	return s.problems(&did)
+}
+
+func (s *Snapshot) problems(did *Activity) []string {
 	var all []string
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -25,6 +30,7 @@ func (s *Snapshot) Problems() []string {
 	if s.Has(PartWorkers) && s.Count(Alive) == 0 {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}
+	all = append(all, did.failing()...)
 	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
 	all = append(all, s.steering()...)
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
@@ -38,6 +44,43 @@ func (s *Snapshot) Problems() []string {
 	}
 	return all
 }
+
+// failing says which VMs and which kinds fail.
+func (a *Activity) failing() (all []string) {
+	sick := 0
+	kinds := map[string]client.KindActivity{} // without what such VMs did
+	for _, vm := range a.VMs {
+		if len(vm.Fails) > 0 {
+			sick++
+		}
+		for _, k := range vm.Fails {
+			if sick <= namedMarks {
+				all = append(all, fmt.Sprintf("VM %s fails jobs of kind %s: %s of %s in 10 min, and other VMs do not; spotctl quarantine %s",
+					vm.Name, k.Kind, number(k.Failed), count(k.Failed+k.Done, "run", "runs"), vm.Name))
+			}
+		}
+		for _, k := range vm.kinds() {
+			if !slices.ContainsFunc(vm.Fails, func(f client.KindActivity) bool { return f.Kind == k.Kind }) {
+				kinds[k.Kind] = added(kinds[k.Kind], k)
+			}
+		}
+	}
+	if sick > namedMarks {
+		all = append(all, fmt.Sprintf("%s more fail like that", count(sick-namedMarks, "VM", "VMs")))
+	}
+	for _, k := range a.Kinds {
+		if well := kinds[k.Kind]; well.Failed >= failingFrom && FailedShare(well) > failingShare {
+			all = append(all, fmt.Sprintf("kind %s fails: %s of %s in 10 min; the errors are in the jobs' logs and records", k.Kind, number(well.Failed), count(well.Failed+well.Done, "run", "runs")))
+		}
+	}
+	return all
+}
+
+// From so many failed runs, and such a part of all, on a kind is said to fail.
+const (
+	failingFrom  = 6
+	failingShare = 0.2
+)
 
 // steering says what operators ask of the workers, and how to end it.
 func (s *Snapshot) steering() (all []string) {

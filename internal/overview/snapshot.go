@@ -2,8 +2,8 @@
 // for "spotctl status", and again and again for "spotctl top".
 //
 // It makes list calls only: one for each 5,000 records of jobs and each 5,000 heartbeats,
-// one for each of the three queues, and one for what operators ask. Nothing is asked of a
-// worker.
+// two for each queue with messages and one for each other, and one for what operators ask.
+// Nothing is asked of a worker.
 package overview
 
 import (
@@ -27,6 +27,10 @@ type Snapshot struct {
 	Took   time.Duration
 	Queues client.Queues
 	Jobs   Jobs
+
+	// Waits is for how long the message at the front of a queue has been there, by the
+	// queue's name; without those that were not read.
+	Waits map[string]time.Duration
 
 	// Workers are sorted: those that run, those that are silent, those that ended.
 	Workers []Worker
@@ -115,9 +119,13 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
-	if s.mayBeSteered() {
-		s.Steering, faults[3].Err = c.Steering(ctx)
-	}
+	parts.Go(func() {
+		if s.mayBeSteered() {
+			s.Steering, faults[3].Err = c.Steering(ctx)
+		}
+	})
+	parts.Go(func() { s.readWaits(ctx, c) })
+	parts.Wait()
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
@@ -136,11 +144,40 @@ const listed = 5000
 // small deployment, and in one whose jobs need several calls only if a heartbeat says
 // that something is asked, which takes 15 s, or there is none to say it.
 func (s *Snapshot) mayBeSteered() bool {
-	jobs := 0
-	for _, n := range s.Jobs.ByStatus {
-		jobs += n
+	return s.Records() <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
+}
+
+// AllQueues returns the queues in the order of the screen.
+func (s *Snapshot) AllQueues() []client.Queue {
+	return []client.Queue{s.Queues.Jobs, s.Queues.OnDemand, s.Queues.Poison}
+}
+
+// readWaits reads for how long the oldest messages of the queues have waited: of two in
+// a deployment whose jobs need several calls. One that cannot be read is left out: the
+// count of its messages came from the same role.
+func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
+	s.Waits = map[string]time.Duration{}
+	most := len(s.AllQueues())
+	if s.Records() > listed {
+		most--
 	}
-	return jobs <= listed || s.Count(Alive) == 0 || slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Life == Alive && w.Asked != "" })
+	for _, q := range []client.Queue{s.Queues.Jobs, s.Queues.Poison, s.Queues.OnDemand} {
+		if q.Messages == 0 || most == 0 {
+			continue
+		}
+		most--
+		if waited, err := c.Waited(ctx, q.Name); err == nil {
+			s.Waits[q.Name] = waited
+		}
+	}
+}
+
+// Records returns how many jobs have a record.
+func (s *Snapshot) Records() (n int) {
+	for _, jobs := range s.Jobs.ByStatus {
+		n += jobs
+	}
+	return n
 }
 
 func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {

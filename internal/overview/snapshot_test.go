@@ -94,17 +94,26 @@ func (r *rig) calls() (n int64) {
 	return n
 }
 
-// TestReadCost: a screen of 5,001 jobs, which are two pages, and 500 workers costs 6
-// calls, and so does one of 10,000 jobs.
+// TestReadCost: a screen of 5,001 jobs, which are two pages, and 500 workers costs 8
+// calls with messages on all queues, and so does one of 10,000 jobs.
 func TestReadCost(t *testing.T) {
 	r := setup(t)
 	r.fill(t, 5001, 500)
+	for _, q := range []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison} {
+		if err := q.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "render", EnqueuedAt: time.Now()}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.server.ResetCounts()
 	s, err := Read(t.Context(), r.client)
 	if err != nil || len(s.Faults) > 0 {
 		t.Fatalf("Read = %v, %v", err, s.Faults)
 	}
-	if n := r.calls(); n > 6 {
-		t.Errorf("Read cost %d calls, want at most 6: %v", n, r.server.Counts())
+	if n := r.calls(); n > 8 {
+		t.Errorf("Read cost %d calls, want at most 8: %v", n, r.server.Counts())
+	}
+	if _, ok := s.Waits[s.Queues.Poison.Name]; !ok || len(s.Waits) != 2 {
+		t.Errorf("waits read = %v, want those of the jobs and of the poison queue", s.Waits)
 	}
 	done, running := s.Jobs.ByStatus[client.StatusDone], s.Jobs.ByStatus[client.StatusRunning]
 	if done != 501 || running != 4500 || s.Jobs.DoneRecently != done || len(s.Jobs.Running) != running || s.Count(Alive) != 500 {

@@ -34,12 +34,12 @@ func TestWatchKeepsTheLastPicture(t *testing.T) {
 		t.Errorf("before the first read: %s", got)
 	}
 	m.Update(m.Init()())
-	if got := strings.Join(m.lines(noon), "\n"); !strings.Contains(got, "film-7") || strings.Contains(got, "cannot read") {
+	if got := strings.Join(m.lines(noon), "\n"); !strings.Contains(got, "stranded") || strings.Contains(got, "cannot read") {
 		t.Errorf("after the first read:\n%s", got)
 	}
 	m.Update(m.start()())
 	got := strings.Join(m.lines(noon.Add(30*time.Second)), "\n")
-	if !strings.Contains(got, "! cannot read, what follows is 30s old: no route\ufffd[2J") || !strings.Contains(got, "film-7") {
+	if !strings.Contains(got, "! cannot read, what follows is 30s old: no route\ufffd[2J") || !strings.Contains(got, "stranded") {
 		t.Errorf("after a failed read:\n%s", got)
 	}
 	m.Update(tea.WindowSizeMsg{Width: 40, Height: 6})

@@ -22,6 +22,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/activity"
 )
 
 // Version is the version of the heartbeat format.
@@ -89,6 +91,10 @@ type Presence struct {
 	Steered bool
 	Control int
 	Asked   string
+
+	// Activity is what the worker did in the last ten minutes; zero in heartbeats of older
+	// versions.
+	Activity activity.Report
 
 	// Jobs are the ids of the active jobs, at most 1,024. A listing has only their
 	// number, Count.
@@ -180,6 +186,8 @@ func (p Presence) metadata() map[string]*string {
 		"lastevent": p.LastEvent.format(),
 		"lastdrain": p.LastDrain.format(),
 		"asked":     p.Asked,
+		"slots":     p.Activity.FormatSlots(),
+		"recent":    p.Activity.FormatKinds(),
 	}
 	if p.Steered {
 		values["control"] = strconv.Itoa(p.Control)
@@ -225,5 +233,6 @@ func parse(worker string, metadata map[string]*string) Presence {
 	p.Steered, p.Control, p.Asked = err == nil, control, values["asked"]
 	p.VM, p.Ready = values["vm"], parseReady(ready)
 	p.LastEvent, p.LastDrain = parseEvent(event), parseDrain(drain)
+	p.Activity = activity.Parse(values["slots"], values["recent"])
 	return p
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/spotworker/spotworker/internal/activity"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
@@ -46,6 +47,13 @@ func full() Presence {
 		Worker: "vmss_000001-0123abcd-0", State: "process", BootID: "6c1f2f6e-0c8f-4d7f-9a51-6b7a3d1f0f10",
 		StartedAt: noon, At: noon.Add(time.Hour), Program: "1.2.3 (café)",
 		TakesFrom: []string{"test-jobs", "test-jobs-ondemand"}, Kinds: []string{"digest", "render"}, Jobs: []string{"a", "b"}, Count: 2,
+		Activity: activity.Report{
+			Slots: 4, Times: activity.Times{Handler: 20 * time.Minute, Around: time.Minute, Idle: 19 * time.Minute},
+			Kinds: []activity.Kind{{
+				Name: "render", Done: 12, Failed: 1, Durations: activity.Histogram{{Index: 64, Count: 12}},
+				Efforts: activity.Efforts{Committed: 19 * time.Minute, HandedOver: 30 * time.Second, Failed: 10 * time.Second, Redone: 20 * time.Second},
+			}},
+		},
 		Steered: true, Control: 7, Asked: AskedDrain,
 		VM: "vmss_000001", Ready: []Ready{{ID: "602d9444-d2cd-49c7-8624-8643e7171297", NotBefore: noon}, {ID: "odd, @ 100%"}},
 		LastEvent: Event{
@@ -97,7 +105,7 @@ func TestMetadata(t *testing.T) {
 			"takesfrom": "test-jobs,test-jobs-ondemand", "kinds": "digest,render", "jobs": "2", "vm": "vmss_000001",
 			"ready":     "602d9444-d2cd-49c7-8624-8643e7171297@2026-03-09T12:00:00Z,odd%2C+%40+100%25@",
 			"lastevent": "action=drain&description=Wartung+%26+%C3%9Cmzug+%3D+100%25%3B%0A%2Bx&duration=unknown&id=602d9444&notbefore=2026-03-09T12%3A00%3A00Z&seenat=2026-03-09T11%3A59%3A00Z&source=User&status=Scheduled&type=Terminate",
-			"control":   "7", "asked": "drain",
+			"control":   "7", "asked": "drain", "slots": "4,1200.0,60.0,1140.0,0.0", "recent": "render,12,1,1140.0,30.0,10.0,20.0,64.12",
 			"lastdrain": "budget=10s&done=1&endedat=2026-03-09T12%3A00%3A00Z&jobs=5&left=1&leftout=2&reason=evicted&released=3&took=412ms",
 		}
 		if diff := cmp.Diff(want, state.Metadata); diff != "" {

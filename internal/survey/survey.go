@@ -1,5 +1,5 @@
-// Package survey reads for metrics how long the queues are: a few workers of a fleet do,
-// whom chance chooses, so that the calls do not grow with the fleet.
+// Package survey reads how long the queues are, for metrics and for the log: a few workers
+// of a fleet do, whom chance chooses, so that calls and lines do not grow with the fleet.
 package survey
 
 import (
@@ -20,6 +20,10 @@ const (
 	Every   = 30 * time.Second
 	Readers = 3
 
+	// LogEvery is how often a fleet logs readings, by so many workers each time as
+	// read for metrics.
+	LogEvery = 5 * time.Minute
+
 	// deniedPause is how long a queue is left alone that this worker may not read.
 	deniedPause = time.Hour
 )
@@ -37,6 +41,10 @@ type Survey struct {
 	// MayRead reports whether the worker has time for metrics.
 	MayRead func() bool
 
+	// Logs reports whether the worker logs readings: if it takes messages. So a log
+	// without readings means that no worker takes any.
+	Logs func() bool
+
 	// Report takes a reading.
 	Report func(queue string, messages int, oldest time.Duration)
 
@@ -47,14 +55,22 @@ type Survey struct {
 // Run reads the queues from time to time until ctx ends.
 func (s Survey) Run(ctx context.Context) {
 	after := map[*queue.Queue]time.Time{} // not to be read before
+	var logged time.Time                  // when it was last decided whether to log
 	for retry.Sleep(ctx, s.Jitter.Vary(Every)) == nil {
 		workers := s.Working()
-		if workers == 0 || !s.MayRead() || !isChosen(s.Jitter, workers) {
+		if workers == 0 || !s.MayRead() {
+			continue
+		}
+		now, log := time.Now(), false
+		if now.Sub(logged) >= LogEvery && s.Logs() {
+			logged, log = now, isChosen(s.Jitter, workers)
+		}
+		if !log && !isChosen(s.Jitter, workers) {
 			continue
 		}
 		for _, q := range s.Queues {
-			if !time.Now().Before(after[q]) && !s.read(ctx, q) {
-				after[q] = time.Now().Add(deniedPause)
+			if !now.Before(after[q]) && !s.read(ctx, q, log) {
+				after[q] = now.Add(deniedPause)
 			}
 		}
 	}
@@ -66,7 +82,7 @@ func isChosen(jitter retry.Jitter, workers int) bool {
 }
 
 // read reads a queue. It returns false if this worker may not.
-func (s Survey) read(ctx context.Context, q *queue.Queue) bool {
+func (s Survey) read(ctx context.Context, q *queue.Queue, log bool) bool {
 	ctx = outage.Optional(ctx) // many workers have no role to read some queues
 	messages, err := q.Depth(ctx)
 	var waited time.Duration
@@ -76,6 +92,9 @@ func (s Survey) read(ctx context.Context, q *queue.Queue) bool {
 	switch {
 	case err == nil:
 		s.Report(q.Name(), messages, waited)
+		if log {
+			s.log(ctx, q.Name(), messages, waited)
+		}
 	case queue.Denied(err):
 		s.Log.InfoContext(ctx, "queue not read for metrics: the role Storage Queue Data Reader on it is missing", "queue", q.Name(), "retry_in", deniedPause)
 		return false
@@ -83,4 +102,14 @@ func (s Survey) read(ctx context.Context, q *queue.Queue) bool {
 		s.Log.DebugContext(ctx, "queue not read for metrics", "queue", q.Name(), "error", err)
 	}
 	return true
+}
+
+// log logs a reading. Alerts over the log go by these lines: an empty queue is logged too,
+// or the last line before it was empty would hold.
+func (s Survey) log(ctx context.Context, name string, messages int, waited time.Duration) {
+	attributes := []any{"queue", name, "messages", messages}
+	if waited > 0 {
+		attributes = append(attributes, "since", time.Now().Add(-waited).UTC().Truncate(time.Second))
+	}
+	s.Log.InfoContext(ctx, "queue read", attributes...)
 }

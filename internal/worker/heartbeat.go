@@ -128,6 +128,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
+		Activity: w.meter.Report(),
 	})
 }
 

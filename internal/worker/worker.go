@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/activity"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/events"
@@ -30,6 +31,7 @@ type Worker struct {
 	events    *events.Responder
 	heartbeat *heartbeat
 	steering  *steering
+	meter     *activity.Meter
 	losses    *lossEstimate
 	fleet     *delivery.Fleet
 	loops     loops
@@ -49,8 +51,10 @@ func New(c Config) (*Worker, error) {
 		return nil, err
 	}
 	now := time.Now()
+	meter := activity.NewMeter(c.Concurrency)
+	c.Observer = metered{c.Observer, meter}
 	w := &Worker{
-		Config: c, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
+		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
 	w.machine = lifecycle.NewMachine(w.transition)
@@ -102,6 +106,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) queueSurvey() survey.Survey {
 	return survey.Survey{
 		Queues: append(slices.Clip(w.queues()), w.Poison), Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
 			state := w.machine.State()
 			followed := w.steering.followed.Load()

@@ -1,0 +1,241 @@
+package overview
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+// Window is how far back the figures of heartbeats reach: what workers did in the last ten
+// minutes before their last heartbeats.
+const Window = 10 * time.Minute
+
+// Activity is what the workers of a fleet did in the last ten minutes.
+type Activity struct {
+	// Known is how many workers say what they did, and Unknown how many do not: those of
+	// older versions.
+	Known, Unknown int
+
+	// Slots is how many jobs the workers that are alive run at once, and Handler, Around,
+	// Idle and Closed what all slots did.
+	Slots                         int
+	Handler, Around, Idle, Closed time.Duration
+
+	// Kinds are the kinds of which jobs ran, those with the most runs first.
+	Kinds []Kind
+
+	// VMs are the machines, those that need a look first.
+	VMs []VM
+}
+
+// Kind is what happened to the jobs of a kind.
+type Kind struct {
+	client.KindActivity
+	P50, P95, P99 time.Duration // of the run times of the jobs done; 0 for none
+}
+
+// FailedShare returns which part of the runs that ended failed.
+func FailedShare(k client.KindActivity) float64 { return share(k.Failed, k.Done) }
+
+func share(failed, done int) float64 {
+	if failed+done == 0 {
+		return 0
+	}
+	return float64(failed) / float64(failed+done)
+}
+
+// Kept returns which part of the time of handlers that ended has its result or its state
+// recorded: goodput. ok is false if none ended.
+func Kept(k client.KindActivity) (part float64, ok bool) {
+	kept, lost := k.Committed+k.HandedOver, k.FailedTime+k.Redone
+	if kept+lost <= 0 {
+		return 0, false
+	}
+	return float64(kept) / float64(kept+lost), true
+}
+
+// All returns what happened to the jobs of all kinds.
+func (a *Activity) All() client.KindActivity {
+	all := client.KindActivity{}
+	for _, k := range a.Kinds {
+		all = added(all, k.KindActivity)
+	}
+	return all
+}
+
+func added(a, b client.KindActivity) client.KindActivity {
+	a.Done += b.Done
+	a.Failed += b.Failed
+	a.Committed += b.Committed
+	a.HandedOver += b.HandedOver
+	a.FailedTime += b.FailedTime
+	a.Redone += b.Redone
+	return a
+}
+
+// VM is a machine with its workers. A worker whose VM is not known counts as one.
+type VM struct {
+	Name    string
+	Workers []Worker
+	Life    Life // of the worker that is best off
+
+	// Known says that a worker says what it did; then Done and Failed count jobs that were
+	// committed and runs that failed.
+	Known        bool
+	Done, Failed int
+
+	// Fails are the kinds of which nearly all runs on it fail, and not on other VMs.
+	Fails []client.KindActivity
+}
+
+// failsFrom is how many runs of a kind have to fail on a VM before it is said to fail
+// them; then all but a fifth fail, and elsewhere at most half.
+const failsFrom = 3
+
+// Activity adds up what the workers did. Those that ended or fell silent count while their
+// last heartbeat is of the last ten minutes.
+func (s *Snapshot) Activity() Activity {
+	a := Activity{}
+	kinds, times := map[string]client.KindActivity{}, map[string]map[time.Duration]int{}
+	vms := map[string]*VM{}
+	for _, w := range s.Workers {
+		name := cmp.Or(w.VM, w.Name)
+		if vms[name] == nil {
+			vms[name] = &VM{Name: name, Life: w.Life}
+		}
+		vm := vms[name]
+		vm.Workers, vm.Life = append(vm.Workers, w), min(vm.Life, w.Life)
+		switch {
+		case w.Age > Window:
+			continue
+		case w.Activity == nil:
+			if w.Life == Alive {
+				a.Unknown++
+			}
+			continue
+		}
+		did := w.Activity
+		a.Known++
+		if w.Life == Alive {
+			a.Slots += did.Slots
+		}
+		a.Handler, a.Around, a.Idle, a.Closed = a.Handler+did.Handler, a.Around+did.Around, a.Idle+did.Idle, a.Closed+did.Closed
+		vm.Known = true
+		for _, k := range did.Kinds {
+			vm.Done, vm.Failed = vm.Done+k.Done, vm.Failed+k.Failed
+			kinds[k.Kind] = added(kinds[k.Kind], k)
+			if times[k.Kind] == nil {
+				times[k.Kind] = map[time.Duration]int{}
+			}
+			for _, d := range k.Durations {
+				times[k.Kind][d.UpTo] += d.Count
+			}
+		}
+	}
+	for name, k := range kinds {
+		k.Kind = name
+		for _, upTo := range slices.Sorted(maps.Keys(times[name])) {
+			k.Durations = append(k.Durations, client.DurationCount{UpTo: upTo, Count: times[name][upTo]})
+		}
+		a.Kinds = append(a.Kinds, Kind{k, quantile(k.Durations, 0.5), quantile(k.Durations, 0.95), quantile(k.Durations, 0.99)})
+	}
+	slices.SortFunc(a.Kinds, func(a, b Kind) int {
+		return cmp.Or(cmp.Compare(b.Done+b.Failed, a.Done+a.Failed), strings.Compare(a.Kind, b.Kind))
+	})
+	for _, vm := range vms {
+		vm.Fails = vm.failsAlone(kinds)
+		a.VMs = append(a.VMs, *vm)
+	}
+	slices.SortFunc(a.VMs, func(a, b VM) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(share(b.Failed, b.Done), share(a.Failed, a.Done)), strings.Compare(a.Name, b.Name))
+	})
+	return a
+}
+
+// rank orders VMs: those that need a look first, those that ended last.
+func (v *VM) rank() int {
+	switch {
+	case v.Life == Ended:
+		return 3
+	case len(v.Fails) > 0:
+		return 0
+	case v.Life == Silent:
+		return 1
+	}
+	return 2
+}
+
+// failsAlone compares a VM with the others that ran jobs of its kinds. fleet is what
+// happened on all VMs together.
+func (v *VM) failsAlone(fleet map[string]client.KindActivity) (fails []client.KindActivity) {
+	if v.Life == Ended {
+		return nil
+	}
+	for _, k := range v.kinds() {
+		done, failed := fleet[k.Kind].Done-k.Done, fleet[k.Kind].Failed-k.Failed // elsewhere
+		if k.Failed >= failsFrom && k.Failed >= 4*k.Done && done > 0 && share(failed, done) <= 0.5 {
+			fails = append(fails, k)
+		}
+	}
+	return fails
+}
+
+// kinds returns what happened to the jobs of each kind on the VM, by name.
+func (v *VM) kinds() []client.KindActivity {
+	own := map[string]client.KindActivity{}
+	for _, w := range v.Workers {
+		if w.Activity == nil || w.Age > Window {
+			continue
+		}
+		for _, k := range w.Activity.Kinds {
+			sum := added(own[k.Kind], k)
+			sum.Kind = k.Kind
+			own[k.Kind] = sum
+		}
+	}
+	return slices.SortedFunc(maps.Values(own), func(a, b client.KindActivity) int { return strings.Compare(a.Kind, b.Kind) })
+}
+
+// quantile returns the duration within which the q-th part of the counted ones is.
+func quantile(counts []client.DurationCount, q float64) time.Duration {
+	n := 0.0
+	for _, c := range counts {
+		n += float64(c.Count)
+	}
+	rank := q * n
+	for _, c := range counts {
+		if rank -= float64(c.Count); rank <= 0 {
+			return c.UpTo
+		}
+	}
+	return 0
+}
+
+// ToClear estimates how long a queue takes until it is empty if nothing is added: its
+// messages that no worker runs yet, at the rate at which the workers that take from it
+// have ended jobs. ok is false if there is nothing to clear, or no such job ended.
+func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
+	active, perSecond := 0, 0.0
+	for _, w := range s.Workers {
+		if w.Life != Alive || w.Activity == nil || !slices.Contains(w.Queues, q.Name) {
+			continue
+		}
+		active += w.Jobs
+		did, done := w.Activity, 0
+		for _, k := range did.Kinds {
+			done += k.Done
+		}
+		if seconds := (did.Handler + did.Around + did.Idle + did.Closed).Seconds() / float64(did.Slots); seconds > 0 {
+			perSecond += float64(done) / seconds
+		}
+	}
+	waiting := q.Messages - active
+	if waiting <= 0 || perSecond <= 0 {
+		return 0, false
+	}
+	return time.Duration(float64(waiting) / perSecond * float64(time.Second)), true
+}
