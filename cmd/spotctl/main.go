@@ -75,6 +75,7 @@ type flags struct {
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
 
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
+	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
 	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and accounts a stream of jobs needs."`
 
@@ -109,6 +110,13 @@ func (c *completionCommand) run(_ context.Context, s *session) error {
 type pricesCommand struct{ costs.Prices }
 
 func (c *pricesCommand) run(ctx context.Context, s *session) error { return c.Run(ctx, s.costs()) }
+
+// costCommand sums what jobs have cost.
+type costCommand struct{ costs.Cost }
+
+func (c *costCommand) run(ctx context.Context, s *session) error {
+	return c.Run(ctx, s.costs(), func() (costs.Deployment, error) { return s.client() })
+}
 
 // planCommand ranks what can be deployed.
 type planCommand struct{ costs.Plan }

@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/ledger"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/script"
@@ -65,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"strand":    strand,
 			"claim":     claim,
 			"heartbeat": heartbeat,
+			"spent":     spent,
 			"steered":   steered,
 			"control":   controlDocument,
 			"record":    record,
@@ -199,6 +201,21 @@ func heartbeat(ts *testscript.TestScript, _ bool, args []string) {
 		Activity: did,
 		Worker:   args[0], VM: vm, State: args[1], Program: "1.2.3", Jobs: args[2:], StartedAt: time.Now().Add(-2 * time.Hour), At: time.Now(),
 	}))
+}
+
+// spent ID KIND USEFUL REDONE OVERHEAD ends a job that has cost that much.
+func spent(ts *testscript.TestScript, _ bool, args []string) {
+	var times [3]time.Duration
+	for i := range times {
+		took, err := time.ParseDuration(args[2+i])
+		ts.Check(err)
+		times[i] = took
+	}
+	c := worldOf(ts).stores.Records.Fresh(checkpoint.Delivery{ID: args[0], Kind: args[1], MessageID: "m"}, "vmss_1-0123abcd-0")
+	c.KeepLedger(func() ledger.Delivery {
+		return ledger.Delivery{Slot: times[0] + times[1] + times[2], Handler: times[0] + times[1]}
+	})
+	ts.Check(c.Poison(context.Background(), checkpoint.Snapshot{State: []byte("s"), At: times[0]}, "no"))
 }
 
 // claim takes every message on the queue of jobs, which hides them.

@@ -1,5 +1,6 @@
-// Package costs has the commands of spotctl that concern money: prices, plan and size.
-// They ask Azure's public and management services and never the storage account.
+// Package costs has the commands of spotctl that concern money. prices, plan and size ask
+// Azure's public and management services and never the storage account; cost reads the
+// records in the storage account and asks no one for prices.
 package costs
 
 import (

@@ -1,0 +1,354 @@
+package costs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/table"
+)
+
+// Cost is the command cost.
+type Cost struct {
+	Kind    string        `help:"Only jobs of this kind." placeholder:"KIND" env:"-"`
+	Since   string        `help:"Only jobs whose record was written last at or after this time: a date as in 2026-11-01 (UTC), a time in RFC 3339, or how long ago, as in 36h or 7d." placeholder:"TIME" env:"-"`
+	By      []string      `help:"What a row is of: ${enum}, or both." enum:"day,kind" default:"day,kind" env:"-"`
+	Slots   int           `help:"Jobs that a VM does at a time, all of its workers together. Without it, what the heartbeats of live workers say." placeholder:"N" env:"-"`
+	Timeout time.Duration `help:"Longest time to read the records; 0s is no limit." default:"10m" env:"-"`
+	Rates
+}
+
+// Help is shown by cost --help.
+func (*Cost) Help() string {
+	return `Sums what jobs have cost, from the ledgers in their records, by kind and by day (UTC) of the record's last write: for a job that has ended, the day it ended on.
+
+Time is that of workers' slots. useful is that of handlers whose progress is in the state or the result, redone that of handlers whose progress was lost, overhead all other: waiting, restoring, the last save, the commit.
+
+With prices it is money. An hour of a VM is --slots hours of slots, as if all of them were always busy: boots, idle slots and idle VMs are on the bill and in no job's ledger. Beside it stands what regular VMs of the same size would have cost: the useful time, and the overhead of one delivery for each job.
+
+Prices are those of a VM-hour: --spot-price and --regular-price, or --prices with what spotctl prices or plan printed with -o json.
+
+It costs one call for each 5,000 records of the deployment, whatever is selected. Jobs whose records are from before the ledger are counted and named apart; jobs that left no record, or whose record was removed, are not in it.`
+}
+
+// Deployment is where the records are.
+type Deployment interface {
+	List(ctx context.Context, f client.Filter) iter.Seq2[client.Job, error]
+	Workers(ctx context.Context) ([]client.Worker, error)
+}
+
+// Run sums the ledgers and prints them.
+func (c *Cost) Run(ctx context.Context, s Session, open func() (Deployment, error)) error {
+	since, err := moment(c.Since, time.Now())
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
+	if c.Slots < 0 {
+		return &cli.ConfigError{Err: fmt.Errorf("--slots is %d; it must be positive", c.Slots)}
+	}
+	rate, err := c.read()
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
+	deployment, err := open()
+	if err != nil {
+		return err
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+	}
+	if rate.isSet() {
+		if rate.slots, err = c.slots(ctx, s, deployment); err != nil {
+			return err
+		}
+	}
+	sums, err := c.sum(ctx, deployment, since)
+	if err != nil {
+		return err
+	}
+	return sums.print(s, rate, c.By)
+}
+
+// moment reads --since. No text is no limit.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
+			return now.Add(-time.Duration(n) * 24 * time.Hour), nil
+		}
+	} else if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	return time.Time{}, fmt.Errorf("--since %s: give a date as in 2026-11-01, a time as in 2026-11-01T08:00:00Z, or how long ago, as in 36h or 7d", strconv.Quote(text))
+}
+
+// slots returns how many jobs a VM does at a time.
+func (c *Cost) slots(ctx context.Context, s Session, deployment Deployment) (float64, error) {
+	if c.Slots > 0 {
+		return float64(c.Slots), nil
+	}
+	workers, err := deployment.Workers(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read how many slots a VM has: %w (--slots says it)", err)
+	}
+	perVM := map[string]int{}
+	for _, w := range workers {
+		if w.Activity != nil && w.State == "process" && w.Age <= presence.SilentAfter {
+			perVM[cmp.Or(w.VM, w.Name)] += w.Activity.Slots
+		}
+	}
+	if len(perVM) == 0 {
+		return 0, &cli.ConfigError{Err: errors.New("no heartbeat of a live worker says how many jobs a VM does at a time: give --slots, the workers' --concurrency times the workers of a VM")}
+	}
+	least, most, all := 0, 0, 0
+	for _, n := range perVM {
+		if least == 0 || n < least {
+			least = n
+		}
+		most, all = max(most, n), all+n
+	}
+	mean := float64(all) / float64(len(perVM))
+	if least != most {
+		s.Note("VMs have %d to %d slots by the heartbeats of %d; the mean of %.3g is used: --slots says otherwise", least, most, len(perVM), mean)
+	}
+	return mean, nil
+}
+
+// row is what jobs cost together.
+type row struct {
+	jobs, partial, unknown   int // with a ledger, of which not of all deliveries; from before it
+	useful, redone, overhead float64
+	once                     float64 // overhead of one delivery of each job
+	evictions, exits         int
+	unknownRun               float64 // run time of those from before the ledger
+}
+
+// add adds a job.
+func (r *row) add(j client.Job) {
+	k := j.Cost
+	if !k.Known {
+		r.unknown++
+		r.unknownRun += j.RunTime.Seconds()
+		return
+	}
+	r.jobs++
+	if k.MissingDeliveries > 0 {
+		r.partial++
+	}
+	r.useful += k.Useful.Seconds()
+	r.redone += k.Redone.Seconds()
+	r.overhead += k.Overhead.Seconds()
+	r.once += k.Overhead.Seconds() / float64(max(j.Deliveries-k.MissingDeliveries, 1))
+	r.evictions += k.Evictions
+	r.exits += k.UncleanExits
+}
+
+// total is the time in slots, in seconds.
+func (r row) total() float64 { return r.useful + r.redone + r.overhead }
+
+func (r *row) merge(o row) {
+	r.jobs, r.partial, r.unknown = r.jobs+o.jobs, r.partial+o.partial, r.unknown+o.unknown
+	r.useful, r.redone, r.overhead, r.once = r.useful+o.useful, r.redone+o.redone, r.overhead+o.overhead, r.once+o.once
+	r.evictions, r.exits, r.unknownRun = r.evictions+o.evictions, r.exits+o.exits, r.unknownRun+o.unknownRun
+}
+
+// group is what a row is of; a part that rows are not split by is empty.
+type group struct{ day, kind string }
+
+// mostKinds bounds the kinds that have rows of their own, so that the memory stays flat
+// whatever kinds messages named. Further ones share [otherKinds].
+const (
+	mostKinds  = 1000
+	otherKinds = "(other kinds)"
+)
+
+// sums are the rows, and what is in none.
+type sums struct {
+	rows       map[group]*row
+	unreadable int // records of newer versions
+}
+
+// sum reads the records.
+func (c *Cost) sum(ctx context.Context, deployment Deployment, since time.Time) (*sums, error) {
+	s := &sums{rows: map[group]*row{}}
+	kinds := map[string]bool{}
+	byDay, byKind := slices.Contains(c.By, "day"), slices.Contains(c.By, "kind")
+	for j, err := range deployment.List(ctx, client.Filter{Kind: c.Kind}) {
+		switch {
+		case err != nil:
+			return nil, err
+		case j.UpdatedAt.Before(since):
+			continue
+		case j.Status == client.StatusUnknown:
+			s.unreadable++
+			continue
+		case j.Deliveries == 0:
+			continue // cancelled before any worker had it
+		}
+		var g group
+		if byDay {
+			g.day = j.UpdatedAt.UTC().Format(time.DateOnly)
+		}
+		if byKind {
+			if g.kind = j.Kind; !kinds[j.Kind] && len(kinds) >= mostKinds {
+				g.kind = otherKinds
+			} else {
+				kinds[j.Kind] = true
+			}
+		}
+		if s.rows[g] == nil {
+			s.rows[g] = &row{}
+		}
+		s.rows[g].add(j)
+	}
+	return s, nil
+}
+
+// sorted returns the groups by day and kind, and the sum of all.
+func (s *sums) sorted() (groups []group, all row) {
+	for g, r := range s.rows {
+		groups = append(groups, g)
+		all.merge(*r)
+	}
+	slices.SortFunc(groups, func(a, b group) int { return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.kind, b.kind)) })
+	return groups, all
+}
+
+func (s *sums) print(session Session, rate rate, by []string) error {
+	groups, all := s.sorted()
+	if session.JSON {
+		for _, g := range groups {
+			if err := session.Line(costLineOf(g, *s.rows[g], rate)); err != nil {
+				return err
+			}
+		}
+		return session.Line(struct {
+			Total      costLine `json:"total"`
+			Unreadable int      `json:"unreadable_records,omitempty"`
+		}{costLineOf(group{}, all, rate), s.unreadable})
+	}
+	if len(groups) == 0 {
+		session.Note("no job with a record is selected")
+	} else if err := session.Lines(s.table(groups, all, rate, by).Lines(session.Width)); err != nil {
+		return err
+	}
+	for _, remark := range s.remarks(all, rate) {
+		session.Note("%s", remark)
+	}
+	return nil
+}
+
+func (s *sums) table(groups []group, all row, rate rate, by []string) *table.Table {
+	var columns []table.Column
+	for _, name := range []string{"day", "kind"} {
+		if slices.Contains(by, name) {
+			columns = append(columns, table.Column{Name: strings.ToUpper(name)})
+		}
+	}
+	columns = append(columns,
+		table.Column{Name: "JOBS", Right: true}, table.Column{Name: "SLOT H", Right: true},
+		table.Column{Name: "USEFUL", Right: true}, table.Column{Name: "REDONE", Right: true, Drop: 2}, table.Column{Name: "OVERHEAD", Right: true, Drop: 3},
+		table.Column{Name: "EVICTED", Right: true, Drop: 4}, table.Column{Name: "DIED", Right: true, Drop: 5}, table.Column{Name: "UNKNOWN", Right: true, Drop: 1})
+	if rate.isSet() {
+		columns = append(columns, table.Column{Name: "COST " + rate.Currency, Right: true}, table.Column{Name: "REGULAR", Right: true}, table.Column{Name: "SAVED", Right: true})
+	}
+	t := table.New(columns...)
+	add := func(g group, r row) {
+		share := func(part float64) string {
+			if r.total() == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%.1f %%", 100*part/r.total())
+		}
+		unknown := ""
+		if r.unknown > 0 {
+			unknown = strconv.Itoa(r.unknown)
+		}
+		var cells []string
+		if slices.Contains(by, "day") {
+			cells = append(cells, g.day)
+		}
+		if slices.Contains(by, "kind") {
+			cells = append(cells, g.kind)
+		}
+		t.Add(append(cells, strconv.Itoa(r.jobs), fmt.Sprintf("%.2f", r.total()/3600), share(r.useful), share(r.redone), share(r.overhead),
+			strconv.Itoa(r.evictions), strconv.Itoa(r.exits), unknown, money(rate.cost(r)), money(rate.regular(r)), rate.saved(r))...)
+	}
+	for _, g := range groups {
+		add(g, *s.rows[g])
+	}
+	if len(groups) > 1 {
+		add(group{day: "all", kind: "all"}, all)
+	}
+	return t
+}
+
+// remarks say what the table cannot.
+func (s *sums) remarks(all row, rate rate) (remarks []string) {
+	if all.unknown > 0 {
+		remarks = append(remarks, fmt.Sprintf("from before the ledger: %d jobs; what they cost is not known and not in the sums; their handlers ran for %.2f h", all.unknown, all.unknownRun/3600))
+	}
+	if all.partial > 0 {
+		remarks = append(remarks, fmt.Sprintf("with deliveries by workers from before the ledger, whose time is missing: %d jobs", all.partial))
+	}
+	if s.unreadable > 0 {
+		remarks = append(remarks, fmt.Sprintf("not readable by this version, and not in the sums: %d records", s.unreadable))
+	}
+	if rate.remark != "" {
+		remarks = append(remarks, rate.remark)
+	}
+	if rate.isSet() {
+		remarks = append(remarks, fmt.Sprintf("a VM-hour is %.3g slot-hours; boots, idle slots and idle VMs are in no job's ledger", rate.slots))
+	}
+	return remarks
+}
+
+// costLine is a row, in the JSON output.
+type costLine struct {
+	Day          string   `json:"day,omitempty"`
+	Kind         string   `json:"kind,omitempty"`
+	Jobs         int      `json:"jobs"`
+	Useful       float64  `json:"useful_seconds"`
+	Redone       float64  `json:"redone_seconds"`
+	Overhead     float64  `json:"overhead_seconds"`
+	Evictions    int      `json:"evictions"`
+	UncleanExits int      `json:"unclean_exits"`
+	Partial      int      `json:"partly_known_jobs"`
+	Unknown      int      `json:"unknown_jobs"`
+	UnknownRun   float64  `json:"unknown_run_seconds"`
+	Slots        float64  `json:"slots,omitempty"`
+	VMHours      float64  `json:"vm_hours,omitempty"`
+	Currency     string   `json:"currency,omitempty"`
+	Cost         *float64 `json:"cost,omitempty"`
+	Regular      *float64 `json:"regular_cost,omitempty"`
+}
+
+func costLineOf(g group, r row, rate rate) costLine {
+	l := costLine{
+		Day: g.day, Kind: g.kind, Jobs: r.jobs, Useful: r.useful, Redone: r.redone, Overhead: r.overhead,
+		Evictions: r.evictions, UncleanExits: r.exits, Partial: r.partial, Unknown: r.unknown, UnknownRun: r.unknownRun,
+		Cost: rate.cost(r), Regular: rate.regular(r),
+	}
+	if rate.isSet() {
+		l.Currency, l.Slots, l.VMHours = rate.Currency, rate.slots, rate.hours(r.total())
+	}
+	return l
+}
