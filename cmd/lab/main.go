@@ -26,6 +26,7 @@ manager in this process, on loopback addresses. Nothing is contacted beyond this
 type flags struct {
 	Demo     demoCommand      `cmd:"" help:"Evict, kill and freeze workers in the middle of real work, and check what was promised. Takes about a minute; exit code 1 if a promise was broken."`
 	Chaos    chaosCommand     `cmd:"" help:"Kill, freeze, evict and cut off workers at random for as long as wanted, and judge every job. Exit code 1 if a promise was broken."`
+	Try      tryCommand       `cmd:"" help:"Run a program of yours as a job, evict it again and again, and say whether it is interruptible. Exit code 1 if it is not."`
 	Up       upCommand        `cmd:"" help:"Run a local Azure until Ctrl-C, for workers and producers that you start."`
 	Evict    evictCommand     `cmd:"" help:"Announce the eviction of a VM of lab up, with 30 s of notice."`
 	Withdraw withdrawCommand  `cmd:"" help:"Withdraw the eviction of a VM of lab up."`

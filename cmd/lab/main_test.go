@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/lab/chaos"
 	"github.com/spotworker/spotworker/internal/lab/demo"
+	"github.com/spotworker/spotworker/internal/lab/trial"
 	"github.com/spotworker/spotworker/internal/lab/up"
 )
 
@@ -20,6 +21,7 @@ func TestHelpAndVersion(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--checkpoint-interval": {"demo", "--help"},
 		"--identity":            {"up", "--help"},
+		"--evictions":           {"try", "--help"},
 		"--metadata-port":       {"withdraw", "--help"},
 		"lab devel":             {"--version"},
 	} {
@@ -42,6 +44,12 @@ func TestWrongConfiguration(t *testing.T) {
 		{"chaos"},
 		{"chaos", "--kills=1", "--workers=65"},
 		{"demo", "--workers=many"},
+		{"try"},
+		{"try", "no-such-program-anywhere"},
+		{"try", "--every=1ms", "go"},
+		{"try", "--compare=all", "go"},
+		{"try", "--payload-file=missing", "go"},
+		{"try", "--kinds-file=missing.json"},
 		{"demo", "--time-limit=0s"},
 		{"demo", "--checkpoint-interval=1ms"},
 		{"demo", "--no-such-flag"},
@@ -97,6 +105,18 @@ func TestFlagsReachChaos(t *testing.T) {
 	}
 }
 
+func TestFlagsReachTry(t *testing.T) {
+	want := trial.Config{
+		KindsFile: "k", Kind: "a", Environment: map[string]string{"A": "b,c;d"}, PayloadFile: "p", Every: time.Second, Evictions: 3,
+		Timeout: time.Minute, Grace: 2 * time.Second, Compare: trial.CompareNothing, Binaries: "b", Keep: true,
+	}
+	f := parsed(t, "try", "--kinds-file=k", "--kind=a", "--env=A=b,c;d", "--payload-file=p", "--every=1s", "--evictions=3",
+		"--timeout=1m", "--grace=2s", "--compare=none", "--bin=b", "--keep", "--json", "--plain")
+	if diff := cmp.Diff(want, f.Try.config()); diff != "" || !f.Try.JSON || !f.Try.Plain {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
 func TestFlagsReachUp(t *testing.T) {
 	want := up.DefaultConfig()
 	want.VMs, want.Local.Identity, want.Files, want.JobTime = 5, true, 0, time.Second
@@ -113,6 +133,11 @@ func TestFlagsReachUp(t *testing.T) {
 func TestFlagDefaultsAreTheDefaultConfiguration(t *testing.T) {
 	if diff := cmp.Diff(demo.DefaultConfig(), parsed(t, "demo").Demo.config()); diff != "" {
 		t.Errorf("configuration of lab demo without flags (-want +got):\n%s", diff)
+	}
+	usual := trial.DefaultConfig()
+	usual.Command = []string{"./train.py", "--epochs", "3"}
+	if diff := cmp.Diff(usual, parsed(t, "try", "./train.py", "--epochs", "3").Try.config()); diff != "" {
+		t.Errorf("configuration of lab try without flags (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(up.DefaultConfig(), parsed(t, "up").Up.config()); diff != "" {
 		t.Errorf("configuration of lab up without flags (-want +got):\n%s", diff)

@@ -93,6 +93,7 @@ var breaches = []struct {
 	{"the lab is used by its command", "cmd/producer/main.go", importing(testModule + "/internal/lab"), 3},
 	{"the lab's base knows no command", "internal/lab/fleet.go", importing(testModule + "/internal/lab/demo"), 3},
 	{"lab demo knows no other command", "internal/lab/demo/demo.go", importing(testModule + "/internal/lab/chaos"), 3},
+	{"lab try knows no other command", "internal/lab/trial/trial.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"lab chaos knows no other command", "internal/lab/chaos/run.go", importing(testModule + "/internal/lab/demo"), 3},
 	{"lab up and lab imds know no other command", "internal/lab/up/up.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"the oracle stands alone", "internal/lab/oracle/judge.go", importing(testModule + "/internal/checkpoint"), 3},

@@ -421,6 +421,13 @@ var importRules = []importRule{
 		reason:  "each command of the lab can be read, changed and dropped alone",
 	},
 	{
+		name:    "lab try knows no other command",
+		in:      []string{"./internal/lab/trial"},
+		forbids: []string{"./internal/lab/..."},
+		allows:  []string{"./internal/lab", "./internal/lab/screen", "./internal/lab/text"},
+		reason:  "each command of the lab can be read, changed and dropped alone",
+	},
+	{
 		name:    "lab chaos knows no other command",
 		in:      []string{"./internal/lab/chaos"},
 		forbids: []string{"./internal/lab/..."},

@@ -11,6 +11,8 @@
 //
 //   - demo evicts, kills and freezes workers in the middle of real work and
 //     measures what was promised.
+//   - trial runs a person's program, evicts it again and again, and says whether it
+//     is interruptible.
 //   - up is a local Azure for a person, until Ctrl-C.
 //   - imds is a metadata service alone, which plays a scenario.
 //   - chaos does what demo does at random, for as long as wanted.

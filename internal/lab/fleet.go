@@ -117,7 +117,7 @@ func (f *Fleet) All() []string {
 func (f *Fleet) Close(ctx context.Context) error {
 	running := f.Running()
 	for _, vm := range running {
-		vm.terminate()
+		vm.Terminate()
 	}
 	var errs []error
 	for _, vm := range running {

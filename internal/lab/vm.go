@@ -81,8 +81,8 @@ func (vm *VM) Freeze() error { return suspend(vm.process) }
 // Thaw resumes a frozen worker (SIGCONT).
 func (vm *VM) Thaw() error { return resume(vm.process) }
 
-// terminate asks the worker, frozen or not, to drain and exit. It does not wait.
-func (vm *VM) terminate() {
+// Terminate asks the worker, frozen or not, to drain and exit. It does not wait.
+func (vm *VM) Terminate() {
 	vm.stopped.Store(true)
 	_ = vm.stop(vm.process) // fails only if the process has ended
 	_ = vm.Thaw()

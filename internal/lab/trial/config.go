@@ -1,0 +1,110 @@
+package trial
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/screen"
+)
+
+// Compare says what has to be the same in every run.
+type Compare string
+
+// What can be compared.
+const (
+	CompareResult  Compare = "result" // the result file
+	CompareNothing Compare = "none"   // nothing: results may differ
+)
+
+// Config describes a trial.
+type Config struct {
+	// Command is the program and its arguments. The program is looked up as a shell
+	// does. Empty with KindsFile.
+	Command []string
+
+	// KindsFile is a kinds file, and Kind the kind in it to try: optional where there is
+	// only one.
+	KindsFile, Kind string
+
+	// Environment is added to the program's environment.
+	Environment map[string]string
+
+	// Payload is the job's input, PayloadFile a file with it.
+	Payload, PayloadFile string
+
+	// Every is the time from a start of the program to its next eviction; 0 chooses one
+	// by how long the program takes.
+	Every time.Duration
+
+	// Evictions is how many there are at most, from 1.
+	Evictions int
+
+	// Timeout is the time limit of the trial.
+	Timeout time.Duration
+
+	// Grace is the time in which the program has to end after SIGTERM, up to
+	// [LongestGrace].
+	Grace time.Duration
+
+	Compare Compare
+
+	// Keep keeps the workers' logs and kinds file.
+	Keep bool
+
+	// Binaries is a folder with the worker. Empty takes the one beside this program, or
+	// else builds it.
+	Binaries string
+
+	// Display shows the VMs while they work. Optional.
+	Display Display
+}
+
+// Display shows the VMs while they work.
+type Display interface {
+	// Show replaces the picture.
+	Show(screen.Scene)
+
+	// End removes the picture: the verdict follows.
+	End()
+}
+
+// Limits of a trial.
+const (
+	// LongestGrace is what a program gets of the 10 s of a Preempt: half, less an eighth
+	// in which its last checkpoint is collected.
+	LongestGrace = 4375 * time.Millisecond
+
+	shortestEvery = 100 * time.Millisecond
+	maxEvictions  = 1000
+)
+
+// DefaultConfig is `lab try` without flags.
+func DefaultConfig() Config {
+	return Config{Evictions: 6, Timeout: 10 * time.Minute, Grace: LongestGrace, Compare: CompareResult}
+}
+
+// Validate returns an error that says what to change, or nil.
+func (c Config) Validate() error {
+	switch {
+	case len(c.Command) == 0 && c.KindsFile == "":
+		return errors.New("there is nothing to try: give a program and its arguments, or --kinds-file")
+	case len(c.Command) > 0 && c.KindsFile != "":
+		return errors.New("give a program or --kinds-file, not both: the kinds file has the command")
+	case c.Kind != "" && c.KindsFile == "":
+		return errors.New("--kind names a kind of --kinds-file, which is not given")
+	case c.Payload != "" && c.PayloadFile != "":
+		return errors.New("give --payload or --payload-file, not both")
+	case c.Every != 0 && c.Every < shortestEvery:
+		return fmt.Errorf("--every %s is out of range: give at least %s, or 0s for a time by how long the program takes", c.Every, shortestEvery)
+	case c.Evictions < 1 || c.Evictions > maxEvictions:
+		return fmt.Errorf("--evictions %d is out of range: give 1 to %d", c.Evictions, maxEvictions)
+	case c.Timeout <= 0:
+		return errors.New("--timeout must be a time such as 10m")
+	case c.Grace <= 0 || c.Grace > LongestGrace:
+		return fmt.Errorf("--grace %s is out of range: give up to %s, which is what an eviction leaves a program", c.Grace, LongestGrace)
+	case c.Compare != CompareResult && c.Compare != CompareNothing:
+		return fmt.Errorf("--compare %q is not known: give %s or %s", c.Compare, CompareResult, CompareNothing)
+	}
+	return nil
+}

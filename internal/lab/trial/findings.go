@@ -1,0 +1,432 @@
+package trial
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/text"
+)
+
+// Severity is what a finding means for the verdict.
+type Severity string
+
+// The severities.
+const (
+	Problem Severity = "problem" // the program is not interruptible
+	Warning Severity = "warning" // it is, at a price
+	Remark  Severity = "remark"  // of the trial itself
+)
+
+// Finding is something that the trial found out.
+type Finding struct {
+	Name     string   `json:"name"`
+	Severity Severity `json:"severity"`
+	What     string   `json:"what"`
+	Advice   string   `json:"advice"`
+}
+
+// findings collects them.
+type findings struct{ all []Finding }
+
+func (f *findings) add(name string, s Severity, advice, what string, args ...any) {
+	f.all = append(f.all, Finding{Name: name, Severity: s, What: fmt.Sprintf(what, args...), Advice: advice})
+}
+
+func (f *findings) has(name string) bool {
+	return slices.ContainsFunc(f.all, func(one Finding) bool { return one.Name == name })
+}
+
+// find returns all findings, the gravest first.
+func find(c Config, seen observed) []Finding {
+	var f findings
+	if len(seen.plain) > 0 {
+		f.ofUndisturbed(c, seen)
+	}
+	if seen.evicted != nil {
+		f.ofOutcome(c, seen)
+		f.ofStops(c, seen.evicted)
+		f.ofSaving(seen)
+	}
+	f.ofFiles(seen)
+	f.ofProcesses(seen)
+	f.ofTrial(c, seen)
+	rank := map[Severity]int{Problem: 0, Warning: 1, Remark: 2}
+	slices.SortStableFunc(f.all, func(a, b Finding) int { return rank[a.Severity] - rank[b.Severity] })
+	return f.all
+}
+
+func (f *findings) ofUndisturbed(c Config, seen observed) {
+	for _, one := range seen.plain {
+		if !one.Ended.IsZero() && !one.Done {
+			f.add("program-fails", Problem, "Make it work as a job first: its folder, variables and exit codes are in docs/process.md.",
+				"it fails without any eviction: %s", failureOf(one))
+			return
+		}
+	}
+	if len(seen.plain) == 2 && c.Compare == CompareResult && seen.plain[1].Done && string(seen.plain[0].Result) != string(seen.plain[1].Result) {
+		f.add("not-deterministic", Problem,
+			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both results are right, try it with --compare none.",
+			"two undisturbed runs have different results: %s and %s", show(seen.plain[0].Result), show(seen.plain[1].Result))
+	}
+}
+
+// ofOutcome compares the end of the evicted job with the undisturbed one.
+func (f *findings) ofOutcome(c Config, seen observed) {
+	job := seen.evicted
+	switch {
+	case job.Ended.IsZero():
+		if seen.gaveUp != "" {
+			f.add("not-finished", Problem, "An evicted job has to get further with each start: it must save before it is evicted, and resume from what it saved.",
+				"%s", seen.gaveUp)
+		}
+	case !job.Done:
+		f.ofFailure(job)
+	case c.Compare == CompareResult && string(job.Result) != string(seen.plain[0].Result):
+		f.ofResult(job, seen.plain[0])
+	}
+	if f.ignoresRestore(seen) {
+		f.add("ignores-restore", Problem, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it.",
+			"it got its checkpoint and started from the beginning all the same: its last run took %s, an undisturbed one takes %s",
+			text.Duration(lastRun(job).took()), text.Duration(seen.plain[0].took()))
+	}
+}
+
+func lastRun(c *course) *run { return c.Runs[len(c.Runs)-1] }
+
+// ofFailure explains a failure after an eviction.
+func (f *findings) ofFailure(job *course) {
+	last := lastRun(job)
+	switch {
+	case last.Resumed && f.wroteInPlace(job, checkpointName):
+		f.add("torn-checkpoint", Problem, "Write each checkpoint to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT when it is complete.",
+			"it could not resume from a checkpoint that was collected while it was being written: %s", failureOf(job))
+	case last.Resumed:
+		f.add("cannot-resume", Problem, "All that the next run needs must be in the checkpoint. Try a run by hand with SPOTWORKER_RESTORE set to one.",
+			"it could not resume from its own checkpoint: %s", failureOf(job))
+		f.scratchState(job)
+	default:
+		f.add("cannot-restart", Problem, "After an eviction without a checkpoint the program starts again, on another VM: what it did before, outside, must not be in its way.",
+			"it failed when it was started again: %s", failureOf(job))
+		f.scratchState(job)
+	}
+}
+
+// ofResult explains a result that differs.
+func (f *findings) ofResult(job, plain *course) {
+	last := lastRun(job)
+	got, want := show(job.Result), show(plain.Result)
+	if last.Strike != nil && exitedWithZero(last) {
+		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that the job is done.",
+			"it exited with 0 and a result when it was stopped, although it was not done: the result is %s, undisturbed it is %s", got, want)
+		return
+	}
+	f.add("result-differs", Problem, "The checkpoint lacks something that the result depends on, or it is made before the work that it stands for is done. Save only what is complete, and all of it: counters, random state, files.",
+		"after evictions the result is %s, undisturbed it is %s", got, want)
+	f.scratchState(job)
+}
+
+// failureOf is why a job failed: the reason in its record without the worker's count of
+// failures, which a trial sets to one. Of a long one the end is kept, where a program says
+// what happened.
+func failureOf(c *course) string {
+	const most = 300
+	reason := c.Reason
+	if _, last, ok := strings.Cut(reason, "the last: "); ok {
+		reason = last
+	}
+	if what, stderr, ok := strings.Cut(reason, "; the end of its standard error: "); ok {
+		if len(stderr) > most {
+			stderr = "…" + strings.ToValidUTF8(stderr[len(stderr)-most:], "")
+		}
+		reason = what + "; the end of its standard error: " + stderr
+	}
+	return reason
+}
+
+func exitedWithZero(r *run) bool { return r.Exit == "exited with code 0" }
+
+// scratchState names what a program had in its own folders when it was struck, beside
+// what it was making into a checkpoint.
+func (f *findings) scratchState(job *course) {
+	gone := map[string]int64{}
+	for _, r := range job.Runs {
+		if r.Strike != nil {
+			maps.Copy(gone, r.Files)
+		}
+	}
+	if len(gone) == 0 || f.has("scratch-state") {
+		return
+	}
+	f.add("scratch-state", Problem, "The job's folder is gone after an eviction, on Azure with its VM. What the next run needs goes into the checkpoint: a folder may be one.",
+		"it kept files in its own folder, which the next run did not have: %s", listFiles(gone))
+}
+
+// listFiles names the largest files.
+func listFiles(files map[string]int64) string {
+	const most = 4
+	names := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
+		if files[a] != files[b] {
+			return int(files[b] - files[a])
+		}
+		return strings.Compare(a, b)
+	})
+	var parts []string
+	for _, name := range names[:min(most, len(names))] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, text.Size(files[name])))
+	}
+	if more := len(names) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ignoresRestore reports whether the last run did all the work, although earlier ones had
+// saved a good part. Its progress tells; without any, whether it saved as often as an
+// undisturbed run, or took as long.
+func (f *findings) ignoresRestore(seen observed) bool {
+	job, plain := seen.evicted, seen.plain[0]
+	if !job.Done || len(job.Runs) < 2 || !lastRun(job).Resumed {
+		return false
+	}
+	last := lastRun(job)
+	if last.Reports > 0 {
+		return last.ResumedAt > 0.1 && last.First < last.ResumedAt/2
+	}
+	var saved time.Duration
+	var saves int
+	for _, r := range job.Runs[:len(job.Runs)-1] {
+		if at := r.kept(); !at.IsZero() {
+			saved += at.Sub(r.Started)
+		}
+		saves += len(r.Saves)
+	}
+	usual, all := min(plain.took(), seen.plain[len(seen.plain)-1].took()), len(plain.saves())
+	again := all >= growthSaves && saves*5 > all && len(last.Saves)*20 >= all*19
+	return again || saved > usual*3/10 && last.took() > usual*9/10
+}
+
+// ofStops is about the ends of runs that were asked to stop.
+func (f *findings) ofStops(c Config, job *course) {
+	for _, r := range job.Runs {
+		if r.Stop.IsZero() || r.Ended.IsZero() || r.Strike == nil || r.Exit == "" {
+			continue
+		}
+		took := r.Ended.Sub(r.Stop)
+		late := took > c.Grace
+		switch {
+		case late && savesAtStop(r, c.Grace):
+			f.once("late-save", Problem, "Save in less time: save during the run, so that little is left for the end, or a smaller state. What is not in place in time is lost.",
+				"it took %s to save after SIGTERM, of %s that an eviction leaves it%s", text.Duration(took), text.Duration(c.Grace), killedText(r))
+		case late:
+			f.once("ignores-stop", Warning, "End when SIGTERM comes or the stop file appears, with exit code 75: until then the job cannot continue elsewhere.",
+				"it did not end within %s after SIGTERM%s", text.Duration(c.Grace), killedText(r))
+		case exitedWithZero(r) && (r != lastRun(job) || !job.Done):
+			f.once("exit-0", Warning, "Exit with 75 when SIGTERM comes before the end. Here the worker knew of the stop; where SIGTERM reaches the program first, exit code 0 means that the job is done.",
+				"it exited with 0 when it was stopped, although it was not done")
+		}
+	}
+}
+
+func (f *findings) once(name string, s Severity, advice, what string, args ...any) {
+	if !f.has(name) {
+		f.add(name, s, advice, what, args...)
+	}
+}
+
+// savesAtStop reports whether a run was writing its checkpoint after SIGTERM and had none
+// in place within the grace. A program that continues to save as usual ignores
+// SIGTERM.
+func savesAtStop(r *run, grace time.Duration) bool {
+	writing := !r.Saving.IsZero()
+	for _, s := range r.Saves {
+		if s.Placed.After(r.Stop) {
+			if s.Placed.Sub(r.Stop) <= grace {
+				return false
+			}
+			writing = true
+		}
+	}
+	return writing
+}
+
+func killedText(r *run) string {
+	if r.Killed {
+		return ", and was killed (SIGKILL)"
+	}
+	return ""
+}
+
+// ofSaving is about what is saved, and when.
+func (f *findings) ofSaving(seen observed) {
+	job, plain := seen.evicted, seen.plain[0]
+	if len(job.saves()) == 0 && strikes(job) > 0 && plain.took() >= tooShort {
+		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
+			"it never put a checkpoint in place: after every eviction it starts from the beginning, and what it has done until then is lost")
+		f.scratchState(job)
+		return
+	}
+	if len(plain.saves()) == 0 && len(job.saves()) > 0 {
+		f.add("saves-at-stop-only", Warning, "Save during the run too: a VM that dies without a notice costs everything since the start.",
+			"it saves only when it is stopped")
+	}
+	f.ofSizes(seen)
+}
+
+const (
+	growthSaves = 4        // from so many checkpoints on growth is judged
+	growthLeast = 32 << 10 // bytes that are not worth a word
+	growthTimes = 3
+)
+
+// ofSizes finds checkpoints that grow with every save, by what was recorded of them.
+func (f *findings) ofSizes(seen observed) {
+	sizes := seen.plain[0].recordedSizes()
+	if len(sizes) < growthSaves {
+		return
+	}
+	grown := 0
+	for i := range len(sizes) - 1 {
+		if sizes[i+1] > sizes[i] {
+			grown++
+		}
+	}
+	first, last := sizes[0], sizes[len(sizes)-1]
+	if grown*10 < 9*(len(sizes)-1) || last < growthTimes*first || last-first < growthLeast {
+		return
+	}
+	most := max(last, largest(seen.evicted))
+	severity, more := Warning, ""
+	if most > last+last/2 {
+		severity, more = Problem, fmt.Sprintf(", and to %s when it was evicted", text.Size(most))
+	}
+	f.add("checkpoint-grows", severity, "Keep the latest state only, without earlier ones and without what the result does not need. If it is the output so far, it ends with the job; write it to files that do not change once they are complete.",
+		"its checkpoint grows with every save: from %s to %s%s", text.Size(first), text.Size(last), more)
+}
+
+// recordedSizes returns the sizes of the states in the record, in their order.
+func (c *course) recordedSizes() (sizes []int64) {
+	for _, r := range c.Runs {
+		for _, one := range r.Recorded {
+			sizes = append(sizes, one.Bytes)
+		}
+	}
+	return sizes
+}
+
+// largest returns the size of the largest checkpoint.
+func largest(c *course) (size int64) {
+	for _, s := range c.saves() {
+		size = max(size, s.Size)
+	}
+	return slices.Max(append(c.recordedSizes(), size))
+}
+
+// courses returns all jobs that were observed.
+func (o observed) courses() []*course {
+	all := slices.Clone(o.plain)
+	if o.evicted != nil {
+		all = append(all, o.evicted)
+	}
+	return all
+}
+
+func (f *findings) wroteInPlace(c *course, name string) bool {
+	return slices.ContainsFunc(c.Runs, func(r *run) bool { return r.InPlace[name] })
+}
+
+// ofFiles is about how checkpoints and results get to their places.
+func (f *findings) ofFiles(seen observed) {
+	const rename = "Write it under another name in TMPDIR, close it, and rename it (mv, os.replace) when it is complete. cp is no rename."
+	for _, c := range seen.courses() {
+		if f.wroteInPlace(c, checkpointName) {
+			f.once("checkpoint-in-place", Problem, rename,
+				"it writes its checkpoint in place: the worker may collect half of it at any moment, which the next run then resumes from")
+		}
+		if f.wroteInPlace(c, resultName) {
+			f.once("result-in-place", Problem, rename,
+				"it writes its result in place: if it is stopped before it is complete, half a result counts as the result")
+		}
+		if slices.ContainsFunc(c.Runs, func(r *run) bool { return r.Changed && !r.InPlace[checkpointName] }) {
+			f.once("checkpoint-changed", Problem, "Never write to a checkpoint after the rename: close all its files before.",
+				"it continued to write to a checkpoint after it was put in place")
+		}
+	}
+}
+
+// ofProcesses is about processes that leave the program.
+func (f *findings) ofProcesses(seen observed) {
+	const wait = "Wait for all that was started before the end, and start it without setsid, nohup or a daemon: the processes of a job get SIGTERM as one group."
+	strayed := map[string]bool{}
+	for _, c := range seen.courses() {
+		for _, r := range c.Runs {
+			for _, p := range r.Outlive {
+				f.once("left-behind", Problem, wait, "a process that it started lives on after the job: %s", p.Command)
+			}
+			for _, p := range r.Strays {
+				strayed[p.Command] = true
+			}
+		}
+	}
+	if len(strayed) > 0 && !f.has("left-behind") {
+		f.add("left-group", Warning, wait, "a process that it started left its process group, so that it gets no SIGTERM: %s", slices.Sorted(maps.Keys(strayed))[0])
+	}
+}
+
+// ofTrial is about what the trial could not find out.
+func (f *findings) ofTrial(c Config, seen observed) {
+	if seen.overdue {
+		f.add("out-of-time", Problem, "Give the program less to do, or --timeout a longer time.", "the trial did not end within %s", c.Timeout)
+	}
+	if len(seen.plain) == 0 || !seen.plain[0].Done {
+		return
+	}
+	plain := seen.plain[0]
+	if plain.took() < tooShort {
+		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
+			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(plain.took()))
+	} else if seen.evicted != nil && strikes(seen.evicted) < c.Evictions && seen.evicted.Done {
+		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
+			"it was done after %s of %d", text.Plural(strikes(seen.evicted), "eviction"), c.Evictions)
+	}
+	if c.Compare == CompareResult && len(plain.Result) == 0 {
+		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
+			"it has no result, so that nothing was compared")
+	}
+	if seen.evicted != nil && len(plain.Runs) > 0 && plain.Runs[0].Reports == 0 && observesFiles && plain.took() >= tooShort {
+		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
+			"it reports no progress")
+	}
+	if !observesFiles {
+		f.add("not-observed", Remark, "Try it on Linux, too.", "this system does not tell how files are written and which processes are started: nothing was found out about that")
+	}
+	for _, c := range seen.courses() {
+		if c.Unusual != "" {
+			f.once("not-observed", Remark, "Give it less to do at once.", "%s", c.Unusual)
+		}
+	}
+}
+
+// strikes counts the evictions of a job.
+func strikes(c *course) (n int) {
+	for _, r := range c.Runs {
+		if r.Strike != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// show is the beginning of a result.
+func show(result []byte) string {
+	const most = 60
+	if len(result) == 0 {
+		return "empty"
+	}
+	if len(result) > most {
+		return fmt.Sprintf("%q… (%s)", result[:most], text.Size(int64(len(result))))
+	}
+	return fmt.Sprintf("%q", result)
+}

@@ -1,0 +1,169 @@
+package trial
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spotworker/spotworker/internal/process"
+)
+
+// defaultKind is the name of the kind of a program without a kinds file.
+const defaultKind = "try"
+
+// program is what is tried.
+type program struct {
+	kind     string
+	command  []string
+	settings map[string]any // of the kind in the trial's own kinds file
+	absolute []string       // arguments that were given as relative paths
+}
+
+// findProgram finds the program that is to be tried, and makes the settings of its kind.
+func (c Config) findProgram() (program, error) {
+	if c.KindsFile != "" {
+		return c.fromKindsFile()
+	}
+	return c.fromCommand()
+}
+
+// fromCommand describes a program that was given with its arguments. On a VM its working
+// directory is a folder of the job's own, so relative paths of existing files become
+// absolute ones.
+func (c Config) fromCommand() (program, error) {
+	p := program{kind: defaultKind}
+	path, err := exec.LookPath(c.Command[0])
+	switch {
+	case errors.Is(err, exec.ErrDot):
+		err = nil
+	case err != nil:
+		return p, explainMissing(c.Command[0], err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return p, err
+	}
+	p.command = []string{path}
+	for _, argument := range c.Command[1:] {
+		if _, err := os.Lstat(argument); err == nil && argument != "" && !filepath.IsAbs(argument) {
+			if full, err := filepath.Abs(argument); err == nil {
+				p.absolute = append(p.absolute, argument)
+				argument = full
+			}
+		}
+		p.command = append(p.command, argument)
+	}
+	p.settings = map[string]any{"command": p.command}
+	if len(c.Environment) > 0 {
+		p.settings["environment"] = c.Environment
+	}
+	p.limit()
+	return p, nil
+}
+
+// explainMissing says what to do about a program that cannot be run.
+func explainMissing(name string, err error) error {
+	if info, statErr := os.Stat(name); statErr == nil && !info.IsDir() {
+		return fmt.Errorf("%s is there and cannot be run (%w): make it executable (chmod +x), or give its interpreter first, as in: lab try python3 %s", name, err, name)
+	}
+	return fmt.Errorf("there is no program %s: %w", name, err)
+}
+
+// fromKindsFile describes a kind as its file does, with paths that hold elsewhere.
+func (c Config) fromKindsFile() (program, error) {
+	var p program
+	kinds, err := process.ReadKinds(c.KindsFile)
+	if err != nil {
+		return p, err
+	}
+	i := slices.IndexFunc(kinds, func(k process.Kind) bool { return k.Name == c.Kind || c.Kind == "" && len(kinds) == 1 })
+	if i < 0 {
+		var names []string
+		for _, k := range kinds {
+			names = append(names, k.Name)
+		}
+		if c.Kind == "" {
+			return p, fmt.Errorf("%s has several kinds: name one with --kind: %s", c.KindsFile, strings.Join(names, ", "))
+		}
+		return p, fmt.Errorf("%s has no kind %q; it has %s", c.KindsFile, c.Kind, strings.Join(names, ", "))
+	}
+	k := kinds[i]
+	if len(k.Tokens) > 0 {
+		return p, fmt.Errorf("kind %s has tokens of a managed identity, which there is none of on this machine: try it without tokens", k.Name)
+	}
+	p.kind, p.command = k.Name, k.Command
+	data, err := os.ReadFile(c.KindsFile)
+	if err != nil {
+		return p, err
+	}
+	var file struct{ Kinds map[string]map[string]any }
+	if err := json.Unmarshal(data, &file); err != nil {
+		return p, err // ReadKinds has read it: it has changed since
+	}
+	p.settings = file.Kinds[k.Name]
+	if p.settings == nil {
+		return p, fmt.Errorf("%s has changed while it was read", c.KindsFile)
+	}
+	p.settings["command"] = k.Command
+	if k.Directory != "" {
+		p.settings["directory"] = k.Directory
+	}
+	p.settings["environment"] = c.environmentOf(k)
+	delete(p.settings, "pass_environment") // the lab's workers have an environment of their own
+	delete(p.settings, "idempotent")       // such a job may leave no record
+	p.limit()
+	return p, nil
+}
+
+// environmentOf returns the variables that a kind sets and passes on, and those of the
+// flags.
+func (c Config) environmentOf(k process.Kind) map[string]string {
+	all := map[string]string{}
+	for _, name := range k.Pass {
+		if text, ok := os.LookupEnv(name); ok {
+			all[name] = text
+		}
+	}
+	maps.Copy(all, k.Environment)
+	maps.Copy(all, c.Environment)
+	return all
+}
+
+// limit makes the first failure the last: a trial does not wait for retries.
+func (p *program) limit() {
+	p.settings["max_failures"], p.settings["max_total_failures"] = 1, 1
+	p.settings["concurrency"] = 1
+	p.settings["backoff"] = "1s"
+	delete(p.settings, "max_backoff")
+}
+
+// write writes a kinds file with that kind alone, and validates it.
+func (p *program) write(folder string) (string, error) {
+	data, err := json.MarshalIndent(map[string]any{"kinds": map[string]any{p.kind: p.settings}}, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(folder, "kinds.json")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		return "", err
+	}
+	_, err = process.ReadKinds(name)
+	return name, err
+}
+
+// String is the command as a person would type it.
+func (p *program) String() string {
+	words := make([]string, len(p.command))
+	for i, word := range p.command {
+		if i == 0 {
+			word = filepath.Base(word)
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,120 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/lab/screen"
+	"github.com/spotworker/spotworker/internal/lab/text"
+)
+
+// tell says what an eviction did to a run.
+func (t *trial) tell(number int, vm string, r *run) string {
+	var b strings.Builder
+	t.recorder.look(func(*course) {
+		if r == nil || r.Strike == nil {
+			fmt.Fprintf(&b, "Eviction %d: %s had no job any more.", number, vm)
+			return
+		}
+		fmt.Fprintf(&b, "Eviction %d: %s was %s, after %s of work.", number, vm, r.Strike.describe(), text.Duration(r.took()))
+		if *r.Strike == torn || *r.Strike == midSave {
+			if r.Saving.IsZero() && *r.Strike == torn {
+				b.WriteString(" The checkpoint was complete.")
+			}
+		}
+		switch {
+		case r.Exit != "" && r.Killed:
+			fmt.Fprintf(&b, " The program did not end in %s and was killed.", text.Duration(r.Ended.Sub(r.Stop)))
+		case r.Exit != "" && !r.Stop.IsZero():
+			fmt.Fprintf(&b, " The program %s %s after SIGTERM.", r.Exit, text.Duration(r.Ended.Sub(r.Stop)))
+		}
+		switch redone := r.redone(); {
+		case r.kept().IsZero() && !r.Resumed:
+			b.WriteString(" Nothing was saved.")
+		case redone < 10*time.Millisecond:
+			b.WriteString(" Nothing is done twice.")
+		default:
+			fmt.Fprintf(&b, " %s of work is done again.", text.Duration(redone))
+		}
+	})
+	return b.String()
+}
+
+// displayEvery is the time between two pictures.
+const displayEvery = 100 * time.Millisecond
+
+// display shows the VMs until stop is called, which returns when the display has ended.
+func (t *trial) display(ctx context.Context) (stop func()) {
+	if t.config.Display == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		ticker := time.NewTicker(displayEvery)
+		defer ticker.Stop()
+		for {
+			t.config.Display.Show(t.scene(time.Now()))
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		showing.Wait()
+		t.config.Display.End()
+	}
+}
+
+// scale is the length of a job's bar, which has no bytes to count.
+const scale = 1000
+
+// scene describes the VMs now.
+func (t *trial) scene(now time.Time) screen.Scene {
+	s := screen.Scene{Elapsed: t.narrator.Elapsed(), Jobs: 3}
+	t.recorder.look(func(c *course) {
+		s.Committed = max(0, t.jobs-1)
+		if !c.Ended.IsZero() {
+			s.Committed = t.jobs
+		}
+		for i, r := range c.Runs {
+			if i < len(c.Runs)-2 {
+				continue
+			}
+			s.VMs = append(s.VMs, r.show(now))
+		}
+	})
+	return s
+}
+
+// show describes the VM of a run.
+func (r *run) show(now time.Time) screen.VM {
+	vm := screen.VM{Name: r.VM, State: "process"}
+	switch {
+	case !r.Ended.IsZero() && r.Strike != nil:
+		vm.State, vm.Mood, vm.Note = "gone", screen.Gone, r.Strike.describe()
+		return vm
+	case !r.Ended.IsZero():
+		vm.State, vm.Note = "idle", "the program has ended"
+		return vm
+	case r.Strike != nil:
+		vm.State, vm.Mood = "evicted", screen.Leaving
+	}
+	vm.Jobs = []screen.Job{{Name: "program", Size: scale, Hashed: int64(r.Fraction * scale)}}
+	if n := len(r.Recorded); n > 0 {
+		vm.Jobs[0].Saved = int64(r.Recorded[n-1].Fraction * scale)
+	} else if r.Resumed {
+		vm.Jobs[0].Saved = int64(r.ResumedAt * scale)
+	}
+	vm.Jobs[0].Hashed = max(vm.Jobs[0].Hashed, vm.Jobs[0].Saved)
+	if r.Reports == 0 {
+		vm.Jobs, vm.Note = nil, fmt.Sprintf("the program runs for %.1f s", now.Sub(r.Started).Seconds())
+	}
+	return vm
+}

@@ -1,0 +1,398 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/text"
+	"github.com/spotworker/spotworker/internal/sandbox"
+)
+
+var (
+	// ErrNotInterruptible reports that the program is not interruptible, or does not work
+	// at all.
+	ErrNotInterruptible = errors.New("the program is not interruptible")
+
+	errTimeLimit   = errors.New("--timeout is over")
+	errInterrupted = errors.New("interrupted; nothing was decided")
+)
+
+// ConfigError marks an error of the configuration, or of the program's file.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// trial is one run of `lab try`.
+type trial struct {
+	config   Config
+	narrator *text.Narrator
+	program  program
+	payload  []byte
+	folder   string
+	recorder *recorder
+	rig      *rig
+	jobs     int
+	report   Report
+}
+
+// Run tries a program as c describes, and prints what happens, what was found and what to
+// do about it. The error wraps [ErrNotInterruptible] if the program is not interruptible.
+// The report is complete in both cases.
+func Run(ctx context.Context, c Config, out io.Writer) (report Report, err error) {
+	if err := c.Validate(); err != nil {
+		return Report{}, &ConfigError{err}
+	}
+	t := &trial{config: c, narrator: text.NewNarrator(out), recorder: newRecorder(), payload: []byte(c.Payload)}
+	if t.program, err = c.findProgram(); err != nil {
+		return Report{}, &ConfigError{err}
+	}
+	if c.PayloadFile != "" {
+		if t.payload, err = os.ReadFile(c.PayloadFile); err != nil {
+			return Report{}, &ConfigError{fmt.Errorf("--payload-file: %w", err)}
+		}
+	}
+	if t.folder, err = os.MkdirTemp("", "spotworker-lab-"); err != nil {
+		return Report{}, err
+	}
+	if t.folder, err = filepath.EvalSymlinks(t.folder); err != nil { // as programs see it
+		return Report{}, err
+	}
+	err = t.run(ctx)
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
+	return t.report, errors.Join(err, t.removeFolder(err))
+}
+
+// removeFolder removes the temporary folder, but keeps the logs if that was asked for.
+func (t *trial) removeFolder(err error) error {
+	if !t.config.Keep || errors.Is(err, errInterrupted) {
+		return sandbox.RemoveTree(t.folder)
+	}
+	t.narrator.Say("The workers' logs and the kinds file are in %s.", t.folder)
+	return errors.Join(sandbox.RemoveTree(filepath.Join(t.folder, "bin")), sandbox.RemoveTree(filepath.Join(t.folder, "scratch")))
+}
+
+func (t *trial) run(ctx context.Context) (err error) {
+	worker, err := t.worker(ctx)
+	if err != nil {
+		return err
+	}
+	kindsFile, err := t.program.write(t.folder)
+	if err != nil {
+		return &ConfigError{err}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.config.Timeout, errTimeLimit)
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, fail); err != nil {
+		return err
+	}
+	stopDisplay := t.display(ctx)
+	t.narrator.Say("Trying %s as a job on a local Azure. Nothing leaves this machine.", &t.program)
+	for _, argument := range t.program.absolute {
+		t.narrator.Say("%s becomes an absolute path: a job's working directory is a folder of its own.", argument)
+	}
+	seen, played := t.play(ctx)
+	closed := t.rig.close(played == nil && ctx.Err() == nil)
+	stopDisplay()
+	switch {
+	case errors.Is(played, context.Canceled):
+		return played
+	case errors.Is(played, errTimeLimit):
+		seen.overdue = true
+	case played != nil:
+		return errors.Join(played, closed)
+	}
+	t.report = judge(t.config, t.program.String(), seen)
+	t.report.Seconds = seconds(t.narrator.Elapsed())
+	fmt.Fprintln(t.narrator)
+	t.report.write(t.narrator, t.config.Display != nil && os.Getenv("NO_COLOR") == "")
+	if !t.report.Interruptible {
+		return errors.Join(fmt.Errorf("%w: %s", ErrNotInterruptible, t.report.reason()), closed)
+	}
+	return closed
+}
+
+// buildLimit is the time limit for building the worker.
+const buildLimit = 5 * time.Minute
+
+// worker returns the path of the worker: that in the configured folder, or beside this
+// program, or one built from the source.
+func (t *trial) worker(ctx context.Context) (string, error) {
+	if t.config.Binaries != "" {
+		programs, err := lab.BinariesIn(t.config.Binaries)
+		if err != nil {
+			err = &ConfigError{fmt.Errorf("--bin: %w", err)}
+		}
+		return programs.Worker, err
+	}
+	if self, err := os.Executable(); err == nil {
+		if programs, err := lab.BinariesIn(filepath.Dir(self)); err == nil {
+			return programs.Worker, nil
+		}
+	}
+	t.narrator.Say("Building the worker.")
+	ctx, cancel := context.WithTimeoutCause(ctx, buildLimit, errTimeLimit)
+	defer cancel()
+	folder := filepath.Join(t.folder, "bin")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return "", err
+	}
+	programs, err := lab.Build(ctx, folder)
+	return programs.Worker, err
+}
+
+// observed is what a trial has seen.
+type observed struct {
+	plain   []*course // undisturbed
+	evicted *course   // nil if it was not needed
+	every   time.Duration
+	gaveUp  string // why the evicted job was not brought to its end; empty if it was
+	overdue bool   // the time limit was exceeded
+}
+
+const (
+	// tooShort is the time of a program that is not worth saving.
+	tooShort = time.Second
+
+	// unhurried is how much longer than undisturbed an evicted job may take, once it is
+	// left alone.
+	unhurried = 3
+	patience  = 20 * time.Second
+)
+
+// play runs the jobs.
+func (t *trial) play(ctx context.Context) (seen observed, err error) {
+	if _, err := t.rig.newVM(); err != nil {
+		return seen, err
+	}
+	for n := range 2 {
+		c, err := t.undisturbed(ctx, n)
+		seen.plain = append(seen.plain, c)
+		if err != nil {
+			return seen, err
+		}
+		if !c.Done {
+			return seen, nil // it does not work at all
+		}
+		if n == 0 && c.took()*4 > t.config.Timeout {
+			return seen, fmt.Errorf("%w: one run takes %s, and a trial some five times that; give the program less to do, or a longer --timeout than %s",
+				ErrNotInterruptible, text.Duration(c.took()), t.config.Timeout)
+		}
+	}
+	if t.config.Compare == CompareResult && string(seen.plain[0].Result) != string(seen.plain[1].Result) {
+		return seen, nil // nothing could be compared
+	}
+	return seen, t.evicted(ctx, &seen)
+}
+
+// undisturbed runs the program to its end.
+func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
+	c, err := t.put(ctx)
+	if err != nil {
+		return c, err
+	}
+	t.await(ctx, func(c *course) bool { return !c.Ended.IsZero() })
+	t.settle(ctx, c)
+	if ctx.Err() != nil {
+		return c, context.Cause(ctx)
+	}
+	which := [...]string{"Undisturbed", "Undisturbed again"}[n]
+	if !c.Done {
+		t.narrator.Say("%s: it failed.", which)
+		return c, nil
+	}
+	saves := c.saves()
+	t.narrator.Say("%s: done in %s, with %s.", which, text.Duration(c.took()), text.Plural(len(saves), "checkpoint"))
+	return c, nil
+}
+
+// settle waits for what an ended program has left behind, and gets its result.
+func (t *trial) settle(ctx context.Context, c *course) {
+	if c.Done {
+		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
+	}
+	for _, r := range c.Runs {
+		m := t.rig.vms[r.VM]
+		if m == nil || len(r.Strays) == 0 {
+			continue
+		}
+		sleep(ctx, survivorsAfter)
+		left := m.sweep()
+		t.recorder.see(func() { r.Outlive = left })
+	}
+}
+
+func (t *trial) jobID() string { return fmt.Sprintf("try-%d", t.jobs) }
+
+// put puts another job.
+func (t *trial) put(ctx context.Context) (*course, error) {
+	t.jobs++
+	c := t.recorder.begin()
+	_, err := t.rig.client.Put(ctx, client.Spec{ID: t.jobID(), Kind: t.program.kind, Payload: t.payload})
+	return c, err
+}
+
+// evicted runs the program again, and takes one VM after another from it.
+func (t *trial) evicted(ctx context.Context, seen *observed) error {
+	usual := min(seen.plain[0].took(), seen.plain[1].took())
+	seen.every = cmp.Or(t.config.Every, everyFor(usual, seen.plain[0], t.config.Evictions))
+	evictions := t.config.Evictions
+	if usual < tooShort {
+		evictions = 1
+	}
+	c, err := t.put(ctx)
+	seen.evicted = c
+	if err != nil {
+		return err
+	}
+	for n := 0; n < evictions; n++ {
+		s := order[n%len(order)]
+		if usual < tooShort {
+			s = kill
+		}
+		m, err := t.next(ctx, seen, n, s)
+		if err != nil || m == nil {
+			return t.last(ctx, seen, err)
+		}
+		if _, err := t.rig.newVM(); err != nil { // where the job continues
+			return err
+		}
+		if err := t.strike(ctx, m, s); err != nil {
+			return context.Cause(ctx)
+		}
+		var struck *run
+		t.recorder.look(func(*course) { struck = t.recorder.last(m.name) })
+		t.narrator.Say("%s", t.tell(n+1, m.name, struck))
+		if hopeless(seen) {
+			return nil
+		}
+	}
+	return t.last(ctx, seen, nil)
+}
+
+// hopeless reports whether the program saves nothing: neither undisturbed nor when it was
+// evicted with notice.
+func hopeless(seen *observed) bool {
+	c := seen.evicted
+	first := c.Runs[0]
+	return first.Strike != nil && *first.Strike == notice && len(c.saves()) == 0 && len(seen.plain[0].saves()) == 0 && c.Ended.IsZero()
+}
+
+// everyFor returns the time between two evictions for a program that takes so long: the
+// whole is divided among them, but the program gets to its first checkpoint.
+func everyFor(usual time.Duration, c *course, evictions int) time.Duration {
+	every := usual / time.Duration(evictions+1)
+	first := firstSign(c)
+	return max(min(max(every, shortestEvery), longestEvery), first+first/2+checkpointInterval)
+}
+
+// longestEvery is the longest time between two evictions, unless another is configured.
+const longestEvery = 10 * time.Second
+
+// next waits until the program has run for long enough on some VM, and returns that VM;
+// nil if the job is over before.
+func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (m *machine, err error) {
+	var began time.Time
+	t.await(ctx, func(c *course) bool {
+		if !c.Ended.IsZero() || len(c.Runs) == 0 {
+			return !c.Ended.IsZero()
+		}
+		now := c.Runs[len(c.Runs)-1]
+		if now.Started.IsZero() || !now.Ended.IsZero() {
+			return false
+		}
+		m, began = t.rig.vms[now.VM], now.Started
+		return m != nil
+	})
+	if m == nil || ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	wait := seen.every
+	if s == notice || s == cutOff {
+		wait -= min(noticeLag, wait/2)
+	}
+	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*run) bool { return false })
+	if n == 0 || t.config.Every == 0 {
+		// A slow machine must not make a program that saves look like one that does not.
+		t.awaitRun(ctx, time.Until(began.Add(2*wait+2*firstSign(seen.plain[0]))), func(now *run) bool { return !now.FirstSign.IsZero() })
+	}
+	over := false
+	t.recorder.look(func(c *course) { over = !c.Ended.IsZero() || !c.Runs[len(c.Runs)-1].Ended.IsZero() })
+	if over || ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return m, nil
+}
+
+// firstSign is how long a job took to its first checkpoint or progress; 0 if it had none.
+func firstSign(c *course) time.Duration {
+	if first := c.Runs[0]; !first.FirstSign.IsZero() {
+		return first.FirstSign.Sub(first.Started)
+	}
+	return 0
+}
+
+// awaitRun waits for at most that long until the last run has ended or is as wanted.
+func (t *trial) awaitRun(ctx context.Context, limit time.Duration, wanted func(now *run) bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t.await(ctx, func(c *course) bool {
+		now := c.Runs[len(c.Runs)-1]
+		return !c.Ended.IsZero() || !now.Ended.IsZero() || wanted(now)
+	})
+}
+
+// last leaves the evicted job alone until it is over.
+func (t *trial) last(ctx context.Context, seen *observed, err error) error {
+	if err != nil {
+		return err
+	}
+	c := seen.evicted
+	limit := unhurried*max(seen.plain[0].took(), seen.plain[1].took()) + patience
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t.await(waiting, func(c *course) bool { return !c.Ended.IsZero() })
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if c.Ended.IsZero() {
+		seen.gaveUp = fmt.Sprintf("it did not end within %s, although it was left alone", text.Duration(limit))
+		t.narrator.Say("It is left alone, and does not end within %s.", text.Duration(limit))
+		return nil
+	}
+	t.settle(ctx, c)
+	if !c.Done {
+		t.narrator.Say("It failed when it was started again.")
+		return nil
+	}
+	t.narrator.Say("Done, after %s of work on %s.", text.Duration(c.took()), text.Plural(len(c.Runs), "VM"))
+	return nil
+}
+
+// await waits until the job's record is as wanted, a worker has failed, or ctx has ended.
+func (t *trial) await(ctx context.Context, wanted func(c *course) bool) {
+	for {
+		ok := false
+		changed := t.recorder.look(func(c *course) { ok = wanted(c) })
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package trial
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/lab/labtest"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m) }
+
+// TestRun tries a program that is interruptible, with one eviction. Programs that are not
+// are tried in internal/integration/tryout.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("its program is stopped by SIGTERM")
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	_, folder := labtest.Programs(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	c := DefaultConfig()
+	c.Command, c.Binaries, c.Evictions = []string{"python3", filepath.Join("testdata", "good.py"), "30"}, folder, 1
+	var out bytes.Buffer
+	report, err := Run(t.Context(), c, &out)
+	if err != nil || !report.Interruptible {
+		t.Fatalf("Run = %v\n%s", err, out.String())
+	}
+	for _, want := range []string{"testdata/good.py becomes an absolute path", "Undisturbed: done in", "Eviction 1: spot_1 was evicted with notice", "INTERRUPTIBLE  0 problems"} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("the story does not say %q:\n%s", want, out.String())
+		}
+	}
+	if len(report.Evictions) != 1 || report.Undisturbed.Seconds < 1.4 {
+		t.Errorf("report = %+v, want one eviction of a program of 1.5 s", report)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+		t.Errorf("the trial left %q behind", left)
+	}
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	good := DefaultConfig()
+	good.Command = []string{"true"}
+	if err := good.Validate(); err != nil {
+		t.Fatalf("the default configuration is refused: %v", err)
+	}
+	for want, spoil := range map[string]func(*Config){
+		"give a program":    func(c *Config) { c.Command = nil },
+		"not both":          func(c *Config) { c.KindsFile = "kinds.json" },
+		"--kind names":      func(c *Config) { c.Kind = "x" },
+		"--payload-file, n": func(c *Config) { c.Payload, c.PayloadFile = "x", "y" },
+		"--every":           func(c *Config) { c.Every = 1 },
+		"--evictions":       func(c *Config) { c.Evictions = 0 },
+		"--timeout":         func(c *Config) { c.Timeout = 0 },
+		"--grace":           func(c *Config) { c.Grace = 2 * LongestGrace },
+		"--compare":         func(c *Config) { c.Compare = "all" },
+	} {
+		c := good
+		spoil(&c)
+		_, err := Run(t.Context(), c, &bytes.Buffer{})
+		if wrong, ok := errors.AsType[*ConfigError](err); !ok || !strings.Contains(wrong.Error(), want) {
+			t.Errorf("Run = %v, want a ConfigError about %q", err, want)
+		}
+	}
+}
+
+func TestFindProgram(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	write := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("program", "#!/bin/sh\n", 0o600)
+	write("data.csv", "1,2\n", 0o600)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	c := Config{Command: []string{self, "data.csv", "missing.csv", "-x"}}
+	p, err := c.findProgram()
+	if want := []string{self, filepath.Join(folder, "data.csv"), "missing.csv", "-x"}; err != nil || !slices.Equal(p.command, want) {
+		t.Errorf("command = %q, %v, want %q", p.command, err, want)
+	}
+	if runtime.GOOS != "windows" {
+		if _, err := (Config{Command: []string{"./program"}}).findProgram(); err == nil || !strings.Contains(err.Error(), "chmod +x") {
+			t.Errorf("a file that is not executable = %v, want how to make it so", err)
+		}
+	}
+	if _, err := (Config{Command: []string{"no-such-program"}}).findProgram(); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("a missing program = %v, want its name", err)
+	}
+
+	t.Setenv("PASSED", "yes")
+	quoted := strings.ReplaceAll(self, `\`, `\\`)
+	write("kinds.json", `{"kinds": {"a": {"command": ["`+quoted+`"], "directory": ".", "pass_environment": ["PASSED"], "max_failures": 9, "idempotent": true},
+		"b": {"command": ["`+quoted+`"], "tokens": ["https://storage.azure.com/"]}}}`, 0o600)
+	for kind, want := range map[string]string{"": "name one with --kind: a, b", "c": `no kind "c"`, "b": "tokens"} {
+		if _, err := (Config{KindsFile: "kinds.json", Kind: kind}).findProgram(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("kind %q = %v, want %q", kind, err, want)
+		}
+	}
+	p, err = Config{KindsFile: "kinds.json", Kind: "a", Environment: map[string]string{"MORE": "1"}}.findProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env, _ := p.settings["environment"].(map[string]string); env["PASSED"] != "yes" || env["MORE"] != "1" {
+		t.Errorf("environment = %v, want what the kind passes on and the flag", env)
+	}
+	if p.settings["max_failures"] != 1 || p.settings["idempotent"] != nil || p.settings["directory"] != folder {
+		t.Errorf("settings = %v", p.settings)
+	}
+	if _, err := p.write(t.TempDir()); err != nil {
+		t.Errorf("the kinds file of the trial is refused: %v", err)
+	}
+}
