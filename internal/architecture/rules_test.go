@@ -171,9 +171,9 @@ var importRules = []importRule{
 	},
 	{
 		name:    "trees and folders know no jobs",
-		in:      []string{"./internal/process/printed", "./internal/process/resource", "./internal/process/scratch", "./internal/process/tree"},
+		in:      []string{"./internal/process/printed", "./internal/process/resource", "./internal/process/scratch", "./internal/process/tree/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/archive", "./internal/plaintext", "./internal/process/tree", "./internal/sandbox", "./job"},
+		allows:  []string{"./internal/archive", "./internal/plaintext", "./internal/process/resource", "./internal/process/tree/...", "./internal/sandbox", "./job"},
 		reason:  "starting, ending, measuring and removing what a program leaves is the same whatever its job is",
 	},
 	{

@@ -28,6 +28,7 @@ const noticeGrace = 2 * time.Second
 type Handler struct {
 	kind    Kind
 	scratch *scratch.Root
+	groups  *tree.Groups // nil for none
 	tokens  Granter
 	log     *slog.Logger
 
@@ -45,10 +46,10 @@ type Granter interface {
 }
 
 // NewHandler returns the handler of a kind, with its limits. Its jobs have their
-// folders in the scratch folder, and the output of their programs goes to log. Only a kind
+// folders in the scratch folder, each program has a control group if there are groups, and the output of their programs goes to log. Only a kind
 // with [Kind.Tokens] needs tokens.
-func NewHandler(k Kind, folders *scratch.Root, tokens Granter, log *slog.Logger) job.Handler {
-	h := job.WithLimits(&Handler{kind: k, scratch: folders, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
 	if k.Idempotent {
 		return job.Idempotent(h)
 	}
@@ -76,7 +77,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		defer revoke()
 	}
 	r, out := newRun(j, &h.kind, f, log), printed.New(ctx, log)
-	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), f.User, out); err != nil {
+	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), h.groups, f.User, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
 	kills, _ := resource.OOMKills()
@@ -163,6 +164,8 @@ func endError(end ended, stderrTail string) error {
 	switch {
 	case end.killed:
 		text = "the command did not stop in time and was killed"
+	case end.exit.OOMKills > 0:
+		text = fmt.Sprintf("the command was killed: its processes together exceeded the total_memory of its kind (the kernel ended %d of them)", end.exit.OOMKills)
 	case end.exit.IsKill():
 		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
 	}

@@ -184,6 +184,15 @@ type Kind struct {
 	// (RLIMIT_CPU; on Windows the time in user mode, by the job object).
 	CPUTime time.Duration
 
+	// TotalMemory is the memory of all processes of the job together, in bytes: theirs, and
+	// what the system holds for them. On Linux it takes control groups (package tree); the
+	// kernel ends all of them when they exceed it.
+	TotalMemory int64
+
+	// CPUs is how many processors all processes of the job may use at once. On Linux it
+	// takes control groups.
+	CPUs float64
+
 	// Disk is the size of the job's folder, in bytes. The operating system enforces it
 	// for each file (RLIMIT_FSIZE; not on Windows); the sum is measured periodically.
 	Disk int64
@@ -204,7 +213,7 @@ type Kind struct {
 
 // system returns the limits that the operating system enforces.
 func (k *Kind) system() tree.Limits {
-	return tree.Limits{Memory: k.Memory, CPUTime: k.CPUTime, FileSize: k.Disk}
+	return tree.Limits{Memory: k.Memory, CPUTime: k.CPUTime, FileSize: k.Disk, TotalMemory: k.TotalMemory, CPUs: k.CPUs}
 }
 
 // maxCheckpoint is the limit with its default.

@@ -52,7 +52,7 @@ func TestReadKinds(t *testing.T) {
       "environment": {"OMP_NUM_THREADS": "2", "EMPTY": ""},
       "pass_environment": ["AZURE_CLIENT_ID"],
       "concurrency": 2, "idempotent": true,
-      "memory": "512MiB", "disk": "10GiB", "max_checkpoint": "4GiB",
+      "memory": "512MiB", "total_memory": "2GiB", "cpus": 1.5, "disk": "10GiB", "max_checkpoint": "4GiB",
       "cpu_time": "10m", "max_run": "1h30m", "max_silence": "90s",
       "max_failures": 3, "max_total_failures": 50, "max_breaks": 10000, "backoff": "1m", "max_backoff": "1h"
     },
@@ -71,7 +71,7 @@ func TestReadKinds(t *testing.T) {
 	want := []Kind{{
 		Name: "thumbnail", Command: []string{filepath.Join(dir, "program"+exe), "--fast", "", "notes"}, Directory: filepath.Join(dir, "here"), Files: []string{notes},
 		Environment: map[string]string{"OMP_NUM_THREADS": "2", "EMPTY": ""}, Pass: []string{"AZURE_CLIENT_ID"},
-		Idempotent: true, Memory: 512 << 20, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
+		Idempotent: true, Memory: 512 << 20, TotalMemory: 2 << 30, CPUs: 1.5, Disk: 10 << 30, MaxCheckpoint: 4 << 30, CPUTime: 10 * time.Minute,
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
 			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
 	}, {Name: "a.b", Command: got[1].Command}}
@@ -128,6 +128,8 @@ func TestReadKindsRefuses(t *testing.T) {
 		{"a duration without a unit", with(`"max_run": "10"`), `"10" is no duration`},
 		{"a duration as a number", with(`"max_run": 10`), `give a duration in quotes, such as "10m"`},
 		{"no duration", with(`"cpu_time": "0s"`), `"0s" is no duration`},
+		{"no processors", with(`"cpus": 0`), "give a number of processors from 0.01 to 4096, such as 1.5, without quotes"},
+		{"processors in quotes", with(`"cpus": "2"`), "give a number of processors"},
 		{"a negative duration", with(`"max_silence": "-1s"`), "is no duration"},
 		{"no retries", with(`"max_failures": 0`), "kinds.k.max_failures: give a whole number above 0"},
 		{"idempotent in quotes", with(`"idempotent": "true"`), "give true or false, without quotes"},

@@ -112,7 +112,7 @@ func (b *rig) begin(k Kind, payload string, saved *job.Progress) *work {
 	}
 	go func() {
 		defer close(w.done)
-		w.result, w.err = NewHandler(k, b.scratch, nil, b.logger()).Run(ctx, w.Job)
+		w.result, w.err = NewHandler(k, b.scratch, nil, nil, b.logger()).Run(ctx, w.Job)
 	}()
 	b.t.Cleanup(func() {
 		w.stop(job.Shutdown, 0)

@@ -42,6 +42,8 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"max_silence":    func(k *parsedKind, v jsonpos.Value) (err error) { k.Limits.MaxSilence, err = asDuration(v); return err },
 	"memory":         (*parsedKind).setMemory,
 	"cpu_time":       (*parsedKind).setCPUTime,
+	"total_memory":   func(k *parsedKind, v jsonpos.Value) (err error) { k.TotalMemory, err = asSize(v); return err },
+	"cpus":           (*parsedKind).setCPUs,
 	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
 	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
 	"tokens":         (*parsedKind).setTokens,
@@ -134,6 +136,22 @@ func (k *parsedKind) setCPUTime(v jsonpos.Value) (err error) {
 	}
 	return err
 }
+
+func (k *parsedKind) setCPUs(v jsonpos.Value) error {
+	number, ok := v.Data.(json.Number)
+	cpus, err := number.Float64()
+	if !ok || err != nil || cpus < leastCPUs || cpus > mostCPUs {
+		return v.Errorf("give a number of processors from %g to %d, such as 1.5, without quotes", leastCPUs, mostCPUs)
+	}
+	k.CPUs = cpus
+	return nil
+}
+
+// Bounds of cpus: the kernel takes no less than a hundredth of a processor.
+const (
+	leastCPUs = 0.01
+	mostCPUs  = 4096
+)
 
 func (k *parsedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
 	k.MaxCheckpoint, err = asSize(v)

@@ -37,8 +37,8 @@ type Users struct {
 	next  uint32          // an id is used again as late as possible
 }
 
-// Open checks that this process may run programs as other users. Its error says
-// what to change.
+// Open checks that this process may run programs as other users, and ends what runs as one
+// of this worker's. Its error says what to change.
 func Open(c Config) (*Users, error) {
 	ids := c.Range.part(c.Place, max(c.Places, 1))
 	if ids.size() < c.Slots || ids.size() <= 0 {
@@ -49,7 +49,28 @@ func Open(c Config) (*Users, error) {
 	if err := checkRights(); err != nil {
 		return nil, err
 	}
-	return &Users{all: c.Range, ids: ids, busy: map[uint32]bool{}, ended: map[uint32]bool{}, next: ids.First}, nil
+	u := &Users{all: c.Range, ids: ids, busy: map[uint32]bool{}, ended: map[uint32]bool{}, next: ids.First}
+	return u, u.endLeft()
+}
+
+// endLeft ends what programs of a worker that was killed have left running: it would
+// continue beside the next delivery of the same job.
+func (u *Users) endLeft() error {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return err
+	}
+	left := map[uint32]bool{}
+	for _, process := range processes {
+		if id, ok := ownerOf(process); ok && id >= u.ids.First && id <= u.ids.Last {
+			left[id] = true
+		}
+	}
+	var errs []error
+	for id := range left {
+		errs = append(errs, (&User{id: id}).KillAll())
+	}
+	return errors.Join(errs...)
 }
 
 // Take returns a user that no other job has, with no process and no file outside

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/handlers"
 	"github.com/spotworker/spotworker/internal/process"
 	"github.com/spotworker/spotworker/internal/process/scratch"
+	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/internal/runtimedir"
 	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/internal/tokenproxy"
@@ -79,13 +80,14 @@ func (f *flags) commands(others job.Kinds, account *azure.Account, shared *runti
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--program-users: %w", err)}
 	}
+	groups := f.controlGroups(kinds, log)
 	folders, err := scratch.Open(f.Scratch, users, log)
 	if err != nil {
 		closeTokens()
 		return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--scratch: the folder for jobs cannot be made: %w", err)}
 	}
 	for i := range kinds {
-		all[kinds[i].Name] = process.NewHandler(kinds[i], folders, tokens, log)
+		all[kinds[i].Name] = process.NewHandler(kinds[i], folders, groups, tokens, log)
 	}
 	return all, func() {
 		closeTokens()
@@ -108,6 +110,26 @@ func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (
 		return nil, nil, err
 	}
 	return proxy, proxy.Close, nil
+}
+
+// controlGroups opens the control groups of commands, nil without any: jobs are done also
+// where the machine has none.
+func (f *flags) controlGroups(kinds []process.Kind, log *slog.Logger) *tree.Groups {
+	var groups *tree.Groups
+	if f.ControlGroups {
+		var err error
+		if groups, err = tree.OpenGroups(); err != nil {
+			log.Warn("commands have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error", err)
+		}
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		if k.TotalMemory > 0 && !groups.LimitsMemory() || k.CPUs > 0 && !groups.LimitsCPUs() {
+			log.Warn("total_memory and cpus of a kind are not enforced on this machine: that takes --control-groups and a unit with Delegate=",
+				"kind", k.Name, "control_groups", f.ControlGroups)
+		}
+	}
+	return groups
 }
 
 // programUsers returns the users that commands run as, nil for the worker's own.

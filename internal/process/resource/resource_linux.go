@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,22 +20,55 @@ func Space(dir string) (free, size int64) {
 	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize
 }
 
+// WorkerGroup is the control group of a worker below the one that was delegated to it.
+const WorkerGroup = "spotworker"
+
+// ControlGroup returns the folder of the control group of this process, or of the one
+// above it if that is a [WorkerGroup].
+func ControlGroup() (dir string, err error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(own)) {
+		path, found := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		root, mounted := controlGroups(string(mounts))
+		if found && mounted {
+			return strings.TrimSuffix(filepath.Join(root, path), "/"+WorkerGroup), nil
+		}
+	}
+	return "", errors.New("this system has no control groups of version 2")
+}
+
+// controlGroups returns where control groups of version 2 are mounted.
+func controlGroups(mounts string) (dir string, ok bool) {
+	for line := range strings.Lines(mounts) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		if fields := strings.Fields(mount); strings.HasPrefix(kind, "cgroup2 ") && len(fields) > 4 {
+			return fields[4], true
+		}
+	}
+	return "", false
+}
+
 // OOMKills returns how many processes the kernel has killed because memory ran out, in
 // the control group of the worker and its programs, or on the whole machine where groups
 // are not counted. ok is false if that is unknown.
 func OOMKills() (kills int64, ok bool) {
-	const cgroups = "/sys/fs/cgroup"
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if group, found := strings.CutPrefix(strings.TrimSpace(string(own)), "0::"); err == nil && found {
-		if kills, ok = counterIn(filepath.Join(cgroups, group, "memory.events"), "oom_kill"); ok {
+	if dir, err := ControlGroup(); err == nil {
+		if kills, ok = CounterIn(filepath.Join(dir, "memory.events"), "oom_kill"); ok {
 			return kills, true
 		}
 	}
-	return counterIn("/proc/vmstat", "oom_kill")
+	return CounterIn("/proc/vmstat", "oom_kill")
 }
 
-// counterIn returns the number behind a name in a file with a name and a number a line.
-func counterIn(file, name string) (n int64, ok bool) {
+// CounterIn returns the number behind a name in a file with a name and a number a line.
+func CounterIn(file, name string) (n int64, ok bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false

@@ -12,6 +12,10 @@ const (
 type Exit struct {
 	Code int    // -1 if a signal ended it
 	By   string // the signal, such as "signal SIGKILL", or the exception on Windows; empty if none did
+
+	// OOMKills is how many processes of the program the kernel ended because all of them
+	// together had exceeded [Limits.TotalMemory].
+	OOMKills int64
 }
 
 func (e Exit) String() string {

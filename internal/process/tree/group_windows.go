@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // HasLimits says that the system limits what a process may use.
@@ -16,21 +20,32 @@ const HasLimits = true
 // Check returns nil: a job object takes any limit.
 func (Limits) Check() error { return nil }
 
-// group is all processes of a program: those in its job object, which no process of
-// the job can leave. Windows ends them when the worker ends, however it does.
-type group struct {
+// jobObject has all processes of a program, and none can leave it. Windows ends them when
+// the worker ends, however it does.
+type jobObject struct {
 	id  uint32 // of the process group, which gets Ctrl-Break
 	job windows.Handle
 }
 
-// newGroup puts a program that was started suspended into a job object with the
-// limits, and resumes it. So no process of it is ever outside.
-func newGroup(p *os.Process, l Limits) (*group, error) {
+// begin starts a program suspended, puts it into a job object with the limits, and
+// resumes it. So no process of it is ever outside.
+func begin(cmd *exec.Cmd, l Limits, _ *Groups, _ *sandbox.User) (group, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	g, err := newGroup(cmd.Process, l)
+	if err != nil {
+		return nil, abandon(cmd, err)
+	}
+	return g, nil
+}
+
+func newGroup(p *os.Process, l Limits) (*jobObject, error) {
 	job, err := newJobObject(l)
 	if err != nil {
 		return nil, fmt.Errorf("job object: %w", err)
 	}
-	g := &group{id: uint32(p.Pid), job: job}
+	g := &jobObject{id: uint32(p.Pid), job: job}
 	if err := errors.Join(p.WithHandle(func(handle uintptr) {
 		err = windows.AssignProcessToJobObject(job, windows.Handle(handle))
 	}), err); err != nil {
@@ -56,6 +71,10 @@ func newJobObject(l Limits) (windows.Handle, error) {
 		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY
 		limits.ProcessMemoryLimit = uintptr(l.Memory)
 	}
+	if l.TotalMemory > 0 {
+		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_JOB_MEMORY
+		limits.JobMemoryLimit = uintptr(l.TotalMemory)
+	}
 	if l.CPUTime > 0 {
 		const unit = 100 * time.Nanosecond
 		basic.LimitFlags |= windows.JOB_OBJECT_LIMIT_PROCESS_TIME
@@ -63,11 +82,35 @@ func newJobObject(l Limits) (windows.Handle, error) {
 	}
 	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
 		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))) //nolint:gosec // as the system call wants it
+	if err == nil && l.CPUs > 0 {
+		err = limitRate(job, l.CPUs)
+	}
 	if err != nil {
 		return 0, errors.Join(err, windows.CloseHandle(job))
 	}
 	return job, nil
 }
+
+// limitRate bounds how many processors the processes of a job object use at once.
+func limitRate(job windows.Handle, cpus float64) error {
+	const enable, hardCap, whole = 1, 4, 10_000 // the rate is in hundredths of a percent of all processors
+	rate := struct{ flags, rate uint32 }{enable | hardCap, uint32(min(max(cpus/float64(runtime.NumCPU())*whole, 1), whole))}
+	_, err := windows.SetInformationJobObject(job, windows.JobObjectCpuRateControlInformation,
+		uintptr(unsafe.Pointer(&rate)), uint32(unsafe.Sizeof(rate))) //nolint:gosec // as the system call wants it
+	return err
+}
+
+// Groups are control groups of Linux: a job object needs none.
+type Groups struct{}
+
+// OpenGroups returns nothing, and no error.
+func OpenGroups() (*Groups, error) { return nil, nil }
+
+// LimitsMemory returns true.
+func (*Groups) LimitsMemory() bool { return true }
+
+// LimitsCPUs returns true.
+func (*Groups) LimitsCPUs() bool { return true }
 
 // resume resumes the one thread of a process that was started suspended.
 func resume(pid uint32) error {
@@ -93,7 +136,7 @@ func resume(pid uint32) error {
 
 // terminate sends Ctrl-Break to the program and to the processes that it started in
 // its group. It fails for a program without a console, which has the stop file.
-func (g *group) terminate() error {
+func (g *jobObject) terminate() error {
 	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, g.id)
 }
 
@@ -101,7 +144,7 @@ func (g *group) terminate() error {
 const killedCode = 1
 
 // kill ends all processes of the program.
-func (g *group) kill() error { return windows.TerminateJobObject(g.job, killedCode) }
+func (g *jobObject) kill() error { return windows.TerminateJobObject(g.job, killedCode) }
 
 const (
 	// endGrace is how long to wait for the end of killed processes, which hold the
@@ -112,15 +155,17 @@ const (
 )
 
 // release waits for the end of all processes of a killed group.
-func (g *group) release() {
+func (g *jobObject) release() {
 	for late := time.Now().Add(endGrace); g.active() > 0 && time.Now().Before(late); {
 		time.Sleep(endPoll)
 	}
 	_ = windows.CloseHandle(g.job)
 }
 
+func (*jobObject) exit(state *os.ProcessState) Exit { return exitOf(state) }
+
 // active returns how many processes have not ended, 0 if that is unknown.
-func (g *group) active() uint32 {
+func (g *jobObject) active() uint32 {
 	var all struct { // JOBOBJECT_BASIC_ACCOUNTING_INFORMATION
 		_               [4]int64 // times
 		_, _, active, _ uint32

@@ -18,15 +18,36 @@ type Program struct {
 	exited chan Exit // gets one value
 
 	mu    sync.Mutex
-	group *group // nil after its end: the id may belong to other processes by then
+	group group // nil after its end: the id may belong to other processes by then
 }
 
-// Limits are what the operating system enforces for each process of a program. A zero
-// limit means none.
+// group is all processes of a program.
+type group interface {
+	// terminate asks them to stop.
+	terminate() error
+
+	// kill ends them.
+	kill() error
+
+	// release waits until they have ended, once they were killed, and frees what they took.
+	release()
+
+	// exit returns how the program ended, given how the process ended that was started. It
+	// is called after release.
+	exit(state *os.ProcessState) Exit
+}
+
+// Limits are what the operating system enforces. A zero limit means none.
 type Limits struct {
+	// For each process of a program.
 	Memory   int64         // private writable memory, in bytes
 	CPUTime  time.Duration // processor time
 	FileSize int64         // of one file, in bytes; not on Windows
+
+	// For all processes of a program together. On Linux they take a control group; see
+	// [Groups].
+	TotalMemory int64   // in bytes
+	CPUs        float64 // how many processors they may use at once
 }
 
 // Output connects the standard output and error of a program.
@@ -42,10 +63,12 @@ type Output interface {
 // It returns an error only if the command did not start; a program that ends at once has
 // started.
 //
+// groups may be nil.
+//
 // The goroutine that starts it stays on its thread until the program has ended: the
 // kernel kills a program when the thread that started it ends. That is how programs
 // end with a killed worker (see [NewCommand]).
-func Start(cmd *exec.Cmd, l Limits, user *sandbox.User, out Output) (*Program, error) {
+func Start(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User, out Output) (*Program, error) {
 	if err := user.Do(func() error { _, err := os.Stat(cmd.Dir); return err }); err != nil {
 		return nil, fmt.Errorf("its working directory: %w", err) // otherwise the error would name the program
 	}
@@ -59,7 +82,7 @@ func Start(cmd *exec.Cmd, l Limits, user *sandbox.User, out Output) (*Program, e
 			err = out.Attach(cmd)
 		}
 		if err == nil {
-			err = p.begin(l)
+			p.group, err = begin(cmd, l, groups, user)
 		}
 		out.Started(err == nil)
 		started <- err
@@ -74,65 +97,53 @@ func Start(cmd *exec.Cmd, l Limits, user *sandbox.User, out Output) (*Program, e
 	return p, nil
 }
 
-// begin starts the command with the processes that it will have in a group.
-func (p *Program) begin(l Limits) error {
-	if err := p.cmd.Start(); err != nil {
-		return err
+// abandon ends a process that was started and cannot be put into its group.
+func abandon(cmd *exec.Cmd, err error) error {
+	killed := cmd.Process.Kill()
+	waited := cmd.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](waited); ok {
+		waited = nil
 	}
-	g, err := newGroup(p.cmd.Process, l)
-	if err != nil {
-		return errors.Join(err, p.cmd.Process.Kill(), ignoreExit(p.cmd.Wait()))
-	}
-	p.group = g
-	return nil
-}
-
-// ignoreExit returns nil for the exit code of a program that was killed.
-func ignoreExit(err error) error {
-	if _, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil
-	}
-	return err
+	return errors.Join(err, killed, waited)
 }
 
 // wait waits for the end of the program, and then kills the rest of its group: where
 // the system allows it, before the process id, which is also the group's, is free for
 // reuse.
 func (p *Program) wait() Exit {
-	inTime := waitUnreaped(p.cmd.Process.Pid)
-	if inTime {
-		p.Kill()
-		p.release()
+	all := p.group
+	if waitUnreaped(p.cmd.Process.Pid) {
+		p.end()
 	}
 	err := p.cmd.Wait()
-	if !inTime {
-		p.Kill()
-		p.release()
-	}
+	p.end()
 	if state := p.cmd.ProcessState; state != nil {
-		return exitOf(state)
+		return all.exit(state)
 	}
 	return Exit{Code: -1, By: fmt.Sprintf("an unknown cause (%v)", err)}
 }
 
-// release gives up the group, which has ended.
-func (p *Program) release() {
+// end kills what is left of the group, and gives it up.
+func (p *Program) end() {
+	p.Kill()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.group.release()
-	p.group = nil
+	if p.group != nil {
+		p.group.release()
+		p.group = nil
+	}
 }
 
 // Exited returns a channel that gets how the program ended, once.
 func (p *Program) Exited() <-chan Exit { return p.exited }
 
 // Kill kills the program and its group.
-func (p *Program) Kill() { p.signal((*group).kill) }
+func (p *Program) Kill() { p.signal(group.kill) }
 
 // AskToStop sends SIGTERM, or on Windows Ctrl-Break, to the program and its group.
-func (p *Program) AskToStop() { p.signal((*group).terminate) }
+func (p *Program) AskToStop() { p.signal(group.terminate) }
 
-func (p *Program) signal(send func(*group) error) {
+func (p *Program) signal(send func(group) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.group != nil {

@@ -6,8 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/process/tree/reaper"
+	"github.com/spotworker/spotworker/internal/sandbox"
 )
 
 // memoryFlag is the flag of ulimit for private writable memory. On Linux it counts
@@ -23,6 +27,98 @@ func NewCommand(argv []string, l Limits) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
+
+// begin starts a command so that all its processes can be ended, those too that leave
+// its process group: in a control group where there are any, otherwise as a user of its
+// own, otherwise below a reaper.
+func begin(cmd *exec.Cmd, l Limits, groups *Groups, user *sandbox.User) (group, error) {
+	switch {
+	case groups != nil:
+		g, err := groups.make(l)
+		if err != nil {
+			return nil, err
+		}
+		if err := g.start(cmd); err != nil {
+			g.remove()
+			return nil, err
+		}
+		return g, nil
+	case user != nil:
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		return usersGroup{processGroup{cmd.Process.Pid}, user}, nil
+	default:
+		return beginReaped(cmd)
+	}
+}
+
+// usersGroup is the program of a user that has no other.
+type usersGroup struct {
+	processGroup
+	user *sandbox.User
+}
+
+// release ends the processes of the user in other groups and sessions. What fails is
+// tried again when the job's folder is removed.
+func (g usersGroup) release() { _ = g.user.KillAll() }
+
+// reaped is a program below a reaper.
+type reaped struct {
+	reaper  *reaper.Reaper
+	process *os.Process // the reaper
+	late    *time.Timer // runs out when the reaper has not obeyed
+	ended   func() (syscall.WaitStatus, bool)
+}
+
+// beginReaped starts a command below a reaper.
+func beginReaped(cmd *exec.Cmd) (group, error) {
+	r, err := reaper.Command(cmd)
+	if err != nil {
+		return nil, err
+	}
+	err = cmd.Start()
+	if failed := r.Started(err == nil); err != nil || failed != nil {
+		if err == nil {
+			err = abandon(cmd, failed)
+		}
+		return nil, err
+	}
+	return &reaped{reaper: r, process: cmd.Process}, nil
+}
+
+func (r *reaped) terminate() error { return r.reaper.Terminate() }
+
+// killGrace is how long a reaper may take to obey. A program may have stopped it, if both
+// have the same user.
+const killGrace = 10 * time.Second
+
+func (r *reaped) kill() error {
+	if r.late == nil {
+		r.late = time.AfterFunc(killGrace, func() { _ = r.process.Kill() }) // with which the program ends
+	}
+	_ = r.process.Signal(syscall.SIGCONT)
+	return r.reaper.Kill()
+}
+
+// release is called when the reaper has ended, and so has everything below it.
+func (r *reaped) release() {
+	if r.late != nil {
+		r.late.Stop()
+	}
+	status, ok := r.reaper.Status()
+	r.ended = func() (syscall.WaitStatus, bool) { return status, ok }
+	r.reaper.Close()
+}
+
+func (r *reaped) exit(state *os.ProcessState) Exit {
+	if status, ok := r.ended(); ok {
+		return exitOf(status)
+	}
+	return processGroup{}.exit(state) // the reaper was killed
+}
+
+func killOne(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 
 // waitUnreaped waits for the end of a process without reaping it, and reports
 // whether that succeeded.

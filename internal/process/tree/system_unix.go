@@ -73,28 +73,33 @@ func CheckCommand([]string) error { return nil }
 // CheckPath returns nil: the kernel takes any path that a kinds file can name.
 func CheckPath(string) error { return nil }
 
-// group is the process group of a program, whose id is the program's.
-type group struct{ id int }
-
-func newGroup(p *os.Process, _ Limits) (*group, error) { return &group{p.Pid}, nil }
+// processGroup is the process group of a program, whose id is the program's.
+type processGroup struct{ id int }
 
 // terminate sends SIGTERM to all processes of the group.
-func (g *group) terminate() error { return syscall.Kill(-g.id, syscall.SIGTERM) }
+func (g processGroup) terminate() error { return syscall.Kill(-g.id, syscall.SIGTERM) }
 
 // kill sends SIGKILL to all processes of the group.
-func (g *group) kill() error { return syscall.Kill(-g.id, syscall.SIGKILL) }
+func (g processGroup) kill() error { return syscall.Kill(-g.id, syscall.SIGKILL) }
 
-func (*group) release() {}
+func (processGroup) release() {}
+
+func (processGroup) exit(state *os.ProcessState) Exit {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok {
+		return Exit{Code: state.ExitCode()}
+	}
+	return exitOf(status)
+}
 
 // exitOf returns how a program ended.
-func exitOf(state *os.ProcessState) Exit {
-	e := Exit{Code: state.ExitCode()}
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		name := unix.SignalName(status.Signal())
-		if name == "" {
-			name = status.Signal().String()
-		}
-		e.By = "signal " + name
+func exitOf(status syscall.WaitStatus) Exit {
+	if !status.Signaled() {
+		return Exit{Code: status.ExitStatus()}
 	}
-	return e
+	name := unix.SignalName(status.Signal())
+	if name == "" {
+		name = status.Signal().String()
+	}
+	return Exit{Code: -1, By: "signal " + name}
 }
