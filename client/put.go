@@ -31,8 +31,13 @@ type Spec struct {
 	// Delay is how long the job waits at least before it can start, up to 7 days.
 	Delay time.Duration
 
-	// Deadline is passed to the handler, and not enforced.
+	// Deadline is when the job should be done. It is passed to the handler. With
+	// Estimate, which is how long the work takes on a VM that nothing interrupts (whole
+	// seconds; 0 if that is not known), workers find out whether the job may miss it, and
+	// move it to VMs of regular priority when it is interrupted, if the deployment has
+	// any. Without an estimate they judge by the fraction that the handler reports.
 	Deadline time.Time
+	Estimate time.Duration
 
 	// MaxRun limits the job's run time over all deliveries, and MaxSilence the time
 	// between two reports of its handler, in addition to the limits of its kind. Whole
@@ -62,7 +67,7 @@ func (s Spec) producerSpec() (producer.Spec, error) {
 	payload, err := payloadOf(s.Payload)
 	return producer.Spec{
 		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Deadline: s.Deadline, OnDemand: s.OnDemand,
-		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
+		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate},
 	}, err
 }
 
@@ -134,6 +139,9 @@ type PutResult struct {
 	PayloadSize   int64
 	PayloadSHA256 string
 	Delay         time.Duration
+
+	// Warning is why the job cannot meet its deadline; empty if it can, or has none.
+	Warning string
 }
 
 // PutOptions are settings of [Client.PutMany].
@@ -273,6 +281,6 @@ func producerSpecs(jobs iter.Seq2[Spec, error]) iter.Seq2[producer.Spec, error] 
 func resultOf(j producer.Job, found checkpoint.Status, skipped bool) PutResult {
 	return PutResult{
 		ID: j.ID(), Kind: j.Kind(), Where: j.Where, Found: Status(found), Skipped: skipped, NewID: !j.OwnID,
-		PayloadSize: j.Size(), PayloadSHA256: j.PayloadHash(), Delay: j.Delay(),
+		PayloadSize: j.Size(), PayloadSHA256: j.PayloadHash(), Delay: j.Delay(), Warning: j.Warning(time.Now()),
 	}
 }

@@ -36,7 +36,7 @@ func TestPut(t *testing.T) {
 	b := setup(t)
 	deadline := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	id, err := b.Put(t.Context(), Spec{
-		Kind: "thumbnail", Payload: struct{ URL string }{"a&b"}, Deadline: deadline, MaxRun: time.Hour, MaxSilence: time.Minute, OnDemand: true,
+		Kind: "thumbnail", Payload: struct{ URL string }{"a&b"}, Deadline: deadline, MaxRun: time.Hour, MaxSilence: time.Minute, Estimate: 2 * time.Hour, OnDemand: true,
 	})
 	if err != nil || len(id) != 36 {
 		t.Fatalf("Put = %q, %v, want a new id", id, err)
@@ -51,7 +51,7 @@ func TestPut(t *testing.T) {
 	e := on[0]
 	payload, _ := e.Payload.Inline()
 	if e.ID != id || e.Kind != "thumbnail" || string(payload) != `{"URL":"a&b"}` && string(payload) != `{"URL":"a\u0026b"}` ||
-		!e.Deadline.Equal(deadline) || e.MaxRun != time.Hour || e.MaxSilence != time.Minute || e.ChosenID {
+		!e.Deadline.Equal(deadline) || e.MaxRun != time.Hour || e.MaxSilence != time.Minute || e.Estimate != 2*time.Hour || e.ChosenID {
 		t.Errorf("message = %+v, want the job", e)
 	}
 }

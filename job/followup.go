@@ -23,8 +23,11 @@ type FollowUp struct {
 	// Delay is how long it waits at least before it can start, up to 7 days.
 	Delay time.Duration
 
-	// Deadline is passed to its handler, and not enforced.
+	// Deadline is when it should be done, and Estimate how long its work takes on a VM
+	// that nothing interrupts, in whole seconds; both are optional. The deadline is passed
+	// to its handler.
 	Deadline time.Time
+	Estimate time.Duration
 }
 
 // Put puts a follow-up job, and returns its id. It costs one call.

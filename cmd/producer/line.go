@@ -24,6 +24,8 @@ type line struct {
 	Bytes  *int64        `json:"bytes,omitempty"` // of the payload, in a dry run
 	Delay  string        `json:"delay,omitempty"`
 
+	Warning string `json:"warning,omitempty"` // why the job cannot meet its deadline
+
 	Error string `json:"error,omitempty"` // why the job failed, is poison or was cancelled
 
 	// Result is the result if it is JSON, and otherwise the result as a string.
@@ -114,7 +116,7 @@ func (n *endings) count(o client.Outcome) {
 func (n *endings) bad() int { return n.Poison + n.Cancelled + n.Failed }
 
 func enqueuedLine(r client.PutResult, dryRun bool) line {
-	l := line{ID: r.ID, Status: "enqueued", Where: r.Where, Record: r.Found}
+	l := line{ID: r.ID, Status: "enqueued", Where: r.Where, Record: r.Found, Warning: r.Warning}
 	if r.Delay > 0 {
 		l.Delay = r.Delay.String()
 	}

@@ -103,6 +103,7 @@ type flags struct {
 	Delay      time.Duration `help:"Time before a worker may start a job, up to 168h." default:"0s" group:"Jobs" env:"-"`
 	MaxRun     time.Duration `help:"Limit of the run time of a job, over all attempts and workers; beyond it the job goes to the poison queue. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
 	MaxSilence time.Duration `help:"Limit of the time that a job may run without a report of its handler; beyond it the attempt fails. 0s: only the limit of its kind." default:"0s" group:"Jobs" env:"-"`
+	Estimate   time.Duration `help:"Work of a job on a VM that nothing interrupts: with a deadline, workers find out by it whether the job is at risk. 0s: not known." default:"0s" group:"Jobs" env:"-"`
 	OnDemand   bool          `help:"Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not evicted." group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"Let jobs that are recorded as running start again at once: their worker is known to be dead." group:"Jobs" env:"-"`
 	DryRun     bool          `help:"Read and check everything, print what would be enqueued, and write nothing." group:"Jobs" env:"-"`
@@ -139,7 +140,7 @@ func (f *flags) AfterApply(ctx *kong.Context) (err error) {
 
 // defaults returns what the flags say of every job.
 func (f *flags) defaults() producer.Spec {
-	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence}}
+	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
 }
 
 func (f *flags) check() error {
@@ -151,6 +152,8 @@ func (f *flags) check() error {
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
 	case queue.CheckLimit(f.MaxRun) != nil:
 		err = fmt.Errorf("--max-run: %w", queue.CheckLimit(f.MaxRun))
+	case queue.CheckEstimate(f.Estimate) != nil:
+		err = fmt.Errorf("--estimate: %w", queue.CheckEstimate(f.Estimate))
 	case queue.CheckLimit(f.MaxSilence) != nil:
 		err = fmt.Errorf("--max-silence: %w", queue.CheckLimit(f.MaxSilence))
 	case f.DryRun && f.Wait:

@@ -23,7 +23,7 @@ type putCommand struct {
 	PayloadText *string `help:"Payload: a text, unchanged." xor:"payload" placeholder:"TEXT" env:"-"`
 	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. A payload that does not fit into a message is stored in a blob." xor:"payload" placeholder:"FILE" env:"-"`
 	Check       bool    `help:"With --id, first read the record of the job, and put nothing if the job has ended. On by default." default:"true" negatable:"" env:"-"`
-	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is passed to the handler and not enforced." placeholder:"TIME" env:"-"`
+	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is passed to the handler; a job that may miss it moves to VMs of regular priority when it is interrupted, if the workers have --changeover." placeholder:"TIME" env:"-"`
 }
 
 // Help is shown by put --help.
@@ -31,7 +31,7 @@ func (*putCommand) Help() string {
 	return `Examples:
 
   producer put --kind digest --payload '{"container":"data","blob":"2026/a.tar"}'
-  producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h
+  producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h --estimate 5h
   producer put --kind render --id frame-0042 --payload-file scene.bin --wait`
 }
 
@@ -81,6 +81,9 @@ func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
 	if job.Payload, err = c.payload(ctx, s.stdin); err != nil {
 		return client.Spec{}, err
 	}
+	if job.Estimate > 0 && job.Deadline.IsZero() {
+		s.report.note("--estimate without --deadline moves nothing: spotctl job shows when the job is expected to end")
+	}
 	return job, job.Validate()
 }
 
@@ -129,6 +132,9 @@ func parseDeadline(s string, now time.Time) (time.Time, error) {
 	}
 	if at, err := time.Parse(time.RFC3339, s); err == nil {
 		return at, nil
+	}
+	if _, err := time.Parse("2006-01-02T15:04:05", s); err == nil {
+		return time.Time{}, fmt.Errorf("--deadline %s has no zone: add Z for UTC, or an offset such as +01:00", s)
 	}
 	return time.Time{}, errors.New("--deadline must be a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m")
 }

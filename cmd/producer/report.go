@@ -24,6 +24,7 @@ type report struct {
 
 	began time.Time
 	sum   summary
+	late  int // jobs that cannot meet their deadlines
 }
 
 // newReport returns the report of a run with those flags.
@@ -57,6 +58,7 @@ func (r *report) enqueued(j client.PutResult) error {
 	found := j.Found
 	r.screen.step()
 	r.sum.Found.count(found)
+	r.warn(j)
 	switch {
 	case r.json:
 		return r.printLine(enqueuedLine(j, r.dryRun))
@@ -68,6 +70,29 @@ func (r *report) enqueued(j client.PutResult) error {
 		r.note("job %s is already %s; this message resumes it if the earlier one was lost, and has no effect otherwise", j.ID, found)
 	}
 	return r.screen.printOut(j.ID + "\n")
+}
+
+// namedLate is how many jobs are named that cannot meet their deadlines; the summary
+// counts all of them.
+const namedLate = 3
+
+// warn reports that a job cannot meet its deadline.
+func (r *report) warn(j client.PutResult) {
+	if j.Warning == "" {
+		return
+	}
+	r.late++
+	if !r.json && r.late <= namedLate {
+		r.note("job %s: %s; workers run it all the same", j.ID, j.Warning)
+	}
+}
+
+// lateText is what the summary says of jobs that cannot meet their deadlines.
+func (r *report) lateText() string {
+	if r.late == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d with a deadline out of reach)", r.late)
 }
 
 // plan returns the line of a dry run: what would be enqueued, in columns.

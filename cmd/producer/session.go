@@ -52,7 +52,7 @@ func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 func specOf(s producer.Spec) client.Spec {
 	out := client.Spec{
 		Where: s.Where, ID: s.ID, Kind: s.Kind, Delay: s.Delay, Deadline: s.Deadline,
-		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, OnDemand: s.OnDemand,
+		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate, OnDemand: s.OnDemand,
 	}
 	switch data, _ := s.Payload.Inline(); {
 	case s.Payload.IsJSON():
@@ -133,7 +133,7 @@ func (s *session) put(ctx context.Context, c *client.Client, jobs source, o clie
 	sum, err := c.PutMany(ctx, jobs.jobs, o)
 	s.report.screen.end()
 	s.report.sum.Enqueued, s.report.sum.Skipped, s.report.sum.Failed, s.report.sum.Last = sum.Put, sum.Skipped, sum.Failed, sum.Last
-	s.report.note("%s %s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
+	s.report.note("%s %s%s, %d skipped%s, %d failed, in %v", s.countText(sum.Put), s.queueName(), s.report.lateText(), sum.Skipped, s.report.sum.Found.text(), sum.Failed,
 		time.Since(began).Round(time.Millisecond))
 	place := "before the first job"
 	if sum.Last != "" {

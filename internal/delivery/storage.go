@@ -104,7 +104,7 @@ func hasTriedEnough(draining, losesResult bool, tries int, tried time.Duration) 
 // been put before, by an earlier run of the handler.
 func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
 	e := queue.Envelope{
-		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Trace: d.envelope.Trace, ChosenID: true,
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: d.envelope.Trace, ChosenID: true,
 	}
 	var err error
 	switch data := f.Payload.(type) {

@@ -26,7 +26,7 @@ type Spec struct {
 	// Payload is the handler's input. Default: empty.
 	Payload queue.Payload
 
-	// Deadline is passed to the handler. Default: none.
+	// Deadline is when the job should be done. Default: none.
 	Deadline time.Time
 
 	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
@@ -45,6 +45,10 @@ type Terms struct {
 	// between two reports. Whole seconds. The kind's own limits apply too, and the
 	// stricter ones win. Default: none.
 	MaxRun, MaxSilence time.Duration
+
+	// Estimate is how long the work takes on a VM that nothing interrupts. Whole
+	// seconds. Default: not known.
+	Estimate time.Duration
 }
 
 // Check returns an error that states what to change, or nil.
@@ -57,6 +61,9 @@ func (t Terms) Check() error {
 	}
 	if err := queue.CheckLimit(t.MaxSilence); err != nil {
 		return fmt.Errorf("max silence: %w", err)
+	}
+	if err := queue.CheckEstimate(t.Estimate); err != nil {
+		return fmt.Errorf("estimate: %w", err)
 	}
 	return nil
 }
@@ -82,6 +89,24 @@ func (j Job) Kind() string { return j.envelope.Kind }
 
 // Delay returns how long the job's message stays hidden before the job can start.
 func (j Job) Delay() time.Duration { return j.delay }
+
+// Warning returns why the job cannot meet its deadline if it is put now, or "". It is put
+// all the same.
+func (j Job) Warning(now time.Time) string {
+	e := j.envelope
+	left := e.Deadline.Sub(now)
+	switch {
+	case e.Deadline.IsZero():
+		return ""
+	case left <= 0:
+		return fmt.Sprintf("its deadline, %s, has passed", e.Deadline.Format(time.RFC3339))
+	case j.delay >= left:
+		return fmt.Sprintf("its deadline is in %s, and it cannot start before %s", left.Round(time.Second), j.delay)
+	case e.Estimate > left-j.delay:
+		return fmt.Sprintf("its deadline is in %s, and by its estimate it takes %s even if nothing interrupts it", left.Round(time.Second), j.delay+e.Estimate)
+	}
+	return ""
+}
 
 // Size returns the length of the payload in bytes.
 func (j Job) Size() int64 {
@@ -124,7 +149,7 @@ func NewJob(s Spec) (Job, error) {
 	}
 	return Job{
 		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
-		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
+		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
 		delay:    s.Delay,
 	}, nil
 }

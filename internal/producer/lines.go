@@ -32,7 +32,7 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run and max_silence are durations like delay. A line
+// Only kind is required; max_run, max_silence and estimate are durations like delay. A line
 // that does not set a term gets those of defaults. Empty lines are skipped. A line that
 // cannot be read yields a [*JobError]; an error of r itself ends the sequence.
 func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
@@ -121,6 +121,7 @@ type lineJSON struct {
 	Delay         *string         `json:"delay"`
 	MaxRun        *string         `json:"max_run"`
 	MaxSilence    *string         `json:"max_silence"`
+	Estimate      *string         `json:"estimate"`
 }
 
 // parseSpec reads a line. An unknown field is an error: it is probably a typing
@@ -150,7 +151,7 @@ func parseSpec(line []byte, defaults Spec) (Spec, error) {
 	if l.Deadline != nil {
 		deadline, err := time.Parse(time.RFC3339, *l.Deadline)
 		if err != nil {
-			return spec, fmt.Errorf("field deadline is %.40q; it must be a time such as 2026-01-31T09:30:00Z", *l.Deadline)
+			return spec, fmt.Errorf("field deadline is %.40q; it must be a time with its zone, such as 2026-01-31T09:30:00Z or 2026-01-31T10:30:00+01:00", *l.Deadline)
 		}
 		spec.Deadline = deadline
 	}
@@ -172,6 +173,7 @@ func (l *lineJSON) terms(t *Terms) error {
 		{"delay", "90s or 24h, up to 168h", l.Delay, &t.Delay},
 		{"max_run", "90s or 24h", l.MaxRun, &t.MaxRun},
 		{"max_silence", "90s or 10m", l.MaxSilence, &t.MaxSilence},
+		{"estimate", "90s or 6h", l.Estimate, &t.Estimate},
 	} {
 		if field.text == nil {
 			continue
@@ -181,6 +183,9 @@ func (l *lineJSON) terms(t *Terms) error {
 			return fmt.Errorf("field %s is %.40q; it must be a time such as %s", field.name, *field.text, field.example)
 		}
 		*field.to = d
+	}
+	if l.Estimate != nil && t.Estimate <= 0 {
+		return fmt.Errorf("field estimate is %.40q; work takes at least 1s: leave it out if it is not known", *l.Estimate)
 	}
 	return nil
 }
@@ -214,7 +219,7 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run and max_silence", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence and estimate", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

@@ -117,6 +117,7 @@ func TestParseSpec(t *testing.T) {
 	type fields struct {
 		ID, Kind, Payload, Deadline string
 		Delay, MaxRun, MaxSilence   time.Duration
+		Estimate                    time.Duration
 	}
 	for line, want := range map[string]fields{
 		`{"kind":"k"}`: {Kind: "k"},
@@ -129,6 +130,7 @@ func TestParseSpec(t *testing.T) {
 		`{"kind":"k","delay":"36h"}`:                          {Kind: "k", Delay: 36*time.Hour - general},
 		`{"kind":"k","delay":"0s"}`:                           {Kind: "k", Delay: -general},
 		`{"kind":"k","max_run":"6h","max_silence":"10m"}`:     {Kind: "k", MaxRun: 5 * time.Hour, MaxSilence: 10 * time.Minute},
+		`{"kind":"k","estimate":"6h"}`:                        {Kind: "k", Estimate: 6 * time.Hour},
 		`{"kind":"k","max_run":"0s"}`:                         {Kind: "k", MaxRun: -time.Hour},
 	} {
 		s, err := parseSpec([]byte(line), Spec{Terms: Terms{Delay: general, MaxRun: time.Hour}})
@@ -137,7 +139,7 @@ func TestParseSpec(t *testing.T) {
 			continue
 		}
 		data, _ := s.Payload.Inline()
-		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general, MaxRun: s.MaxRun - time.Hour, MaxSilence: s.MaxSilence}
+		got := fields{ID: s.ID, Kind: s.Kind, Payload: string(data), Delay: s.Delay - general, MaxRun: s.MaxRun - time.Hour, MaxSilence: s.MaxSilence, Estimate: s.Estimate}
 		if !s.Deadline.IsZero() {
 			got.Deadline = s.Deadline.UTC().Format(time.RFC3339)
 		}
@@ -159,8 +161,11 @@ func TestParseSpecRefuses(t *testing.T) {
 		`{"kind":7}`:                        "field kind is a JSON number; it must be a string",
 		`{"kind":"k","id":7}`:               "field id is a JSON number; it must be a string",
 		`{"kind":"k","id":""}`:              "field id is empty; leave it out for a new id",
-		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline, delay, max_run and max_silence`,
-		`{"kind":"k","deadline":"8h"}`:      `field deadline is "8h"; it must be a time such as 2026-01-31T09:30:00Z`,
+		`{"kind":"k","paylod":1}`:           `unknown field "paylod"; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence and estimate`,
+		`{"kind":"k","deadline":"8h"}`:      `field deadline is "8h"; it must be a time with its zone, such as 2026-01-31T09:30:00Z or 2026-01-31T10:30:00+01:00`,
+		`{"kind":"k","estimate":"0s"}`:      `field estimate is "0s"; work takes at least 1s: leave it out if it is not known`,
+		`{"kind":"k","estimate":"-5m"}`:     `field estimate is "-5m"; work takes at least 1s: leave it out if it is not known`,
+		`{"kind":"k","estimate":"5"}`:       `field estimate is "5"; it must be a time such as 90s or 6h`,
 		`{"kind":"k","delay":"soon"}`:       `field delay is "soon"; it must be a time such as 90s or 24h, up to 168h`,
 		`{"kind":"k","delay":90}`:           "field delay is a JSON number; it must be a string",
 		`{"kind":"k","payload_base64":"A"}`: "field payload_base64: illegal base64 data at input byte 0",

@@ -109,7 +109,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 		"id": &w.ID, "kind": &w.Kind,
 		"payload_base64": &w.PayloadBase64, "payload_ref": &w.PayloadRef,
 		"enqueued_at": &w.EnqueuedAt, "deadline": &w.Deadline,
-		"max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
+		"estimate": &w.Estimate, "max_run": &w.MaxRun, "max_silence": &w.MaxSilence, "trace": &w.Trace,
 		"chosen_id": &w.ChosenID, "awaited": &w.Awaited, "resume": &w.Resume, "put_back_since": &w.PutBackSince,
 		"inputs": &w.Inputs,
 	}
@@ -138,7 +138,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	}
 	return Envelope{
 		ID: w.ID, Kind: w.Kind, Payload: payload, Trace: w.Trace, ChosenID: w.ChosenID, Awaited: w.Awaited, Resume: w.Resume,
-		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline),
+		EnqueuedAt: timeOrZero(w.EnqueuedAt), Deadline: timeOrZero(w.Deadline), Estimate: time.Duration(w.Estimate),
 		MaxRun: time.Duration(w.MaxRun), MaxSilence: time.Duration(w.MaxSilence),
 		PutBackSince: timeOrZero(w.PutBackSince), Inputs: inputs, unknown: unknown,
 	}, nil

@@ -55,8 +55,13 @@ type Envelope struct {
 	// EnqueuedAt is when the producer first put the job, by its clock.
 	EnqueuedAt time.Time
 
-	// Deadline is passed to the handler; zero for none.
+	// Deadline is when the job should be done; zero for none. It is passed to the
+	// handler, and a job that may miss it moves to VMs of regular priority.
 	Deadline time.Time
+
+	// Estimate is how long the work takes on a VM that nothing interrupts, in whole
+	// seconds; 0 if the producer does not know.
+	Estimate time.Duration
 
 	// MaxRun and MaxSilence limit the job in addition to the limits of its kind: its
 	// run time over all deliveries, and the time between two reports. Whole seconds;
@@ -101,6 +106,7 @@ type envelopeJSON struct {
 	PayloadRef    *Ref            `json:"payload_ref,omitempty"`
 	EnqueuedAt    *time.Time      `json:"enqueued_at,omitempty"`
 	Deadline      *time.Time      `json:"deadline,omitempty"`
+	Estimate      wireSeconds     `json:"estimate,omitempty"`
 	MaxRun        wireSeconds     `json:"max_run,omitempty"`
 	MaxSilence    wireSeconds     `json:"max_silence,omitempty"`
 	Trace         string          `json:"trace,omitempty"`
@@ -162,6 +168,9 @@ func (e Envelope) Validate() error {
 	if err := CheckLimit(e.MaxSilence); err != nil {
 		return fmt.Errorf("field max_silence: %w", err)
 	}
+	if err := CheckEstimate(e.Estimate); err != nil {
+		return fmt.Errorf("field estimate: %w", err)
+	}
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
@@ -199,7 +208,7 @@ func (e Envelope) wire() envelopeJSON {
 		V: e.version(), ID: e.ID, Kind: e.Kind, Trace: e.Trace, ChosenID: e.ChosenID, Awaited: e.Awaited, Resume: e.Resume,
 		EnqueuedAt: timeOrNil(e.EnqueuedAt), Deadline: timeOrNil(e.Deadline),
 		PutBackSince: timeOrNil(e.PutBackSince),
-		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Inputs: e.Inputs,
+		MaxRun:       wireSeconds(e.MaxRun), MaxSilence: wireSeconds(e.MaxSilence), Estimate: wireSeconds(e.Estimate), Inputs: e.Inputs,
 	}
 	switch {
 	case e.Payload.ref != nil:
@@ -260,7 +269,15 @@ func CheckLimit(limit time.Duration) error {
 	return nil
 }
 
-// wireSeconds is a limit on the wire: whole seconds as a JSON number.
+// CheckEstimate returns what is wrong with a job's Estimate, or nil.
+func CheckEstimate(estimate time.Duration) error {
+	if estimate < 0 || estimate > MaxLimit || estimate%time.Second != 0 {
+		return fmt.Errorf("%s is not a valid estimate: give whole seconds of work, from 1s to %s, or 0 if it is not known", estimate, MaxLimit)
+	}
+	return nil
+}
+
+// wireSeconds is a limit or an estimate on the wire: whole seconds as a JSON number.
 type wireSeconds time.Duration
 
 func (s wireSeconds) MarshalJSON() ([]byte, error) {

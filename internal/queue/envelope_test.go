@@ -31,8 +31,9 @@ func goldenEnvelopes(t *testing.T) map[string]Envelope {
 			EnqueuedAt: noon.Add(123456789), Deadline: time.Date(2026, time.March, 10, 14, 0, 0, 0, zone).UTC(),
 			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Resume: true, PutBackSince: noon.Add(time.Hour),
 		},
-		"limits": {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
-		"chosen": {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
+		"deadline": {ID: "nightly", Kind: "render", EnqueuedAt: noon, Deadline: noon.Add(8 * time.Hour), Estimate: 5 * time.Hour},
+		"limits":   {ID: "bounded", Kind: "render", EnqueuedAt: noon, MaxRun: 6 * time.Hour, MaxSilence: 10 * time.Minute},
+		"chosen":   {ID: "frame-7", Kind: "render", EnqueuedAt: noon, ChosenID: true},
 		"inputs": {
 			ID: "frame-7", Kind: "render", EnqueuedAt: noon,
 			Inputs: json.RawMessage(`[{"container":"data","blob":"scene.blend","etag":"\"0x8DC\"","to":"a<b>&c.blend"},{"container":"data","prefix":"textures/"}]`),

@@ -18,8 +18,9 @@ var anyEnvelope = rapid.Custom(func(t *rapid.T) Envelope {
 		ID:     rapid.StringMatching(`[A-Za-z0-9_~-]([A-Za-z0-9._~-]{0,30}[A-Za-z0-9_~-])?`).Draw(t, "id"),
 		Kind:   rapid.StringMatching(`[A-Za-z0-9_-]([A-Za-z0-9._-]{0,10}[A-Za-z0-9_-])?`).Draw(t, "kind"),
 		MaxRun: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max run")) * time.Second, MaxSilence: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "max silence")) * time.Second,
-		Trace:  rapid.String().Draw(t, "trace"),
-		Resume: rapid.Bool().Draw(t, "resume"),
+		Estimate: time.Duration(rapid.IntRange(0, 1e9).Draw(t, "estimate")) * time.Second,
+		Trace:    rapid.String().Draw(t, "trace"),
+		Resume:   rapid.Bool().Draw(t, "resume"),
 
 		ChosenID: rapid.Bool().Draw(t, "chosen id"), Awaited: rapid.Bool().Draw(t, "awaited"),
 	}
