@@ -237,6 +237,11 @@ param onDemandCapacity int = onDemandMinInstances
 @minValue(1)
 param moveAfter int = 3
 
+@description('How long a moved job waits for one of these VMs. A Spot VM that loses a job with a deadline moves it if it may be late; 0s moves none for that.')
+@minLength(2)
+@maxLength(16)
+param changeover string = '10m'
+
 // Log and alerts.
 
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
@@ -307,7 +312,7 @@ module foundation 'modules/foundation.bicep' = {
     packageCommands: windows ? windowsPackageCommands : packageCommands
     configurationIn: configurationIn
     onDemand: onDemand
-    workerSettings: union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
+    workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
     monitoring: monitoring
     logStorage: logStorage
     logFiles: windows ? windowsLogFiles : logFiles

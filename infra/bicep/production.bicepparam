@@ -48,7 +48,8 @@ param maxInstances = 60
 param capacity = int(readEnvironmentVariable('CAPACITY', '3'))
 param jobsPerInstance = 20
 
-// Priority Swap: after three interruptions a regular VM finishes the job.
+// Priority Swap: after three interruptions, or when its deadline is at risk, a
+// regular VM finishes the job.
 param onDemand = true
 param moveAfter = 3
 param onDemandVmSize = 'Standard_D2as_v5'

@@ -93,7 +93,7 @@ func checkSettings(d deployment, tell report) {
 	needWords(d, "modules/foundation.bicep", tell, "package: configurationIn == 'Package' ? 'spotworker-ondemand${packageSuffix}' : packageName",
 		"var packageSuffix = operatingSystem == 'Windows' ? '.zip' : '.tar.gz'")
 	needWords(d, "modules/alerts.bicep", tell, "query: rule.query", "operator: rule.operator", "threshold: rule.threshold")
-	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)")
+	needWords(d, "main.bicep", tell, "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)")
 	needWords(d, "modules/log-association.bicep", tell,
 		"operatingSystem == 'Windows'\n  ? 'eab1f514-22e3-42e3-9a1f-e1dc9199355c'\n  : '2ea82cdd-f2e8-4500-af75-67a2e084ca74'", "'Microsoft.Insights/dataCollectionRules'")
 }
@@ -102,7 +102,7 @@ func checkSettings(d deployment, tell report) {
 // from: by file and module, and by parameter.
 var otherwise = map[string]map[string]string{
 	"main.bicep foundation": {
-		"workerSettings":  "union(onDemand ? { SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)",
+		"workerSettings":  "union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)",
 		"packageCommands": "windows ? windowsPackageCommands : packageCommands", "logFiles": "windows ? windowsLogFiles : logFiles",
 	},
 	"main.bicep spot": {

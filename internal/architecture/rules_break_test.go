@@ -36,6 +36,7 @@ var breaches = []struct {
 	{"job stands alone", "job/jobtest/evict.go", importing("github.com/Azure/azure-sdk-for-go/sdk/azcore"), 3},
 	{"jobid stands alone", "internal/jobid/id.go", importing(testModule + "/job"), 3},
 	{"retry stands alone", "internal/retry/retry.go", importing(testModule + "/internal/queue"), 3},
+	{"deadline stands alone", "internal/deadline/judge.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"plaintext stands alone", "internal/plaintext/plaintext.go", importing(testModule + "/internal/cli"), 3},
 	{"jsonpos stands alone", "internal/jsonpos/jsonpos.go", importing(testModule + "/internal/process"), 3},
 	{"tokenproxy stands alone", "internal/tokenproxy/tokenproxy.go", importing(testModule + "/internal/azure"), 3},

@@ -51,6 +51,13 @@ var importRules = []importRule{
 		reason:  "every package that waits needs it, so it may depend on none of them",
 	},
 	{
+		name:    "deadline stands alone",
+		in:      []string{"./internal/deadline/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/deadline/..."},
+		reason:  "workers and tools for operators judge by it, from what each of them knows",
+	},
+	{
 		name:    "plaintext stands alone",
 		in:      []string{"./internal/plaintext/..."},
 		forbids: []string{"./...", sdk},
@@ -294,7 +301,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/delivery/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/drain", "./internal/haste", "./internal/health",
+			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health",
 			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",

@@ -50,6 +50,7 @@ type Claim struct {
 	record      Record                 // as last known; without an ETag while there is no record
 	begun       string                 // the state's hash when the claim began
 	readers     map[*stateReader]bool  // open readers of the recorded state
+	moveReason  *string                // see MovesFor; nil for the one that was found
 	machine     string                 // where a failure of this claim happens
 	repeat      bool                   // whether a failure counts as one with the last
 }
@@ -99,7 +100,7 @@ func (s *Store) Fresh(d Delivery, owner string) *Claim {
 	now := time.Now()
 	return s.newClaim(d, owner, Record{
 		ID: d.ID, Kind: d.Kind, PayloadHash: d.PayloadHash, MessageID: d.MessageID,
-		Status: Running, Generation: 1, CreatedAt: now, ClaimedAt: now,
+		Status: Running, Generation: 1, CreatedAt: now, ClaimedAt: now, Deadline: d.Deadline, Estimate: d.Estimate,
 	})
 }
 
@@ -124,6 +125,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.Kind, r.PayloadHash, r.MessageID = d.Kind, d.PayloadHash, d.MessageID
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
+		r.Deadline, r.Estimate = d.Deadline, d.Estimate
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -303,6 +305,25 @@ func (c *Claim) failureMachine() (machine string, repeat bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.machine, c.repeat
+}
+
+// MovesFor sets why the release that follows moves the job to the on-demand queue; empty
+// if it does not.
+func (c *Claim) MovesFor(reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moveReason = &reason
+}
+
+// moveReasonAfter returns the reason for the next release of a record that has the reason
+// before.
+func (c *Claim) moveReasonAfter(before string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.moveReason == nil {
+		return before
+	}
+	return *c.moveReason
 }
 
 // Exists reports whether this claim knows of a record in storage.

@@ -17,6 +17,7 @@ const (
 	maxReason = 1536
 	maxText   = 600
 	maxOwner  = 256
+	maxMove   = 256
 )
 
 // MaxLog is the largest log in a record, in bytes of its percent-encoded form. A larger
@@ -68,6 +69,9 @@ var fields = []field{
 	number("evictions", func(r *Record) *int { return &r.Ledger.Evictions }).lenient(),
 	number("exits", func(r *Record) *int { return &r.Ledger.Exits }).lenient(),
 	milliseconds("nextwrite", func(r *Record) *time.Duration { return &r.NextWrite }).lenient(),
+	timestamp("deadline", func(r *Record) *time.Time { return &r.Deadline }).lenient(),
+	milliseconds("estimate", func(r *Record) *time.Duration { return &r.Estimate }).lenient(),
+	freeText("movereason", maxMove, func(r *Record) *string { return &r.MoveReason }).lenient(),
 	flag("progressed", func(r *Record) *bool { return &r.Progressed }),
 	text("statehash", func(r *Record) *string { return &r.StateHash }),
 	number("statesize", func(r *Record) *int64 { return &r.StateSize }),

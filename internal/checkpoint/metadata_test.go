@@ -46,6 +46,10 @@ func goldenRecords() map[string]Record {
 		"attempts":  {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 40, Failures: 1, FailuresTotal: 17, Breaks: 12, Peak: 0.25, Interruptions: 22, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"exits":     {ID: "job-1", Version: 1, Status: Running, MessageID: "m", Token: "t", Write: 1, Generation: 4, ChargedExits: 2, EarlyExits: 5, Charge: true, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"failed":    {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Failures: 1, FailedBy: "vmss_000001-0123abcd", CreatedAt: noon, ClaimedAt: noon, Owner: "vmss_000001-0123abcd-0", Reason: "no"},
+		"deadline": {
+			ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 2, RunTime: 90 * time.Minute, Fraction: 0.3,
+			Deadline: noon.Add(10 * time.Hour), Estimate: 5 * time.Hour, MoveReason: "40 % of the time", CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+		},
 		"log": {
 			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",

@@ -100,7 +100,7 @@ func (s *Store) Replay(ctx context.Context, d Delivery, by string, endedAt time.
 			r.EndedAt = endedAt
 		}
 		r.Status = Open
-		r.Failures, r.FailuresTotal, r.Breaks, r.Peak, r.RunTime, r.Progressed, r.FailedBy = 0, 0, 0, 0, 0, false, ""
+		r.Failures, r.FailuresTotal, r.Breaks, r.Peak, r.RunTime, r.Progressed, r.FailedBy, r.MoveReason = 0, 0, 0, 0, 0, false, "", ""
 		r.clearExits()
 		if scratch {
 			r.clearState()

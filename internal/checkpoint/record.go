@@ -96,6 +96,15 @@ type Record struct {
 	// again.
 	NextWrite time.Duration
 
+	// Deadline is when the job should be done, and Estimate how long its work takes on a
+	// VM that nothing interrupts, in whole milliseconds; zero if its message does not say.
+	Deadline time.Time
+	Estimate time.Duration
+
+	// MoveReason is why the last release by a Spot VM moved the job to the on-demand queue, or
+	// was to move it; empty if it did not.
+	MoveReason string
+
 	// Progressed says that the current claim stored a state that differs from
 	// the one it began with.
 	Progressed bool

@@ -20,6 +20,11 @@ type Delivery struct {
 	PayloadHash string // SHA-256 of the payload, in hex
 	MessageID   string // the service's id of the message
 
+	// Deadline and Estimate are the job's, as its message has them; zero for none. They
+	// are recorded for those who look at the job, and decide nothing about its record.
+	Deadline time.Time
+	Estimate time.Duration
+
 	// Steady says that the worker which holds the message has run for a while, so
 	// that an unclean exit soon after a claim is charged to the job.
 	Steady bool

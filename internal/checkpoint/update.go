@@ -54,7 +54,7 @@ func (c *Claim) Release(ctx context.Context, s Snapshot) error {
 		return nil
 	}
 	return c.update(ctx, s, func(r *Record) {
-		r.Status = Open
+		r.Status, r.MoveReason = Open, c.moveReasonAfter(r.MoveReason)
 		r.Interruptions++
 		if d, _ := c.delivered(); d.Evicted {
 			r.Ledger.Evictions = c.ledgerBefore.Evictions + 1

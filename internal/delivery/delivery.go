@@ -66,6 +66,7 @@ type Delivery struct {
 	accountedAt   atomic.Int64    // when the ledger was last asked for, in nanoseconds from begun; 0 for never
 	cancelChecked time.Time       // cancellations up to here are known not to concern the job
 	cancelRetry   time.Time       // the record is not read before, after a read for that failed
+	plan          movePlan        // what the release does about the on-demand queue
 	moved         bool            // a message on the on-demand queue replaced this one
 	replaced      bool            // a new message on the same queue replaced this one
 }
@@ -173,6 +174,9 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	if out, ok := d.recover(ctx); !ok {
 		return out
 	}
+	if out, moves := d.moveAtClaim(); moves {
+		return out
+	}
 	if out, ok := d.load(ctx); !ok {
 		return out
 	}
@@ -218,6 +222,7 @@ func (d *Delivery) ref() checkpoint.Delivery {
 	return checkpoint.Delivery{
 		ID: d.envelope.ID, Kind: d.envelope.Kind,
 		PayloadHash: d.envelope.Work(), MessageID: d.lease.ID,
+		Deadline: d.envelope.Deadline, Estimate: d.envelope.Estimate,
 		Steady: d.runner.uptime() >= steadyFor,
 	}
 }

@@ -2,12 +2,17 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"sync/atomic"
+	"net/http"
+	"slices"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -151,6 +156,9 @@ func (d *Delivery) deleteMessage() error {
 // break, or is replaced by one on the on-demand queue. A state that cannot be sent in
 // time is left out.
 func (d *Delivery) release(ctx context.Context, out outcome) error {
+	if !d.endRecorded {
+		d.planMove(ctx)
+	}
 	if err := d.releaseRecord(ctx, out); err != nil {
 		return err
 	}
@@ -276,53 +284,6 @@ func (d *Delivery) requeue(ctx context.Context, out outcome) error {
 	return nil
 }
 
-const (
-	// moveTimeout bounds the put of a moved job, so that a drain that cannot move it
-	// still has the time to release it.
-	moveTimeout = time.Second
-
-	// movePause is how long jobs are only released after a move that failed: in a
-	// drain of many, a queue that does not answer costs the first ones moveTimeout
-	// and the others nothing.
-	movePause = 30 * time.Second
-)
-
-// moves reports whether a job that is released is moved to VMs of regular priority
-// (Priority Swap): it was interrupted often enough, this time included, and is not
-// there already. A job whose message is another worker's is not moved, since
-// that worker has it, nor one that was not stopped but took a break. after is
-// [Config.MoveAfter], stop what stopped the job, or nil.
-func moves(after, interruptions int, stop *job.Stop, isOnDemand bool) bool {
-	return after > 0 && interruptions >= after && !isOnDemand && stop != nil && stop.Reason != job.Lost
-}
-
-// move puts the job on the on-demand queue if that is where it belongs, and
-// reports whether it is there, so that the old message is to be deleted. The
-// record is open by now. A move that fails leaves the job where it is, to be
-// moved the next time; one of which only the reply was lost leaves two messages,
-// of which the record lets one through.
-func (d *Delivery) move(ctx context.Context) bool {
-	if d.moved || !d.shouldMove(ctx) {
-		return d.moved
-	}
-	if !d.runner.mover.mayTry(time.Now()) {
-		d.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", d.lease.Queue().Name())
-		return false
-	}
-	ctx, cancelMoves := drain.Outlive(d.tries.In(ctx), drain.UntilMoves)
-	defer cancelMoves()
-	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
-	defer cancel()
-	if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {
-		d.runner.mover.failed(time.Now())
-		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
-		return false
-	}
-	d.moved = true
-	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.runner.onDemand.Name(), "interruptions", d.claim.Record().Interruptions)
-	return true
-}
-
 // releaseMessage makes the job's message visible to all after delay. One that another
 // message replaced is deleted, and one that would expire, or that the service
 // does not find any more, is replaced now: the record is open by then, so that
@@ -355,23 +316,51 @@ func (d *Delivery) mustReplace(ctx context.Context) bool {
 	return d.lease.Gone() || !d.lease.ExpiresAt.IsZero() && (stop == nil || stop.Reason != job.Lost)
 }
 
-func (d *Delivery) shouldMove(ctx context.Context) bool {
-	if d.runner.onDemand == nil || d.claim == nil {
-		return false
+// retryDelays are the waits between the tries of a call to storage.
+var retryDelays = retry.Backoff{First: 500 * time.Millisecond, Max: 15 * time.Second}
+
+// unretryable are the errors that a further try cannot change.
+var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable}
+
+func isRetryable(err error) bool {
+	return !slices.ContainsFunc(unretryable, func(target error) bool { return errors.Is(err, target) })
+}
+
+// retry repeats a call until it succeeds; storage errors do not count against the job.
+// It gives up when ctx ends, on errors that a further try cannot change, and after
+// refusedTries that storage permanently refused.
+func (d *Delivery) retry(ctx context.Context, what string, try func() error) error {
+	refused := 0
+	for failures := 1; ; failures++ {
+		err := try()
+		if err == nil || asConflict(err) != nil || !isRetryable(err) {
+			return err
+		}
+		if checkpoint.PermanentRefusal(err) != "" {
+			refused++
+		}
+		if refused >= refusedTries {
+			return err
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		delay := retryDelays.Delay(failures)
+		d.logRetry(ctx, what, err, delay)
+		if retry.Sleep(ctx, delay) != nil {
+			return err
+		}
 	}
-	isOnDemand := d.lease.Queue().Name() == d.runner.onDemand.Name()
-	return moves(d.runner.moveAfter, d.claim.Record().Interruptions, job.StopOf(ctx), isOnDemand)
 }
 
-// mover pauses moves after one that failed.
-type mover struct {
-	pausedUntil atomic.Pointer[time.Time] // nothing is moved before; nil before the first failure
+// logRetry logs that a call failed and will be tried again, and whether the service
+// answered. Faults that concern more than this job are logged for the whole worker.
+func (d *Delivery) logRetry(ctx context.Context, what string, err error, in time.Duration) {
+	level := outage.Level(err, slog.LevelWarn)
+	var response *azcore.ResponseError
+	if errors.As(err, &response) && response.StatusCode < http.StatusInternalServerError {
+		d.log.Log(ctx, level, "storage refused the call; trying again", "call", what, "code", response.ErrorCode, "error", err, "retry_in", in)
+		return
+	}
+	d.log.Log(ctx, level, "storage is unavailable; trying again", "call", what, "error", err, "retry_in", in)
 }
-
-// mayTry compares by the monotonic clock, as long as now has its reading.
-func (m *mover) mayTry(now time.Time) bool {
-	rests := m.pausedUntil.Load()
-	return rests == nil || !now.Before(*rests)
-}
-
-func (m *mover) failed(now time.Time) { m.pausedUntil.Store(new(now.Add(movePause))) }

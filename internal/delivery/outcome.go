@@ -265,3 +265,35 @@ func asConflict(err error) *checkpoint.ConflictError {
 	errors.As(err, &conflict)
 	return conflict
 }
+
+const (
+	// refusedTries is how often a call is tried that storage permanently refuses
+	// ([checkpoint.PermanentRefusal]), where giving up loses nothing.
+	refusedTries = 3
+
+	// resultPatience is how long a commit is tried then, since giving up loses what
+	// was done since the last save. It is longer than a blob lease of a minute, the
+	// longest that ends without being released.
+	resultPatience = 75 * time.Second
+)
+
+// refusedOutcome is the outcome of a delivery of which storage permanently refuses a
+// call: it frees the slot, and its message becomes visible again later and later.
+func refusedOutcome(err error) outcome {
+	code := checkpoint.PermanentRefusal(err)
+	return outcome{action: storageRefused, refusal: code, reason: fmt.Sprintf("storage refused (%s): %v", code, err)}
+}
+
+// hasTriedEnough reports whether to give up an outcome that storage permanently refused,
+// after so many tries in that time: at once in a drain, which has no time to lose, and
+// later where giving up loses a result.
+func hasTriedEnough(draining, losesResult bool, tries int, tried time.Duration) bool {
+	switch {
+	case draining:
+		return true
+	case losesResult:
+		return tried >= resultPatience
+	default:
+		return tries >= refusedTries
+	}
+}

@@ -3,6 +3,7 @@ package delivery
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -280,4 +281,41 @@ func (d *Delivery) reportStart(record checkpoint.Record, resumed bool) {
 	default:
 		observer.Waited(afterRelease, waited)
 	}
+}
+
+// putFollowUp puts a follow-up job of this one on the queue of jobs. Its id may have
+// been put before, by an earlier run of the handler.
+func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
+	e := queue.Envelope{
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: d.envelope.Trace, ChosenID: true,
+	}
+	var err error
+	switch data := f.Payload.(type) {
+	case json.RawMessage:
+		e.Payload, err = queue.JSONPayload(data)
+	case []byte:
+		e.Payload = queue.BytesPayload(data)
+	}
+	if err == nil {
+		err = validateFollowUp(e, f.Delay)
+	}
+	if err != nil {
+		return job.Permanent(err)
+	}
+	if err := d.runner.queue.PutAny(ctx, e, f.Delay, d.runner.payloads); err != nil {
+		return job.Unavailable(err)
+	}
+	d.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)
+	return nil
+}
+
+// validateFollowUp returns why a follow-up job can never be put.
+func validateFollowUp(e queue.Envelope, delay time.Duration) error {
+	if delay < 0 || delay > queue.MaxDelay {
+		return fmt.Errorf("delay %s: it must be between 0 and %s", delay, queue.MaxDelay)
+	}
+	if data, _ := e.Payload.Inline(); len(data) > queue.MaxPayload {
+		return fmt.Errorf("payload has %d bytes; at most %d are allowed: put the data in a blob and name it in the payload", len(data), queue.MaxPayload)
+	}
+	return e.Validate()
 }

@@ -46,6 +46,10 @@ type Config struct {
 	DefaultKind string // of messages that are not envelopes; empty rejects them
 	MoveAfter   int    // interruptions after which a job is moved to OnDemand; 0 is never
 
+	// Changeover is how long a job that moves waits on OnDemand. With it a job that may miss
+	// its deadline is moved when it is released; 0 is never.
+	Changeover time.Duration
+
 	Visibility    time.Duration // the visibility timeout while nothing is throttled
 	PayloadMemory int64         // bytes of all payloads from blobs together
 	Policy        checkpoint.Policy
@@ -87,6 +91,7 @@ type Runner struct {
 	kinds       job.Kinds
 	defaultKind string
 	moveAfter   int
+	changeover  time.Duration
 	policy      checkpoint.Policy
 
 	departure *drain.Departure
@@ -129,7 +134,7 @@ type counters struct {
 func NewRunner(c Config) *Runner {
 	r := &Runner{
 		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
-		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, policy: c.Policy,
+		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,
 		active: newRegistry(), renewals: renewal.NewSet(c.Visibility),
@@ -333,6 +338,9 @@ type Observer interface {
 	// LeftOut reports a job that was released without its last state.
 	LeftOut()
 
+	// Moved reports a job that was put on the on-demand queue, with a word of [Moves].
+	Moved(reason string)
+
 	// Circles reports a job that does not end: its 10th, 20th, 40th ... of
 	// "failures" in all, or of "breaks" in a row.
 	Circles(cause string)
@@ -346,6 +354,9 @@ const (
 	outcomeMoved                               = "moved" // released to the on-demand queue
 	outcomeLeft                                = "left"  // its visibility timeout will expire
 )
+
+// Why a job was moved to the on-demand queue, as [Observer.Moved] reports it.
+const movedForInterruptions, movedForDeadline = "interruptions", "deadline"
 
 // What a job had waited for, as [Observer.Waited] reports it.
 const (
@@ -391,6 +402,9 @@ func Starts() []string { return []string{startedFirst, startedResumed, startedAg
 
 // Saves returns the results that [Observer.Saved] gets.
 func Saves() []string { return []string{savedWell, savedFenced, savedFailed} }
+
+// Moves returns what [Observer.Moved] gets.
+func Moves() []string { return []string{movedForInterruptions, movedForDeadline} }
 
 // Waits returns what [Observer.Waited] gets.
 func Waits() []string { return []string{afterPut, afterRelease, afterFailure, afterExit} }

@@ -18,6 +18,7 @@ type Jobs struct {
 	saveTime   prometheus.Histogram
 	saveSize   prometheus.Histogram
 	leftOut    prometheus.Counter
+	moves      *prometheus.CounterVec
 	circles    *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	broken     *prometheus.GaugeVec
@@ -52,6 +53,8 @@ func newJobs(w Words) Jobs {
 			Help: "Size of the states recorded.", Buckets: sizeBuckets,
 		}),
 		leftOut: counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		moves: byWord(w.Moves, "job_moves_total",
+			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
 		circles: byWord(w.Circles, "jobs_circling_total",
 			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
 		refused: byWord(w.Refusals, "storage_refusals_total",
@@ -72,7 +75,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
@@ -113,6 +116,9 @@ func (j *Jobs) Saved(result string, bytes int64, took time.Duration) {
 
 // resultSaved is the result of an attempt that succeeded.
 const resultSaved = "saved"
+
+// Moved counts a job that was put on the on-demand queue.
+func (j *Jobs) Moved(reason string) { j.moves.WithLabelValues(reason).Inc() }
 
 // Circles counts a job that keeps failing or breaking off.
 func (j *Jobs) Circles(cause string) { j.circles.WithLabelValues(cause).Inc() }

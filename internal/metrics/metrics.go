@@ -38,7 +38,7 @@ type Config struct {
 
 // Words are the values that labels can have.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // Metrics are those of one worker.

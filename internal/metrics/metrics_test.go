@@ -16,7 +16,7 @@ import (
 var testWords = Words{
 	States: []string{"start", "process", "stopped"}, Outcomes: []string{"committed", "left"}, Starts: []string{"first"},
 	Waits: []string{"put", "release"}, Efforts: []string{"committed", "redone"}, FailureClasses: []string{"error"},
-	Saves: []string{"saved", "failed"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
+	Saves: []string{"saved", "failed"}, Moves: []string{"deadline"}, Circles: []string{"failures", "breaks"}, Acknowledgements: []string{"accepted"}, DrainReasons: []string{"evicted"}, PollResults: []string{"answered", "timeout"},
 }
 
 // expect compares the metrics of those names with their text form.
@@ -40,6 +40,7 @@ func TestJobsAreCounted(t *testing.T) {
 	m.Saved("saved", 1000, 20*time.Millisecond)
 	m.Saved("failed", 5000, time.Second)
 	m.LeftOut()
+	m.Moved("deadline")
 	m.Circles("breaks")
 	expect(t, m, `
 # HELP spotworker_checkpoint_saved_bytes_total Size of the states recorded. Of a large state only what changed is sent, so this may be more than what went over the network.

@@ -28,6 +28,9 @@ import (
 // MaxConcurrency is the most jobs that one worker runs at once.
 const MaxConcurrency = 10_000
 
+// MaxChangeover is the longest that a moved job may wait for a worker.
+const MaxChangeover = 24 * time.Hour
+
 const defaultPayloadMemory = 1 << 30
 
 // Config is what a worker is made of.
@@ -36,7 +39,7 @@ type Config struct {
 	Queue, Poison *queue.Queue
 
 	// OnDemand holds the jobs that VMs of regular priority are to finish. It is
-	// required if TakeFrom names it or MoveAfter is set.
+	// required if TakeFrom names it, or MoveAfter or Changeover is set.
 	OnDemand *queue.Queue
 
 	// TakeFrom are the queues that jobs are taken from, in turn. Default: Queue
@@ -46,6 +49,11 @@ type Config struct {
 	// MoveAfter is how many interruptions move a job that is released to
 	// OnDemand, this one included; 0, the default, is never.
 	MoveAfter int
+
+	// Changeover is how long a job that moves waits there for a worker: for its VM to
+	// start, and its state to be read. With it, a job that may miss its deadline moves to
+	// OnDemand when it is released; 0, the default, is never. Up to [MaxChangeover].
+	Changeover time.Duration
 
 	// Payloads, Records and Workers are the containers beside them.
 	Payloads *queue.Payloads
@@ -252,11 +260,16 @@ func (c *Config) validateQueues() error {
 		return errors.New("jobs would be taken from one queue twice: name each queue once")
 	case c.MoveAfter < 0:
 		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
-	case c.MoveAfter > 0 && c.OnDemand == nil:
+	case c.Changeover < 0 || c.Changeover > MaxChangeover:
+		return fmt.Errorf("changeover of %s is out of range: give the time that a moved job waits for a worker, up to %s, or 0 to move none for its deadline", c.Changeover, MaxChangeover)
+	case c.moves() && c.OnDemand == nil:
 		return errors.New("there is no on-demand queue to move jobs to: name one, or move none")
 	}
 	return nil
 }
+
+// moves reports whether jobs may be moved to the on-demand queue.
+func (c *Config) moves() bool { return c.MoveAfter > 0 || c.Changeover > 0 }
 
 func (c *Config) hasStores() bool {
 	return !slices.Contains(c.TakeFrom, nil) && c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil

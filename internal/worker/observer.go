@@ -58,6 +58,7 @@ func (unobserved) Broke(string)                                                {
 func (unobserved) Recovered(string)                                            {}
 func (unobserved) Refused(string)                                              {}
 func (unobserved) LeftOut()                                                    {}
+func (unobserved) Moved(string)                                                {}
 func (unobserved) Circles(string)                                              {}
 func (unobserved) Announced(string, string)                                    {}
 func (unobserved) Unrecognised()                                               {}
@@ -68,14 +69,14 @@ func (unobserved) Blind(time.Time)                                             {
 
 // Words are all words that an [Observer] may get, a list for each parameter.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
 }
 
 // ObserverWords returns them.
 func ObserverWords() Words {
 	w := Words{
 		Outcomes: delivery.Outcomes(), Starts: delivery.Starts(), Waits: delivery.Waits(), Efforts: delivery.Efforts(), FailureClasses: delivery.FailureClasses(),
-		Saves: delivery.Saves(), Circles: delivery.Circles(),
+		Saves: delivery.Saves(), Moves: delivery.Moves(), Circles: delivery.Circles(),
 		Acknowledgements: events.AcknowledgeResults(),
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown), string(job.Drained)},
 		Refusals:         checkpoint.PermanentRefusals(),

@@ -81,6 +81,7 @@ func (c *counter) Broke(kind string)                                           {
 func (c *counter) Recovered(kind string)                                       { c.count("recovered " + kind) }
 func (c *counter) Refused(code string)                                         { c.count("refused " + code) }
 func (c *counter) LeftOut()                                                    { c.count("left out") }
+func (c *counter) Moved(reason string)                                         { c.count("moved " + reason) }
 func (c *counter) Circles(cause string)                                        { c.count("circles " + cause) }
 func (c *counter) Announced(kind, action string)                               { c.count("announced " + kind + ", " + action) }
 func (c *counter) Unrecognised()                                               { c.count("unrecognised") }

@@ -34,7 +34,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	var last notice
 	for failures := 1; ; failures++ {
@@ -106,7 +106,7 @@ func (w *Worker) checkStorage(ctx context.Context) error {
 // queues are those that the worker takes from or moves to.
 func (w *Worker) queues() []*queue.Queue {
 	queues := slices.Clone(w.TakeFrom)
-	if w.MoveAfter > 0 && !slices.Contains(queues, w.OnDemand) {
+	if w.moves() && !slices.Contains(queues, w.OnDemand) {
 		queues = append(queues, w.OnDemand)
 	}
 	return queues

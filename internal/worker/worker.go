@@ -66,7 +66,7 @@ func New(c Config) (*Worker, error) {
 	w.runner = delivery.NewRunner(delivery.Config{
 		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
 		Logs: c.Logs, LogSize: c.LogSize,
-		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter,
+		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
 		Jitter: c.Jitter, Started: now, Log: c.Log,

@@ -64,6 +64,7 @@ var columns = [
   { name: 'cancelled_by', type: 'string' }
   { name: 'cancels', type: 'long' }
   { name: 'cause', type: 'string' }
+  { name: 'changeover', type: 'string' }
   { name: 'code', type: 'string' }
   { name: 'committed', type: 'long' }
   { name: 'compressed', type: 'long' }
