@@ -37,6 +37,10 @@ type Job struct {
 	// what it has done so far is lost.
 	HasState bool
 
+	// Waited is how long the job waited for the slot that it had last: the next one may take
+	// as long.
+	Waited time.Duration
+
 	// Losses counts the times that it lost its VM, this one included if it loses it now.
 	Losses int
 }
@@ -98,7 +102,7 @@ func Judge(j Job, changeover time.Duration) Verdict {
 	until := j.Deadline.Sub(j.Now)
 	v := Verdict{Left: w.left, Total: w.total(), Known: w.known, spare: until - w.left, move: changeover}
 	elapsed := max(j.Now.Sub(j.Began), 0)
-	reserve := changeover + max(changeover, perLoss(elapsed-w.done, j.Losses))
+	reserve := changeover + max(changeover, within(j.Waited), perLoss(elapsed-w.done, j.Losses))
 	due := share(w.total(), elapsed, elapsed+until) // what should be done by now
 	switch {
 	case until <= 0:

@@ -96,8 +96,17 @@ func (d *Delivery) judge(losing int) deadline.Verdict {
 	return deadline.Judge(deadline.Job{
 		Now: d.lease.ClaimedAt.Add(time.Since(d.lease.AskedAt)), Deadline: d.envelope.Deadline, Began: began,
 		Estimate: d.envelope.Estimate, RunTime: d.claim.RunTime(), Fraction: fraction, HasState: r.HasState() || s.HasState(),
-		Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
+		Waited: d.waited(), Losses: max(r.Generation-1-r.FailuresTotal, 0) + losing,
 	}, d.runner.changeover)
+}
+
+// waited is how long the job waited for this slot, since it was released or its last owner
+// wrote its record; 0 at its first delivery.
+func (d *Delivery) waited() time.Duration {
+	if d.recordWritten.IsZero() || d.claim.Record().Generation <= 1 {
+		return 0
+	}
+	return max(d.lease.AskedAt.Sub(d.recordWritten), 0)
 }
 
 // isOnDemand reports whether the job is on the on-demand queue already. There must be one.
