@@ -144,8 +144,8 @@ func parse(id string, metadata map[string]*string) (Record, error) {
 func (f field) lenient() field {
 	read := f.read
 	f.read = func(r *Record, v string) error {
-		if err := read(r, v); err != nil {
-			return read(r, "0")
+		if read(r, v) != nil {
+			_ = read(r, "") // an error too, which leaves the zero value
 		}
 		return nil
 	}

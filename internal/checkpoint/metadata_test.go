@@ -298,3 +298,16 @@ func pointers(metadata map[string]string) map[string]*string {
 	}
 	return out
 }
+
+// A deadline that cannot be read is for people alone, and keeps no record from being read.
+func TestDeadlinesAreReadLeniently(t *testing.T) {
+	metadata := fullRecord()
+	broken := metadata.metadata()
+	for key, value := range map[string]string{"deadline": "soon", "estimate": "-5", "movereason": "%"} {
+		broken[key] = &value
+	}
+	got, err := parse("job-1", broken)
+	if diff := cmp.Diff(fullRecord(), got, exactly); err != nil || diff != "" {
+		t.Errorf("parse = %v (-want +got)\n%s", err, diff)
+	}
+}
