@@ -1,7 +1,7 @@
 package job
 
-// Input names what a job needs as files: one blob, all blobs with a prefix, or a
-// manifest. The worker fetches them before it calls the handler, into a folder of the
+// Input names what a job needs as files: one blob, all blobs with a prefix, those that a
+// manifest lists, or a whole container. The worker fetches them before it calls the handler, into a folder of the
 // job ([Job.Inputs], [Job.InputFolder]).
 type Input struct {
 	// Account is the blob endpoint of another storage account, such as
@@ -13,7 +13,8 @@ type Input struct {
 	Container string `json:"container"`
 
 	// Blob is the name of one blob, Prefix what the names of several blobs start with, and
-	// Manifest the name of a blob with an Input as JSON on each line. Give exactly one.
+	// Manifest the name of a blob with an Input as JSON on each line. Give at most one;
+	// none means all blobs of the container.
 	Blob     string `json:"blob,omitempty"`
 	Prefix   string `json:"prefix,omitempty"`
 	Manifest string `json:"manifest,omitempty"`

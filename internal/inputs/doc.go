@@ -1,0 +1,36 @@
+// Package inputs fetches the files that a job names as its inputs, and keeps them on the
+// machine for later jobs.
+//
+//	message ─▶ Parse ─▶ Resolve ─▶ Fetch ─▶ Held ─▶ handler
+//	                    listings,   cache,
+//	                    sizes,      downloads
+//	                    paths
+//
+// [Fetcher.Resolve] finds out which blobs the inputs stand for, in which version, and
+// where their files go, and rejects what can never be fetched, before anything is
+// downloaded. [Plan.Hash] identifies the result: a delivery that continues from a
+// checkpoint must find the same one. [Fetcher.Fetch] makes the files available in a
+// folder of the job.
+//
+// # The cache
+//
+// All workers of a user on one machine share a folder:
+//
+//	lock              held for moments: while space is reserved, entries are evicted,
+//	                  and workers come and go; its content is the bytes in use
+//	boot              the boot of the machine in which the entries were made
+//	blobs/HH/HASH     a whole blob; HASH stands for account, container, name and ETag
+//	workers/ID.lock   held while a worker is alive
+//	workers/ID/       its downloads, and a folder with links to the entries of each job
+//
+// An ETag never stands for two contents, so an entry never changes. It appears by a
+// rename, when its length and, where the service has one, its MD5 have been verified.
+//
+// The entries of a job are held by hard links in the worker's folder. So the file system
+// counts who uses an entry, across processes: one with a single link is unused, and only
+// such entries are evicted, those used longest ago first. When a worker dies, the next
+// one that opens the cache removes its folder and with it the links.
+//
+// After a reboot the cache begins empty: entries are not flushed to the disk, and a crash
+// of the machine may leave torn ones.
+package inputs

@@ -1,0 +1,112 @@
+package inputs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a path in the folder of inputs, in bytes. Longer ones may not exist on a file
+// system.
+const (
+	maxPath = 1024
+	maxPart = 255
+)
+
+// checkPath returns why a path is not one for the folder of inputs: it must be relative,
+// with slashes, and stay in it.
+func checkPath(path string) error {
+	switch {
+	case len(path) > maxPath:
+		return fmt.Errorf("a path has at most %d bytes", maxPath)
+	case strings.HasPrefix(path, "/"):
+		return errors.New("the path must be relative to the folder of inputs")
+	case !utf8.ValidString(path), strings.ContainsFunc(path, unicode.IsControl), strings.Contains(path, `\`):
+		return errors.New("a path has no control characters and no backslash, and separates folders by slashes")
+	}
+	for part := range strings.SplitSeq(path, "/") {
+		switch {
+		case part == "":
+			return errors.New("a part of the path is empty")
+		case part == "." || part == "..":
+			return errors.New("the path would leave the folder of inputs, or name it again")
+		case len(part) > maxPart:
+			return fmt.Errorf("a part of a path has at most %d bytes", maxPart)
+		}
+	}
+	return nil
+}
+
+// reserved are the names of devices of Windows, with any extension.
+var reserved = map[string]bool{"CON": true, "PRN": true, "AUX": true, "NUL": true, "CONIN$": true, "CONOUT$": true}
+
+// checkWindowsPath returns why a path that [checkPath] accepts cannot be a file on
+// Windows.
+func checkWindowsPath(path string) error {
+	for part := range strings.SplitSeq(path, "/") {
+		base, _, _ := strings.Cut(part, ".")
+		base = strings.ToUpper(strings.TrimRight(base, " "))
+		numbered := len(base) > 3 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) &&
+			strings.Contains("0 1 2 3 4 5 6 7 8 9 ¹ ² ³", base[3:])
+		switch {
+		case reserved[base] || numbered:
+			return fmt.Errorf("%s is the name of a device on Windows", part)
+		case strings.ContainsAny(part, `<>:"|?*`):
+			return errors.New(`names on Windows have none of < > : " | ? *`)
+		case strings.HasSuffix(part, ".") || strings.HasSuffix(part, " "):
+			return errors.New("names on Windows do not end with a dot or a space")
+		}
+	}
+	return nil
+}
+
+// placer finds paths that collide: two files of one path, or a file where another needs a
+// folder.
+type placer struct {
+	windows    bool              // rules of Windows
+	ignoreCase bool              // the file system ignores case
+	files      map[string]string // the blob of each path
+	folders    map[string]string // a blob below each folder
+}
+
+func newPlacer() *placer {
+	return &placer{
+		windows: runtime.GOOS == "windows", ignoreCase: runtime.GOOS == "windows" || runtime.GOOS == "darwin",
+		files: map[string]string{}, folders: map[string]string{},
+	}
+}
+
+// place takes the path of a blob's file. An error says why it cannot be there.
+func (p *placer) place(path, blob string) error {
+	err := checkPath(path)
+	if err == nil && p.windows {
+		err = checkWindowsPath(path)
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be the file %.200q: %w", blob, path, err)
+	}
+	key := path
+	if p.ignoreCase {
+		key = strings.ToLower(path)
+	}
+	if other, ok := p.files[key]; ok {
+		return fmt.Errorf("%s and %s would both be the file %q: give one another path (to)", other, blob, path)
+	}
+	if other, ok := p.folders[key]; ok {
+		return fmt.Errorf("%s would be the file %q, where %s needs a folder: give one another path (to)", blob, path, other)
+	}
+	p.files[key] = blob
+	for i := strings.LastIndexByte(key, '/'); i >= 0; i = strings.LastIndexByte(key[:i], '/') {
+		if other, ok := p.files[key[:i]]; ok {
+			return fmt.Errorf("%s would be the file %q, where %s needs a folder: give one another path (to)", other, path[:i], blob)
+		}
+		if _, ok := p.folders[key[:i]]; ok {
+			break // and so are those above it
+		}
+		p.folders[key[:i]] = blob
+	}
+	return nil
+}
