@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -47,6 +48,7 @@ type Claim struct {
 	restored    time.Duration          // for how long it was read before that
 	charge      func() bool            // see ChargeExits; nil before the handler is called
 	logTail     func() string          // see CarryLog; nil for the log as it was found
+	inputs      string                 // see SetInputs; empty for those as they were found
 	record      Record                 // as last known; without an ETag while there is no record
 	begun       string                 // the state's hash when the claim began
 	readers     map[*stateReader]bool  // open readers of the recorded state
@@ -256,6 +258,20 @@ func (c *Claim) CarryLog(tail func() string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.logTail = tail
+}
+
+// SetInputs makes every later write record what the job's inputs were resolved to.
+func (c *Claim) SetInputs(hash string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inputs = hash
+}
+
+// inputsAfter returns the inputs for the next write of a record that has those before.
+func (c *Claim) inputsAfter(before string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.inputs, before)
 }
 
 // logAfter returns the log for the next write of a record that has the log before.

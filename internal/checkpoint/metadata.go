@@ -84,6 +84,7 @@ var fields = []field{
 	timestamp("endedat", func(r *Record) *time.Time { return &r.EndedAt }),
 	freeText("owner", maxOwner, func(r *Record) *string { return &r.Owner }),
 	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
+	text("inputs", func(r *Record) *string { return &r.Inputs }),
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 

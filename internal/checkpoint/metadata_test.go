@@ -54,6 +54,7 @@ func goldenRecords() map[string]Record {
 			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Log: "# 1 2026-03-09T12:00:00.000Z w\no 20 read 100%\xff\n",
 		},
+		"inputs": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 2, Generation: 1, Inputs: hashOf(nil), CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 		"ledger": {
 			ID: "job-1", Version: 1, Status: Running, Token: "t", Write: 3, Generation: 4, Interruptions: 2, RunTime: 5400250 * time.Millisecond,
 			Ledger:   ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2, Exits: 1, Missing: 1},

@@ -137,6 +137,10 @@ type Record struct {
 	// [MaxLog] bytes, percent-encoded.
 	Log string
 
+	// Inputs is the hash of the versions of blobs that the job's inputs were resolved to,
+	// in hex; empty for a job without inputs.
+	Inputs string
+
 	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
 	// ReadAt is the service's own clock when the record was read.
 	ETag       azcore.ETag

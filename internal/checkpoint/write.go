@@ -110,7 +110,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	next := c.record
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
 	next.RunTime = c.RunTime().Truncate(time.Millisecond)
-	next.Log = c.logAfter(next.Log)
+	next.Log, next.Inputs = c.logAfter(next.Log), c.inputsAfter(next.Inputs)
 	if c.opening != nil {
 		c.opening(&next)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
+	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
@@ -52,6 +53,7 @@ type Delivery struct {
 	foundOpen     bool            // the record that was found was open
 	output        *joblog.Output  // what the job prints and logs; nil if that is not kept
 	recordWritten time.Time       // when the record that was found was last written, by the local clock
+	inputs        *inputs.Held    // the job's input files; nil if it names none
 	restored      *job.Progress   // the state that the handler began with
 	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
 	cost          checkpoint.Cost // of saving this job's state
@@ -177,7 +179,11 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 	if out, moves := d.moveAtClaim(); moves {
 		return out
 	}
+	if out, ok := d.fetchInputs(ctx); !ok {
+		return out
+	}
 	if out, ok := d.load(ctx); !ok {
+		d.releaseInputs()
 		return out
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more

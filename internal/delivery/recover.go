@@ -187,6 +187,10 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
+	if d.inputs != nil {
+		d.job.SetInputs(d.inputs.Folder, d.inputs.Files)
+		d.job.Cleanup(d.releaseInputs)
+	}
 	d.job.OnDropPayload(free)
 	d.job.OnPut(d.putFollowUp)
 	d.jobLog = d.openLog(record)

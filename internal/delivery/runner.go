@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -37,7 +38,8 @@ type Config struct {
 	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
 	Payloads *queue.Payloads // the container of large payloads
 	Records  *checkpoint.Store
-	Fleet    *Fleet // the heartbeats of all workers
+	Fleet    *Fleet          // the heartbeats of all workers
+	Inputs   *inputs.Fetcher // of jobs' input files; nil fetches none
 
 	Logs    *joblog.Store // of jobs' own logs; nil keeps none
 	LogSize int           // bytes that are kept of each
@@ -86,6 +88,7 @@ type Runner struct {
 	payloads *queue.Payloads
 	records  *checkpoint.Store
 	fleet    *Fleet
+	inputs   *inputs.Fetcher
 	logs     *joblog.Keeper
 
 	kinds       job.Kinds
@@ -133,7 +136,7 @@ type counters struct {
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet,
+		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet, inputs: c.Inputs,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,

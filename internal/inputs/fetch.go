@@ -288,7 +288,7 @@ func (t *task) fetch(ctx context.Context, file *planned) error {
 		select {
 		case <-ctx.Done():
 			if leads.Load() {
-				<-result // otherwise the download has not begun, and will not
+				<-result // otherwise the download did not start, and will not
 			}
 			return context.Cause(ctx)
 		case r := <-result:

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/events"
 	"github.com/spotworker/spotworker/internal/health"
+	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/joblog"
@@ -70,6 +71,10 @@ type Config struct {
 	// LogSize is how much is kept of each job's log, in bytes: [joblog.MinSize] …
 	// [joblog.MaxSize]. Default: [joblog.DefaultSize].
 	LogSize int
+
+	// Inputs fetches the input files of jobs. Without it jobs that name any are left to
+	// other workers.
+	Inputs *inputs.Fetcher
 
 	// Kinds are the handlers.
 	Kinds job.Kinds

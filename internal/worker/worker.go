@@ -64,7 +64,7 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
-		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet,
+		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
 		Logs: c.Logs, LogSize: c.LogSize,
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
