@@ -30,6 +30,7 @@ const (
 	envResult     = "SPOTWORKER_RESULT"
 	envProgress   = "SPOTWORKER_PROGRESS"
 	envStop       = "SPOTWORKER_STOP"
+	envInputs     = "SPOTWORKER_INPUTS"
 
 	// As Azure App Service names them; see package tokenproxy.
 	envTokenEndpoint = "IDENTITY_ENDPOINT"
@@ -39,7 +40,7 @@ const (
 // contract lists the names that a kinds file cannot set.
 var contract = []string{
 	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
-	envTokenEndpoint, envTokenSecret,
+	envInputs, envTokenEndpoint, envTokenSecret,
 }
 
 // base lists the variables of the worker's environment that every program gets: it
@@ -113,6 +114,9 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	})
 	if f.restored {
 		vars[envRestore] = f.restore
+	}
+	if f.inputs != "" {
+		vars[envInputs] = f.inputs
 	}
 	if f.tokenEndpoint != "" {
 		vars[envTokenEndpoint], vars[envTokenSecret] = f.tokenEndpoint, f.tokenSecret

@@ -34,6 +34,9 @@ type folder struct {
 	collected                           string
 	restored                            bool
 
+	// inputs has the job's input files; empty for a job without inputs.
+	inputs string
+
 	// tokenEndpoint serves access tokens to the holder of tokenSecret. Both are empty
 	// for a kind without tokens.
 	tokenEndpoint, tokenSecret string

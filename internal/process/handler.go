@@ -71,6 +71,9 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := f.User.Do(func() error { return f.fill(ctx, j) }); err != nil {
 		return nil, h.notStarted(ctx, log, f, explainFill(err))
 	}
+	if err := f.giveInputs(ctx, j, h.scratch); err != nil {
+		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
+	}
 	if len(h.kind.Tokens) > 0 {
 		var revoke func()
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)

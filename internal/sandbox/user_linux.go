@@ -111,6 +111,24 @@ func (u *User) MkdirTemp(parent, pattern string) (dir string, err error) {
 	return dir, err
 }
 
+// MkdirReadable makes a folder of the worker that the user may read and enter, and no
+// other program.
+func (u *User) MkdirReadable(parent, pattern string) (dir string, err error) {
+	if u == nil {
+		return os.MkdirTemp(parent, pattern)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := setFSGroup(int(u.id)); err != nil {
+		return "", err
+	}
+	defer func() { mustRestore(setFSGroup(os.Getegid())) }()
+	if dir, err = os.MkdirTemp(parent, pattern); err == nil {
+		err = os.Chmod(dir, 0o750) //nolint:gosec // the group is the user's own
+	}
+	return dir, err
+}
+
 // RemoveContent is [RemoveContent] with the user's rights and those of the worker's
 // group.
 func (u *User) RemoveContent(dir string) error {

@@ -24,6 +24,11 @@ func (*User) RemoveContent(dir string) error { return RemoveContent(dir) }
 // MkdirTemp is [os.MkdirTemp].
 func (*User) MkdirTemp(parent, pattern string) (string, error) { return os.MkdirTemp(parent, pattern) }
 
+// MkdirReadable is [os.MkdirTemp].
+func (*User) MkdirReadable(parent, pattern string) (string, error) {
+	return os.MkdirTemp(parent, pattern)
+}
+
 // KillAll does nothing.
 func (*User) KillAll() error { return nil }
 

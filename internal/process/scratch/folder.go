@@ -13,6 +13,9 @@ import (
 type Folder struct {
 	Dir string
 
+	// inputs is the folder of the job's input files, beside Dir; empty for none.
+	inputs string
+
 	// User runs the program and owns the files; nil for the worker's own user.
 	User *sandbox.User
 }
@@ -34,6 +37,13 @@ func (s *Root) NewFolder() (*Folder, error) {
 		return nil, err
 	}
 	return &Folder{Dir: dir, User: user}, nil
+}
+
+// NewInputs makes a folder for the job's input files, which belongs to the worker and
+// which the job's user may read. It is removed with the job's folder.
+func (s *Root) NewInputs(f *Folder) (dir string, err error) {
+	f.inputs, err = f.User.MkdirReadable(filepath.Dir(f.Dir), "inputs-*")
+	return f.inputs, err
 }
 
 // Clear empties the folder, as far as possible. The rest is removed at the job's end.

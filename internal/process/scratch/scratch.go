@@ -287,6 +287,11 @@ func (s *Root) Remove(f *Folder) error {
 	if failed := removeTree(f.User, f.Dir); failed != nil {
 		old, err = append(old, f.Dir), errors.Join(err, failed)
 	}
+	if f.inputs != "" {
+		if failed := removeTree(nil, f.inputs); failed != nil {
+			old, err = append(old, f.inputs), errors.Join(err, failed)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notRemoved = append(s.notRemoved, old...)
