@@ -68,6 +68,8 @@ type Account struct {
 	blobs    *service.Client
 	queues   *azqueue.ServiceClient
 	identity azcore.TokenCredential // nil with a connection string
+
+	blobOptions policy.ClientOptions // of blobs
 }
 
 // Connect creates the clients of an account. It makes no call: the first call shows
@@ -104,7 +106,7 @@ func Connect(c Config) (*Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", queueURL, err)
 	}
-	return &Account{blobs: blobs, queues: queues, identity: credential}, nil
+	return &Account{blobs: blobs, queues: queues, identity: credential, blobOptions: c.watched(options, blobService)}, nil
 }
 
 // connectByString connects with a connection string. Its errors never quote the
@@ -171,6 +173,22 @@ func (a *Account) Queue(name string) *azqueue.QueueClient { return a.queues.NewQ
 
 // Container returns the client of a container.
 func (a *Account) Container(name string) *container.Client { return a.blobs.NewContainerClient(name) }
+
+// Endpoint returns the URL of the account's blobs.
+func (a *Account) Endpoint() string { return strings.TrimSuffix(a.blobs.URL(), "/") }
+
+// Containers returns the clients of the containers of another account, which is reached
+// with the same identity.
+func (a *Account) Containers(endpoint string) (func(name string) *container.Client, error) {
+	if a.identity == nil {
+		return nil, errors.New("other accounts need an identity, and this worker has a connection string, which is for one account")
+	}
+	blobs, err := service.NewClient(endpoint+"/", a.identity, &service.ClientOptions{ClientOptions: a.blobOptions})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	return blobs.NewContainerClient, nil
+}
 
 // Host returns the host of the account's blob endpoint, for messages to people.
 func (a *Account) Host() string {

@@ -42,7 +42,7 @@ func (t *task) download(ctx context.Context, file *planned, key, name string) er
 	}
 	t.space.spend(file.size)
 	t.fetched.Add(file.size)
-	t.fetcher.config.Observer.Inputs("fetched", 1, file.size)
+	t.fetcher.config.Observer.CountInputs(wasFetched, 1, file.size)
 	return nil
 }
 

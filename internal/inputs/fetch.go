@@ -48,14 +48,24 @@ type Config struct {
 
 // Observer counts input files, for metrics. Its methods must be quick.
 type Observer interface {
-	// Inputs reports files that were "fetched" from storage, found "cached" on this
-	// machine, or "evicted" from it to make room.
-	Inputs(did string, files, bytes int64)
+	// CountInputs reports files that were fetched from storage, found in the cache, or
+	// evicted from it to make room: a word of [Results].
+	CountInputs(result string, files, bytes int64)
 }
+
+// What an [Observer] counts.
+const (
+	wasFetched = "fetched"
+	wasCached  = "cached"
+	wasEvicted = "evicted"
+)
+
+// Results returns the words that an [Observer] gets.
+func Results() []string { return []string{wasFetched, wasCached, wasEvicted} }
 
 type noObserver struct{}
 
-func (noObserver) Inputs(string, int64, int64) {}
+func (noObserver) CountInputs(string, int64, int64) {}
 
 // Bounds of the downloads of a worker.
 const (
@@ -187,7 +197,9 @@ type task struct {
 }
 
 // name returns where a file of the plan goes.
-func (t *task) name(file *planned) string { return filepath.Join(t.folder, filepath.FromSlash(file.path)) }
+func (t *task) name(file *planned) string {
+	return filepath.Join(t.folder, filepath.FromSlash(file.path))
+}
 
 func (t *task) key(file *planned) string { return file.key(t.fetcher.sources.own) }
 
@@ -211,7 +223,7 @@ func (t *task) run(ctx context.Context) error {
 	if need > 0 {
 		space, out, err := t.cache.reserve(need, t.plan.bytes)
 		if out.files > 0 {
-			t.fetcher.config.Observer.Inputs("evicted", out.files, out.bytes)
+			t.fetcher.config.Observer.CountInputs(wasEvicted, out.files, out.bytes)
 		}
 		if err != nil {
 			return explainReserve(err)
@@ -270,7 +282,7 @@ func (t *task) holdCached(ctx context.Context) (missing []*planned, need int64, 
 		}
 	}
 	if hits > 0 {
-		t.fetcher.config.Observer.Inputs("cached", hits, bytes)
+		t.fetcher.config.Observer.CountInputs(wasCached, hits, bytes)
 	}
 	return missing, need, nil
 }
@@ -301,7 +313,7 @@ func (t *task) fetch(ctx context.Context, file *planned) error {
 			return onDisk("link an input from the cache", err)
 		}
 		if held {
-			t.fetcher.config.Observer.Inputs("cached", 1, file.size)
+			t.fetcher.config.Observer.CountInputs(wasCached, 1, file.size)
 			return nil
 		}
 	}

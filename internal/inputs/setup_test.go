@@ -50,8 +50,8 @@ func setup(t testing.TB) *bench {
 	return b
 }
 
-// Inputs implements [Observer].
-func (b *bench) Inputs(did string, files, _ int64) {
+// CountInputs implements [Observer].
+func (b *bench) CountInputs(did string, files, _ int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.observed[did] += files

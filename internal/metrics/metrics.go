@@ -38,7 +38,7 @@ type Config struct {
 
 // Words are the values that labels can have.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals, Inputs []string
 }
 
 // Metrics are those of one worker.
@@ -47,6 +47,7 @@ type Metrics struct {
 	Effort
 	Platform
 	Storage
+	Inputs
 	*silence
 	*queues
 
@@ -60,7 +61,7 @@ type Metrics struct {
 func New(c Config) *Metrics {
 	m := &Metrics{
 		Jobs: newJobs(c.Words), Effort: newEffort(c.Words), silence: newSilence(), queues: newQueues(), slots: newSlots(c.Slots), words: c.Words,
-		Platform: newPlatform(c.Words), Storage: newStorage(),
+		Platform: newPlatform(c.Words), Storage: newStorage(), Inputs: newInputs(c.Words),
 		worker: prometheus.NewRegistry(), served: prometheus.NewRegistry(),
 	}
 	m.worker.MustRegister(about(c), slotCount(c), healthy(c), m.slots, m.silence, m.queues)
@@ -69,6 +70,7 @@ func New(c Config) *Metrics {
 	m.worker.MustRegister(m.Jobs.collectors()...)
 	m.worker.MustRegister(m.Platform.collectors()...)
 	m.worker.MustRegister(m.Storage.collectors()...)
+	m.worker.MustRegister(m.Inputs.collectors()...)
 	m.served.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

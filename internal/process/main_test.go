@@ -105,9 +105,25 @@ type work struct {
 // begin calls the handler of a kind for a job.
 func (b *rig) begin(k Kind, payload string, saved *job.Progress) *work {
 	b.t.Helper()
+	return b.beginJob(k, job.New(job.Spec{ID: "job-1", Kind: "test", Payload: []byte(payload), Attempt: 1}, saved))
+}
+
+// prepared calls the handler for a job that was prepared, and waits until it has
+// returned.
+func (b *rig) prepared(k Kind, prepare func(*job.Job)) *work {
+	b.t.Helper()
+	j := job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil)
+	prepare(j)
+	w := b.beginJob(k, j)
+	w.wait(b.t, 20*time.Second)
+	return w
+}
+
+func (b *rig) beginJob(k Kind, j *job.Job) *work {
+	b.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w := &work{
-		Job:  job.New(job.Spec{ID: "job-1", Kind: "test", Payload: []byte(payload), Attempt: 1}, saved),
+		Job:  j,
 		done: make(chan struct{}), began: time.Now(), cancel: cancel,
 	}
 	go func() {

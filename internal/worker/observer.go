@@ -6,6 +6,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/events"
+	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/job"
@@ -69,7 +70,7 @@ func (unobserved) Blind(time.Time)                                             {
 
 // Words are all words that an [Observer] may get, a list for each parameter.
 type Words struct {
-	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals []string
+	States, Outcomes, Starts, Waits, Efforts, FailureClasses, Saves, Moves, Circles, Acknowledgements, DrainReasons, PollResults, Refusals, Inputs []string
 }
 
 // ObserverWords returns them.
@@ -79,7 +80,7 @@ func ObserverWords() Words {
 		Saves: delivery.Saves(), Moves: delivery.Moves(), Circles: delivery.Circles(),
 		Acknowledgements: events.AcknowledgeResults(),
 		DrainReasons:     []string{string(job.Evicted), string(job.Shutdown), string(job.Drained)},
-		Refusals:         checkpoint.PermanentRefusals(),
+		Refusals:         checkpoint.PermanentRefusals(), Inputs: inputs.Results(),
 	}
 	for _, state := range lifecycle.States() {
 		w.States = append(w.States, state.String())

@@ -18,6 +18,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/events"
+	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/monitor"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -158,7 +159,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	f.OnCall, f.OnEnd = t.called, t.outages.Ended
-	stores, err := f.Open(connections(config.Concurrency), f.version)
+	stores, err := f.Open(connections(config.Concurrency)+inputs.Connections, f.version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,14 +174,21 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	}
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
 	config.OnName, config.OnVM = id.setWorker, id.setVM
+	fetcher, closeInputs, err := f.inputs(stores, t, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Inputs = fetcher
 	if config.Kinds, closeKinds, err = f.kinds(kinds, stores.Account, config.Runtime, config.Log); err != nil {
 		return nil, nil, err
 	}
+	closeHandlers := closeKinds
+	closeAll := func() { closeHandlers(); closeInputs() }
 	if w, err = worker.New(config); err != nil {
-		closeKinds()
+		closeAll()
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
-	return w, closeKinds, nil
+	return w, closeAll, nil
 }
 
 // hostName returns the machine's own name.
