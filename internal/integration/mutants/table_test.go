@@ -83,8 +83,20 @@ var mutations = []mutation{
 		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
 	},
 	{
+		name: "a moved job moves again",
+		file: "internal/delivery/move.go",
+		old:  "return !isOnDemand && stop != nil", replacement: "return stop != nil",
+		run: "^TestPrioritySwap$", sign: `want the same one still there`,
+	},
+	{
+		name: "a deadline is judged by the clock of the VM",
+		file: "internal/delivery/move.go",
+		old:  "Now: d.lease.ClaimedAt.Add(time.Since(d.lease.AskedAt)),", replacement: "Now: time.Now(),",
+		run: "^TestDeadlineByTheServicesClock$", sign: `want the first of two`,
+	},
+	{
 		name: "a moved job's message is deleted and not put",
-		file: "internal/delivery/finish.go",
+		file: "internal/delivery/move.go",
 		old:  "if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
 		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
 	},
