@@ -186,16 +186,18 @@ func (p Policy) IntervalFor(job Situation) time.Duration {
 }
 
 // Expected returns how long after a write that took effect the record of a running job is
-// written again. reports says whether its handler reports states.
-func (p Policy) Expected(job Situation, reports bool) time.Duration {
+// written again. silent is for how long its handler has reported no state, if it never
+// did: then it is expected to take as long again. A job that has reported one is saved when
+// that is due.
+func (p Policy) Expected(job Situation, silent time.Duration) time.Duration {
 	p = p.orDefaults()
 	switch {
-	case reports:
-		return p.IntervalFor(job) + job.Cost
-	case job.Unproven:
-		return p.FirstAfter
+	case job.Unproven && job.WrittenAt.IsZero():
+		return p.FirstAfter // or at the first report
+	case silent > 0:
+		return min(max(silent, p.IntervalFor(job)), p.TouchEvery)
 	}
-	return p.TouchEvery
+	return p.IntervalFor(job) + job.Cost
 }
 
 // ShareLost returns the expected share of a job's time that losses cost: for each loss

@@ -383,3 +383,26 @@ func rough(d time.Duration) string {
 		return d.Round(time.Second).String()
 	}
 }
+
+// TestExpected: how long after a write the next one is expected.
+func TestExpected(t *testing.T) {
+	p := Policy{Interval: time.Minute}
+	written := Situation{Written: true, WrittenAt: noon, Cost: 2 * time.Second}
+	unproven := Situation{Written: true, Unproven: true}
+	for name, row := range map[string]struct {
+		job    Situation
+		silent time.Duration
+		want   time.Duration
+	}{
+		"it reports states":         {written, 0, 62 * time.Second},
+		"no state yet":              {written, 10 * time.Second, time.Minute},
+		"no state for long":         {written, 5 * time.Minute, 5 * time.Minute},
+		"no state for very long":    {written, time.Hour, 10 * time.Minute},
+		"its workers died before":   {unproven, 0, 10 * time.Second},
+		"they died, but it is safe": {Situation{Written: true, WrittenAt: noon, Unproven: true}, 0, time.Minute},
+	} {
+		if got := p.Expected(row.job, row.silent); got != row.want {
+			t.Errorf("%s: %s, want %s", name, got, row.want)
+		}
+	}
+}

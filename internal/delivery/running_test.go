@@ -95,3 +95,59 @@ func TestRecordedTime(t *testing.T) {
 		}
 	})
 }
+
+// TestReportedAt: the time of a state is that of its first report. It is exact for a handler
+// that reports less often than the loop turns.
+func TestReportedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		watch := startStopwatch(nil)
+		report := func(state string) *job.Progress {
+			p := &job.Progress{State: []byte(state)}
+			watch.stamp(p)
+			return p
+		}
+		expect := func(what string, p *job.Progress, want time.Duration) {
+			t.Helper()
+			if got := watch.reportedAt(p); got != want {
+				t.Errorf("%s: reported at %s, want %s", what, got, want)
+			}
+		}
+		expect("no report", nil, 0)
+		expect("a report without a state", &job.Progress{Fraction: 0.5}, 0)
+		time.Sleep(3 * time.Second)
+		first := report("a")
+		time.Sleep(4 * time.Second)
+		expect("the loop has not seen it", first, 3*time.Second)
+		watch.notice(first)
+		expect("the loop has seen it", first, 3*time.Second)
+		again := report("a")
+		watch.notice(again)
+		expect("the same state again", again, 3*time.Second)
+		report("b")
+		time.Sleep(time.Second)
+		expect("one of several since the loop turned", report("c"), 8*time.Second)
+		time.Sleep(time.Second)
+		last := report("d")
+		watch.notice(last)
+		time.Sleep(time.Second)
+		expect("seen with them", last, 9*time.Second)
+	})
+}
+
+// TestEndsAddUp: what is added for later jobs adds up to what the ends took.
+func TestEndsAddUp(t *testing.T) {
+	var ends average
+	var took, used time.Duration
+	for i := range 10_000 {
+		used += ends.mean()
+		end := time.Duration(10+i%7) * time.Millisecond
+		if i%1000 == 500 {
+			end = 20 * time.Second // an outage
+		}
+		ends.add(end)
+		took += end
+	}
+	if off := (used - took).Abs(); off > took/100 {
+		t.Errorf("%s were used for ends that took %s, want within 1 %%", used, took)
+	}
+}

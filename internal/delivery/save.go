@@ -158,8 +158,11 @@ func (d *Delivery) nextWrite() time.Duration {
 	if d.latest().HasState() {
 		now.Unproven = false
 	}
-	reports := d.latest().HasState() || d.restored.HasState()
-	return max(d.runner.policy.Expected(now, reports), time.Duration(d.watch.longest.Load()))
+	silent := time.Duration(0)
+	if !d.latest().HasState() && !d.restored.HasState() {
+		silent = d.watch.elapsed()
+	}
+	return max(d.runner.policy.Expected(now, silent), time.Duration(d.watch.longest.Load()))
 }
 
 // takeover describes the delivery to the record that it acquires: what it found of the
@@ -168,7 +171,7 @@ func (d *Delivery) takeover(found checkpoint.Record) checkpoint.Delivery {
 	ref := d.ref()
 	ref.NextWrite = d.runner.policy.Expected(checkpoint.Situation{
 		Written: true, Losses: d.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running && !found.Progressed,
-	}, found.HasState())
+	}, 0)
 	if found.MessageID == ref.MessageID {
 		visibility, renewEvery := d.runner.renewals.Visibility()
 		ref.Takeover = ledger.Takeover{Claimed: d.lease.AskedAt.Sub(d.recordWritten), Visibility: visibility, RenewEvery: renewEvery}
