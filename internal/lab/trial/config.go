@@ -95,6 +95,14 @@ func (c Config) Validate() error {
 		return errors.New("--kind names a kind of --kinds-file, which is not given")
 	case c.Payload != "" && c.PayloadFile != "":
 		return errors.New("give --payload or --payload-file, not both")
+	case c.Compare != CompareResult && c.Compare != CompareNothing:
+		return fmt.Errorf("--compare %q is not known: give %s or %s", c.Compare, CompareResult, CompareNothing)
+	}
+	return c.validateNumbers()
+}
+
+func (c Config) validateNumbers() error {
+	switch {
 	case c.Every != 0 && c.Every < shortestEvery:
 		return fmt.Errorf("--every %s is out of range: give at least %s, or 0s for a time by how long the program takes", c.Every, shortestEvery)
 	case c.Evictions < 1 || c.Evictions > maxEvictions:
@@ -103,8 +111,6 @@ func (c Config) Validate() error {
 		return errors.New("--timeout must be a time such as 10m")
 	case c.Grace <= 0 || c.Grace > LongestGrace:
 		return fmt.Errorf("--grace %s is out of range: give up to %s, which is what an eviction leaves a program", c.Grace, LongestGrace)
-	case c.Compare != CompareResult && c.Compare != CompareNothing:
-		return fmt.Errorf("--compare %q is not known: give %s or %s", c.Compare, CompareResult, CompareNothing)
 	}
 	return nil
 }

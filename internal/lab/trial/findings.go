@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -66,7 +67,7 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 			return
 		}
 	}
-	if len(seen.plain) == 2 && c.Compare == CompareResult && seen.plain[1].Done && string(seen.plain[0].Result) != string(seen.plain[1].Result) {
+	if len(seen.plain) == 2 && c.Compare == CompareResult && seen.plain[1].Done && !bytes.Equal(seen.plain[0].Result, seen.plain[1].Result) {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both results are right, try it with --compare none.",
 			"two undisturbed runs have different results: %s and %s", show(seen.plain[0].Result), show(seen.plain[1].Result))
@@ -84,7 +85,7 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 		}
 	case !job.Done:
 		f.ofFailure(job)
-	case c.Compare == CompareResult && string(job.Result) != string(seen.plain[0].Result):
+	case c.Compare == CompareResult && !bytes.Equal(job.Result, seen.plain[0].Result):
 		f.ofResult(job, seen.plain[0])
 	}
 	if f.ignoresRestore(seen) {
@@ -383,22 +384,29 @@ func (f *findings) ofTrial(c Config, seen observed) {
 	if len(seen.plain) == 0 || !seen.plain[0].Done {
 		return
 	}
-	plain := seen.plain[0]
-	if plain.took() < tooShort {
+	plain, job := seen.plain[0], seen.evicted
+	short := plain.took() < tooShort
+	switch {
+	case short:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(plain.took()))
-	} else if seen.evicted != nil && strikes(seen.evicted) < c.Evictions && seen.evicted.Done {
+	case job != nil && job.Done && strikes(job) < c.Evictions:
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
-			"it was done after %s of %d", text.Plural(strikes(seen.evicted), "eviction"), c.Evictions)
+			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)
 	}
 	if c.Compare == CompareResult && len(plain.Result) == 0 {
 		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
 			"it has no result, so that nothing was compared")
 	}
-	if seen.evicted != nil && len(plain.Runs) > 0 && plain.Runs[0].Reports == 0 && observesFiles && plain.took() >= tooShort {
+	if job != nil && observesFiles && !short && plain.Runs[0].Reports == 0 {
 		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
 			"it reports no progress")
 	}
+	f.ofObservation(seen)
+}
+
+// ofObservation is about what could not be observed.
+func (f *findings) ofObservation(seen observed) {
 	if !observesFiles {
 		f.add("not-observed", Remark, "Try it on Linux, too.", "this system does not tell how files are written and which processes are started: nothing was found out about that")
 	}

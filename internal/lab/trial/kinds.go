@@ -39,10 +39,7 @@ func (c Config) findProgram() (program, error) {
 func (c Config) fromCommand() (program, error) {
 	p := program{kind: defaultKind}
 	path, err := exec.LookPath(c.Command[0])
-	switch {
-	case errors.Is(err, exec.ErrDot):
-		err = nil
-	case err != nil:
+	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return p, explainMissing(c.Command[0], err)
 	}
 	if path, err = filepath.Abs(path); err != nil {

@@ -65,7 +65,7 @@ func (n *notifier) add(dir string) error {
 	if err != nil {
 		return err
 	}
-	n.dirs[int32(watch)] = dir //nolint:gosec // watches are numbered from 1
+	n.dirs[int32(watch)] = dir
 	return nil
 }
 
@@ -101,7 +101,7 @@ func (n *notifier) run() {
 			return
 		}
 		for rest := buffer[:size]; len(rest) >= unix.SizeofInotifyEvent; {
-			watch, mask := int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:]) //nolint:gosec // as the kernel writes it
+			watch, mask := int32(binary.NativeEndian.Uint32(rest)), binary.NativeEndian.Uint32(rest[4:])
 			cookie, length := binary.NativeEndian.Uint32(rest[8:]), binary.NativeEndian.Uint32(rest[12:])
 			name := strings.TrimRight(string(rest[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+length]), "\x00")
 			rest = rest[unix.SizeofInotifyEvent+length:]

@@ -2,7 +2,6 @@ package trial
 
 import (
 	"encoding/json"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -55,13 +54,12 @@ type run struct {
 	First     float64 // in the first of them
 	FirstSign time.Time
 
-	Strike  *strike
-	Stop    time.Time // when the stop file appeared
-	Ended   time.Time // when the program ended, or its VM was killed
-	Exit    string    // as the worker's log has it; empty if the VM was killed
-	Killed  bool      // by the worker, since it had not ended in time
-	Failure string    // as the worker's log has it
-	Handed  time.Time // when the job was released
+	Strike *strike
+	Stop   time.Time // when the stop file appeared
+	Ended  time.Time // when the program ended, or its VM was killed
+	Exit   string    // as the worker's log has it; empty if the VM was killed
+	Killed bool      // by the worker, since it had not ended in time
+	Handed time.Time // when the job was released
 
 	Files   map[string]int64 // in the program's own folders at the strike: sizes
 	Saving  time.Time        // when the checkpoint was begun that was not finished at the end
@@ -200,7 +198,6 @@ type logLine struct {
 	Killed    bool
 	Bytes     int64
 	Fraction  float64
-	Error     string
 	Reason    string
 }
 
@@ -218,38 +215,36 @@ func (r *recorder) logged(vm string, line logLine) {
 	case "job started":
 		now := r.running(vm, true)
 		now.Started, now.ResumedAt = line.Time, line.ResumedAt
-	case "checkpoint saved":
-		if now := r.last(vm); now != nil {
-			now.Recorded = append(now.Recorded, recorded{line.Time, line.Bytes, line.Fraction})
-		}
 	case "program ended":
 		if now := r.running(vm, false); now != nil {
 			now.Ended, now.Exit, now.Killed = line.Time, line.Exit, line.Killed
 			now.Saving = r.unfinished(vm)
 		}
-	case "job released":
-		if now := r.last(vm); now != nil {
-			now.Handed = line.Time
-			if now.Ended.IsZero() { // it was stopped before its program ran
-				now.Ended = line.Time
-			}
-		}
-	case "job failed; it will be tried again":
-		if now := r.last(vm); now != nil {
-			now.Failure = line.Error
-		}
 	case "job committed":
 		r.course.Ended, r.course.Done = line.Time, true
 	case "message moved to the poison queue":
 		r.course.Ended, r.course.Reason = line.Time, line.Reason
-		if now := r.last(vm); now != nil {
-			now.Failure = line.Reason
-			if now.Ended.IsZero() {
-				now.Ended = line.Time
-			}
-		}
 	case "drained":
 		r.drained[vm] = true
+	}
+	if now := r.last(vm); now != nil {
+		now.logged(line)
+	}
+}
+
+// logged records what the worker has done for a run.
+func (r *run) logged(line logLine) {
+	switch line.Msg {
+	case "checkpoint saved":
+		r.Recorded = append(r.Recorded, recorded{line.Time, line.Bytes, line.Fraction})
+	case "job released":
+		r.Handed = line.Time
+	case "message moved to the poison queue":
+	default:
+		return
+	}
+	if line.Msg != "checkpoint saved" && r.Ended.IsZero() { // it was stopped before its program ran
+		r.Ended = line.Time
 	}
 }
 
@@ -270,12 +265,6 @@ func (r *recorder) gone(vm string, at time.Time) {
 			now.Ended = at
 		}
 	})
-}
-
-func (r *recorder) isDrained(vm string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.drained[vm]
 }
 
 // whenSaving calls act once, when a checkpoint is begun.
@@ -310,11 +299,4 @@ func (r *recorder) unfinished(vm string) (since time.Time) {
 		}
 	}
 	return since
-}
-
-// knownSources returns where checkpoints are made.
-func (r *recorder) knownSources() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return maps.Clone(r.sources)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -67,7 +68,11 @@ func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorde
 		ArgsFor: func(vm string) []string { return []string{"--scratch=" + r.scratch(vm)} },
 		OnLine:  rec.onLine,
 		OnEnd: func(vm *lab.VM, err error) {
-			fail(fmt.Errorf("worker %s exited unexpectedly (%v), see %s; --keep keeps it", vm.Name, err, vm.LogFile))
+			how := "exit status 0"
+			if err != nil {
+				how = err.Error()
+			}
+			fail(fmt.Errorf("worker %s exited unexpectedly (%s), see %s; --keep keeps it", vm.Name, how, vm.LogFile))
 		},
 	})
 	return r, nil
@@ -76,28 +81,28 @@ func openRig(ctx context.Context, folder, worker, kindsFile string, rec *recorde
 func (r *rig) scratch(vm string) string { return filepath.Join(r.folder, "scratch", vm) }
 
 // newVM starts a VM.
-func (r *rig) newVM() (*machine, error) {
+func (r *rig) newVM() error {
 	r.number++
 	name := lab.VMName(r.number)
 	m := &machine{name: name, scratch: r.scratch(name), watching: make(chan struct{})}
 	if err := os.MkdirAll(m.scratch, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	w := &watcher{vm: name, root: m.scratch, recorder: r.recorder}
 	var err error
 	if m.unwatch, err = watchFiles(m.scratch, w.tell); err != nil {
-		return nil, fmt.Errorf("observe the files of %s: %w", name, err)
+		return fmt.Errorf("observe the files of %s: %w", name, err)
 	}
 	r.local.AddVM(imds.VM{Name: name, ScaleSet: lab.ScaleSet})
 	if m.VM, err = r.fleet.Start(name); err != nil {
 		m.unwatch()
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.watched = cancel
 	go r.watchProcesses(ctx, m)
 	r.vms[name] = m
-	return m, nil
+	return nil
 }
 
 // processEvery is the time between two looks at the program's processes.
@@ -129,9 +134,7 @@ func (r *rig) watchProcesses(ctx context.Context, m *machine) {
 		}
 		if found := strays(all, programs[now]); programs[now] != 0 && len(found) > 0 {
 			r.recorder.see(func() {
-				for pid, p := range found {
-					now.Strays[pid] = p
-				}
+				maps.Copy(now.Strays, found)
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -174,7 +175,7 @@ const (
 
 // play runs the jobs.
 func (t *trial) play(ctx context.Context) (seen observed, err error) {
-	if _, err := t.rig.newVM(); err != nil {
+	if err := t.rig.newVM(); err != nil {
 		return seen, err
 	}
 	for n := range 2 {
@@ -191,7 +192,7 @@ func (t *trial) play(ctx context.Context) (seen observed, err error) {
 				ErrNotInterruptible, text.Duration(c.took()), t.config.Timeout)
 		}
 	}
-	if t.config.Compare == CompareResult && string(seen.plain[0].Result) != string(seen.plain[1].Result) {
+	if t.config.Compare == CompareResult && !bytes.Equal(seen.plain[0].Result, seen.plain[1].Result) {
 		return seen, nil // nothing could be compared
 	}
 	return seen, t.evicted(ctx, &seen)
@@ -266,7 +267,7 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		if err != nil || m == nil {
 			return t.last(ctx, seen, err)
 		}
-		if _, err := t.rig.newVM(); err != nil { // where the job continues
+		if err := t.rig.newVM(); err != nil { // where the job continues
 			return err
 		}
 		if err := t.strike(ctx, m, s); err != nil {

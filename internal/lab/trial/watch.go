@@ -113,61 +113,97 @@ type fileChange struct {
 // one, without it.
 func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 	now := r.last(vm)
-	if now == nil || !now.Ended.IsZero() && c.op != moved {
-		return nil
-	}
 	switch {
-	case c.name == restoreName:
-		now.Resumed = true
-	case c.name == stopName && c.op == moved:
-		if now.Stop.IsZero() {
-			now.Stop = c.at
+	case now == nil || !now.Ended.IsZero() && c.op != moved:
+	case strings.HasPrefix(c.name, keptName+"/"):
+		now.keptChanged(c)
+	case c.name == checkpointName:
+		return r.checkpointChanged(vm, now, c)
+	case c.name == resultName:
+		if c.op == modified {
+			now.InPlace[resultName] = true
 		}
-	case c.name == progressName && len(c.progress) > 0:
-		if now.Reports == 0 {
-			now.First = c.progress[0].Fraction
-		}
-		now.Reports += len(c.progress)
-		now.Fraction = c.progress[len(c.progress)-1].Fraction
-		now.sign(c.at)
-	case c.name == checkpointName && c.op == moved:
+	case strings.HasPrefix(c.name, workName+"/") || strings.HasPrefix(c.name, tempName+"/"):
+		return r.ownChanged(vm, c)
+	default:
+		now.told(c)
+	}
+	return nil
+}
+
+// checkpointChanged is about the place of checkpoints.
+func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act func(string)) {
+	switch c.op {
+	case moved:
 		began := r.writing[vm][c.from]
 		delete(r.writing[vm], c.from)
 		r.sources[c.from]++
 		now.placed = true
 		now.Saves = append(now.Saves, save{Began: began, Placed: c.at, Size: -1})
 		now.sign(c.at)
-	case c.from == checkpointName && strings.HasPrefix(c.name, keptName+"/"):
-		now.collected(c)
-	case strings.HasPrefix(c.name, keptName+"/"):
-		now.Changed = now.Changed || c.op == modified
-	case c.op == modified && c.name == checkpointName && now.placed:
-		now.Changed = true
-	case c.op == modified && (c.name == checkpointName || c.name == resultName):
-		now.InPlace[c.name] = true
-		return r.saving(vm, now, c)
-	case c.op == created && c.isDir && c.name == checkpointName:
-		now.InPlace[checkpointName] = true
-		return r.saving(vm, now, c)
-	case c.op == created || c.op == modified:
-		return r.saving(vm, now, c)
-	case c.op == closed && c.name == checkpointName:
+	case modified, created:
+		now.placed = now.placed && c.op == modified
+		switch {
+		case now.placed:
+			now.Changed = true
+		case c.op == modified || c.isDir: // a new file may be a link to one that is complete
+			now.InPlace[checkpointName] = true
+			return r.saving(vm, c)
+		}
+	case removed:
+		now.placed = false
 		delete(r.writing[vm], c.name)
-	case c.op == removed:
+	case closed, lost:
 		delete(r.writing[vm], c.name)
-	case c.op == moved:
-		delete(r.writing[vm], c.from)
 	}
 	return nil
 }
 
-// saving notes that a file is being written, perhaps a checkpoint.
-func (r *recorder) saving(vm string, now *run, c fileChange) (act func(string)) {
-	if !strings.HasPrefix(c.name, workName+"/") && !strings.HasPrefix(c.name, tempName+"/") && c.name != checkpointName {
-		if strings.Contains(c.name, "/") || c.name == progressName {
-			return nil
-		}
+// keptChanged is about what the worker has collected.
+func (r *run) keptChanged(c fileChange) {
+	switch {
+	case c.from == checkpointName:
+		r.collected(c)
+	case c.op == modified:
+		r.Changed = true
 	}
+}
+
+// ownChanged is about what the program has in its own folders.
+func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
+	switch c.op {
+	case created, modified:
+		return r.saving(vm, c)
+	case removed:
+		delete(r.writing[vm], c.name)
+	case moved:
+		delete(r.writing[vm], c.from)
+	case closed, lost:
+	}
+	return nil
+}
+
+// told is about what worker and program tell each other.
+func (r *run) told(c fileChange) {
+	switch {
+	case c.name == restoreName:
+		r.Resumed = true
+	case c.name == stopName && c.op == moved:
+		if r.Stop.IsZero() {
+			r.Stop = c.at
+		}
+	case c.name == progressName && len(c.progress) > 0:
+		if r.Reports == 0 {
+			r.First = c.progress[0].Fraction
+		}
+		r.Reports += len(c.progress)
+		r.Fraction = c.progress[len(c.progress)-1].Fraction
+		r.sign(c.at)
+	}
+}
+
+// saving notes that a file is being written, perhaps a checkpoint.
+func (r *recorder) saving(vm string, c fileChange) (act func(string)) {
 	if _, known := r.writing[vm][c.name]; !known {
 		r.writing[vm][c.name] = c.at
 	}
