@@ -129,3 +129,19 @@ func TestFindProgram(t *testing.T) {
 		t.Errorf("the kinds file of the trial is refused: %v", err)
 	}
 }
+
+// TestHelper runs the tests of the helper for Python.
+func TestHelper(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("its tests send signals")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-B", "-W", "error", "-m", "unittest", "spotworker_test")
+	cmd.Dir = filepath.Join("..", "..", "..", "python")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("unittest = %v\n%s", err, out)
+	}
+}
