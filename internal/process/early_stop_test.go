@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -95,7 +96,11 @@ func (d *documented) kind(t *testing.T) Kind {
 		}
 		return Kind{Name: "test", Command: []string{interpreterNamed(t, d.needs), filepath.Join(folder, "program")}}
 	}
-	copied := withoutForks(func() error { return os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples", d.name))) })
+	copied := withoutForks(func() error {
+		helper, err := os.ReadFile(filepath.Join("..", "..", "python", "spotworker.py"))
+		return errors.Join(err, os.WriteFile(filepath.Join(folder, "spotworker.py"), helper, 0o600),
+			os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples", d.name))))
+	})
 	if copied != nil {
 		t.Fatal(copied)
 	}

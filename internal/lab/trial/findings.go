@@ -303,7 +303,7 @@ func (f *findings) ofSizes(seen observed) {
 	if most > last+last/2 {
 		severity, more = Problem, fmt.Sprintf(", and to %s when it was evicted", text.Size(most))
 	}
-	f.add("checkpoint-grows", severity, "Keep the latest state only, without earlier ones and without what the result does not need. If it is the output so far, it ends with the job; write it to files that do not change once they are complete.",
+	f.add("checkpoint-grows", severity, "If that is the output so far, in files that do not change once they are complete, all is well: it ends with the job, and only new files are sent. If it is earlier states, keep the latest alone.",
 		"its checkpoint grows with every save: from %s to %s%s", text.Size(first), text.Size(last), more)
 }
 

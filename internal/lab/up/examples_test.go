@@ -123,7 +123,15 @@ func TestExamples(t *testing.T) {
 
 func (ex example) run(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "..", "examples", ex.name))); err != nil {
+	root := filepath.Join("..", "..", "..")
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join(root, "examples", ex.name))); err != nil {
+		t.Fatal(err)
+	}
+	helper, err := os.ReadFile(filepath.Join(root, "python", "spotworker.py"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "spotworker.py"), helper, 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(folder, "checksums.sh"), 0o700); err != nil && ex.name == "checksums" {
