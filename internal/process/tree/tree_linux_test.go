@@ -58,7 +58,7 @@ func work(way string) error {
 	}
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
 		order := orders.Text()
-		p, err := Start(program(order, os.Getenv(markVariable)), Limits{}, groups, nil, unread{})
+		p, err := Start(program(order, os.Getenv(markVariable)), limitsOf[order], groups, nil, unread{})
 		if err != nil {
 			return err
 		}
@@ -78,9 +78,46 @@ func work(way string) error {
 			time.Sleep(100 * time.Millisecond)
 			p.AskToStop()
 		}
-		fmt.Println(<-p.Exited())
+		var used time.Duration
+		if order == "burns" {
+			used = burn(p)
+		}
+		switch e := <-p.Exited(); {
+		case order == "burns":
+			fmt.Println(used)
+		case e.OOMKills > 0:
+			fmt.Printf("%s, out of memory\n", e)
+		default:
+			fmt.Println(e)
+		}
 	}
 	return nil
+}
+
+// limitsOf are the limits of programs.
+var limitsOf = map[string]Limits{
+	"fills memory once":  {TotalMemory: 64 << 20},
+	"fills memory twice": {TotalMemory: 64 << 20},
+	"burns":              {CPUs: cpus},
+}
+
+const (
+	cpus  = 0.2
+	burnt = 2 * time.Second
+)
+
+// burn returns how much processor time a program with two busy processes uses.
+func burn(p *Program) time.Duration {
+	usage := func() time.Duration {
+		n, _ := resource.CounterIn(filepath.Join(p.group.(*controlGroup).dir, "cpu.stat"), "usage_usec")
+		return time.Duration(n) * time.Microsecond
+	}
+	time.Sleep(200 * time.Millisecond)
+	before := usage()
+	time.Sleep(burnt)
+	used := usage() - before
+	p.Kill()
+	return used
 }
 
 // unread leaves the output of a program alone.
@@ -97,7 +134,17 @@ func program(order, mark string) *exec.Cmd {
 	if order == "ends" {
 		end = "sleep 0.1; exit 7"
 	}
-	cmd := NewCommand([]string{"/bin/sh", "-c", escape + end}, Limits{})
+	script := escape + end
+	const fill = `(head -c 40000000 /dev/zero; sleep 1) | tail -c 40000000 >/dev/null` // tail has it in memory
+	switch order {
+	case "fills memory once":
+		script = fill
+	case "fills memory twice":
+		script = fill + " & " + fill + " & wait; sleep 3600"
+	case "burns":
+		script = "while :; do :; done & while :; do :; done"
+	}
+	cmd := NewCommand([]string{"/bin/sh", "-c", script}, limitsOf[order])
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), markVariable + "=" + mark}
 	cmd.Dir = "/"
 	return cmd
@@ -125,6 +172,7 @@ type rig struct {
 	way    string
 	mark   string
 	parent string // control group of the worker
+	groups string // what the worker says of its groups
 	cmd    *exec.Cmd
 	in     interface{ WriteString(string) (int, error) }
 	out    *os.File
@@ -178,7 +226,10 @@ func (b *rig) start() {
 	b.cmd.Env = append(os.Environ(), workerVariable+"="+b.way, markVariable+"="+b.mark)
 	b.cmd.Stderr = os.Stderr
 	if b.way == byGroup {
-		group, err := os.Open(b.parent)
+		group, err := os.Open(filepath.Join(b.parent, resource.WorkerGroup))
+		if err != nil { // the first worker here
+			group, err = os.Open(b.parent)
+		}
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -196,9 +247,10 @@ func (b *rig) start() {
 	if err != nil {
 		b.t.Skipf("this system starts no process in a control group: %v", err)
 	}
-	b.t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()); _ = b.cmd.Process.Kill(); _ = b.cmd.Wait() })
+	worker := b.cmd
+	b.t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()); _ = worker.Process.Kill(); _ = worker.Wait() })
 	if b.way == byGroup {
-		b.hear()
+		b.groups = b.hear()
 	}
 }
 
@@ -281,6 +333,36 @@ func TestNothingIsLeftOfAKilledWorker(t *testing.T) {
 			}
 			b.until("everything ends", func(n int) bool { return n == 0 })
 		})
+	}
+}
+
+// TestTotalMemory: processes that each stay below total_memory and exceed it together are
+// ended, all of them, and one that stays below it alone is not.
+func TestTotalMemory(t *testing.T) {
+	b := setup(t, byGroup)
+	if b.groups != "groups true true" {
+		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+	}
+	if got, want := b.order("fills memory once"), "exited with code 0"; got != want {
+		t.Errorf("a program with one process of 40 of 64 MiB %s, want %s", got, want)
+	}
+	if got, want := b.order("fills memory twice"), "was ended by signal SIGKILL, out of memory"; got != want {
+		t.Errorf("a program with two processes of 40 of 64 MiB %s, want %s", got, want)
+	}
+	if left := marked(b.mark); len(left) > 0 {
+		t.Errorf("%d processes are left", len(left))
+	}
+}
+
+// TestCPUs: all processes of a program together get no more than cpus.
+func TestCPUs(t *testing.T) {
+	b := setup(t, byGroup)
+	if b.groups != "groups true true" {
+		t.Skipf("%s: the kernel limits neither memory nor processors here", b.groups)
+	}
+	used, err := time.ParseDuration(b.order("burns"))
+	if want := time.Duration(float64(burnt) * cpus); err != nil || used < want/2 || used > want+want/4 {
+		t.Errorf("two busy processes used %s of processor time in %s, %v, want %s with cpus %g", used, burnt, err, want, cpus)
 	}
 }
 
