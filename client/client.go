@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -49,6 +51,12 @@ type Options struct {
 	// for. Default 16.
 	Parallel int
 
+	// UnknownKind, if set, is called by Put when no live worker has the job's kind, as a
+	// misspelt one: with an [*UnknownKindError]. The job is put all the same. It costs one
+	// listing of the workers' heartbeats for each kind in ten minutes. [PutOptions] has the
+	// same for many jobs.
+	UnknownKind func(error)
+
 	// Name is recorded as the last writer of the records that the client changes.
 	// Default: the program's name, @ and the host's name.
 	Name string
@@ -66,6 +74,11 @@ type Client struct {
 	stores   *deployment.Stores
 	parallel int
 	name     string
+
+	unknownKind func(error)
+
+	mu      sync.Mutex
+	checked map[string]time.Time // kinds of jobs, and when their workers were listed
 }
 
 // Open returns the client of a deployment. It makes no call: the first call shows
@@ -95,7 +108,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name}, nil
+	return &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}, nil
 }
 
 // programName names the program and its host.

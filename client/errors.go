@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/producer"
 )
 
 // The errors that a program may want to tell apart, with [errors.Is]. All others are
@@ -79,6 +80,27 @@ func (e *EndedError) Is(target error) bool {
 	return target == ErrPoison && e.Job.Status == StatusPoison || target == ErrCancelled && e.Job.Status == StatusCancelled
 }
 
+// UnknownKindError says that no live worker of a queue has a handler for a kind.
+type UnknownKindError struct {
+	Kind, Queue string
+
+	// Workers is how many live workers take from the queue, and Kinds what they have.
+	Workers int
+	Kinds   []string
+
+	// Nearest is the kind that was probably meant; empty if none is similar.
+	Nearest string
+
+	text string
+}
+
+// Error says which kinds there are.
+func (e *UnknownKindError) Error() string { return e.text }
+
+func unknownKind(e *producer.UnknownKindError) error {
+	return &UnknownKindError{Kind: e.Kind, Queue: e.Queue, Workers: e.Workers, Kinds: e.Kinds, Nearest: e.Nearest(), text: e.Error()}
+}
+
 // DeniedError is a refusal of the storage account.
 type DeniedError struct {
 	// Role is the role that the identity lacks, for a queue or container of the
@@ -134,10 +156,13 @@ func (c *Client) role(refused *azcore.ResponseError, n need) string {
 func (c *Client) readable(err error, n need) error {
 	var response *azcore.ResponseError
 	var dns *net.DNSError
+	var unknown *producer.UnknownKindError
 	kind, hint := error(nil), ""
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &unknown):
+		return unknownKind(unknown)
 	case errors.Is(err, checkpoint.ErrUnknownFormat):
 		return fmt.Errorf("%w: %w", ErrNewerVersion, err)
 	case bloberror.HasCode(err, bloberror.ContainerNotFound), queueerror.HasCode(err, queueerror.QueueNotFound):

@@ -162,6 +162,15 @@ type PutOptions struct {
 	// the same.
 	Unchecked func(error)
 
+	// UnknownKind, if set, is called once for each kind that no live worker of its queue
+	// has, as a misspelt one: with an [*UnknownKindError]. The jobs are put all the same,
+	// since a worker may come later. It costs one listing of the workers' heartbeats for a
+	// PutMany.
+	UnknownKind func(error)
+
+	// KnownKinds lets jobs of such a kind fail with that error instead.
+	KnownKinds bool
+
 	// Skip, if set, returns whether to skip a job, and the status that it has. It is
 	// called for each job in order, before its record is read: with the ids of one
 	// [Client.List], it spares those reads.
@@ -194,11 +203,29 @@ type PutSummary struct {
 // is safe.
 func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
 	var result PutResult
-	_, err = c.PutMany(ctx, Specs(spec), PutOptions{Awaited: true, Report: func(r PutResult) error { result = r; return nil }})
+	o := PutOptions{Awaited: true, Report: func(r PutResult) error { result = r; return nil }}
+	if c.unknownKind != nil && c.kindIsDue(spec.Kind, time.Now()) {
+		o.UnknownKind = c.unknownKind
+	}
+	_, err = c.PutMany(ctx, Specs(spec), o)
 	if result.Err != nil {
 		err = result.Err
 	}
 	return result.ID, err
+}
+
+// kindPeriod is how long the answer holds whether live workers have a kind.
+const kindPeriod = 10 * time.Minute
+
+// kindIsDue reports whether to look which workers have a kind, and records that at now.
+func (c *Client) kindIsDue(kind string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.checked[kind]; ok && now.Sub(at) < kindPeriod {
+		return false
+	}
+	c.checked[kind] = now
+	return true
 }
 
 // PutMany puts the jobs of a sequence, [Options].Parallel at once, each like
@@ -213,9 +240,13 @@ func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o Put
 	p := &producer.Producer{
 		Queue: c.stores.Queue, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
 		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name,
+		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
 	if o.Unchecked != nil {
 		p.Unchecked = func(err error) { o.Unchecked(c.readable(err, toRead)) }
+	}
+	if o.UnknownKind != nil {
+		p.UnknownKind = func(unknown *producer.UnknownKindError) { o.UnknownKind(unknownKind(unknown)) }
 	}
 	if o.Skip != nil {
 		p.Skip = func(id string) (checkpoint.Status, bool) {

@@ -106,6 +106,7 @@ type flags struct {
 	Estimate   time.Duration `help:"Work of a job on a VM that nothing interrupts: with a deadline, workers find out by it whether the job is at risk. 0s: not known." default:"0s" group:"Jobs" env:"-"`
 	OnDemand   bool          `help:"Put the jobs on the on-demand queue, for VMs of regular priority: they start no sooner, but are not evicted." group:"Jobs" env:"-"`
 	TakeOver   bool          `help:"Let jobs that are recorded as running start again at once: their worker is known to be dead." group:"Jobs" env:"-"`
+	KnownKinds bool          `help:"Enqueue no job of a kind that no live worker has, by the workers' heartbeats. Without it there is a warning for each such kind, since a worker may come later." group:"Jobs" env:"-"`
 	DryRun     bool          `help:"Read and check everything, print what would be enqueued, and write nothing." group:"Jobs" env:"-"`
 
 	Wait        bool          `help:"Wait for the jobs to end, and print their results." group:"Results" env:"-"`

@@ -137,6 +137,9 @@ func (r *report) unchecked(err error) {
 	r.note("ids are not checked, since the records of jobs cannot be read: %s; the worker that gets a job reads its record first", azure.Explain(err))
 }
 
+// unknownKind reports a kind that no live worker has.
+func (r *report) unknownKind(err error) { r.note("warning: %s", plaintext.Line(err.Error())) }
+
 // failed reports why a job was not enqueued.
 func (r *report) failed(bad client.PutResult) error {
 	r.screen.step()

@@ -108,6 +108,7 @@ func (s *session) options(check bool) client.PutOptions {
 	}
 	return client.PutOptions{
 		NoCheck: !check, TakeOver: s.flags.TakeOver, DryRun: s.flags.DryRun, Report: s.report.put, Unchecked: s.report.unchecked,
+		UnknownKind: s.report.unknownKind, KnownKinds: s.flags.KnownKinds,
 	}
 }
 

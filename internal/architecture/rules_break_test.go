@@ -76,7 +76,7 @@ var breaches = []struct {
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", "//go:build integration\n\n" + importing(testModule+"/internal/fleet"), 5},
-	{"producer imports only what it puts", "internal/producer/wait.go", importing(testModule + "/internal/presence"), 3},
+	{"producer imports only what it puts", "internal/producer/wait.go", importing(testModule + "/internal/worker"), 3},
 	{"vmpackage knows what goes onto a VM", "internal/vmpackage/build.go", importing(testModule + "/internal/lab"), 3},
 	{"the engine is used from outside", "internal/handlers/hash.go", importing(testModule + "/internal/worker"), 3},
 	{"the engine is used from outside", "examples/render/main.go", importing(testModule + "/internal/worker"), 3},

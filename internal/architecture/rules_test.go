@@ -323,7 +323,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers",
-			"./internal/jobid", "./internal/queue", "./internal/retry",
+			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},

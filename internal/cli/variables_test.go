@@ -28,16 +28,3 @@ func TestUnread(t *testing.T) {
 		t.Errorf("Unread = %+v, %v, want %+v", got, err, want)
 	}
 }
-
-func TestDistance(t *testing.T) {
-	for _, row := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ac", 1}, {"ac", "abc", 1}, {"kitten", "sitting", 3},
-	} {
-		if got := distance(row.a, row.b); got != row.want {
-			t.Errorf("distance(%q, %q) = %d, want %d", row.a, row.b, got, row.want)
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -60,6 +61,13 @@ type Producer struct {
 	// Unchecked, if set, is called once with the reason if records cannot be read. The
 	// jobs are put all the same: the worker reads the record at their first delivery.
 	Unchecked func(error)
+
+	// UnknownKind, if set, is called once for each kind that no live worker has, by one
+	// listing of the heartbeats in Workers for the whole run. With KnownKinds the jobs of
+	// such a kind fail; otherwise they are put, since a worker may come later.
+	UnknownKind func(*UnknownKindError)
+	KnownKinds  bool
+	Workers     *presence.Store
 
 	// Records is required for TakeOver and CheckIDs, and Name for TakeOver: it is
 	// recorded as the last writer of records that are reopened.
@@ -107,7 +115,7 @@ func (p *Producer) Run(ctx context.Context, jobs iter.Seq2[Spec, error]) (Summar
 		if !r.acquireSlot(ctx) {
 			break
 		}
-		j, ok := r.accept(spec, err)
+		j, ok := r.accept(ctx, spec, err)
 		if !ok {
 			r.slots.Release(1)
 			continue

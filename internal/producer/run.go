@@ -24,6 +24,8 @@ type run struct {
 	room     *semaphore.Weighted // bytes of payload
 	puts     sync.WaitGroup
 
+	kinds kinds // of live workers; one goroutine accepts jobs
+
 	unreadable atomic.Bool // the records, so that they are no longer checked
 
 	mu      sync.Mutex
@@ -44,9 +46,12 @@ func (r *run) acquireSlot(ctx context.Context) bool {
 }
 
 // accept records what the source yielded, and returns the job if it is to be put.
-func (r *run) accept(spec Spec, err error) (j Job, ok bool) {
+func (r *run) accept(ctx context.Context, spec Spec, err error) (j Job, ok bool) {
 	if err == nil {
 		j, err = newJob(spec)
+	}
+	if err == nil {
+		err = r.checkKind(ctx, j)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,6 +74,26 @@ func (r *run) accept(spec Spec, err error) (j Job, ok bool) {
 		r.skip(j, found)
 	}
 	return j, !skip
+}
+
+// checkKind reports a kind that no live worker has. It returns an error if that is why the
+// job is not put.
+func (r *run) checkKind(ctx context.Context, j Job) error {
+	p := r.producer
+	if p.UnknownKind == nil && !p.KnownKinds {
+		return nil
+	}
+	unknown, first := r.kinds.check(ctx, p.Workers, p.queueOf(j), j.Kind())
+	if unknown == nil {
+		return nil
+	}
+	if p.KnownKinds {
+		return &JobError{Where: j.Where, ID: j.ID(), Err: unknown}
+	}
+	if first {
+		p.UnknownKind(unknown)
+	}
+	return nil
 }
 
 // start puts a job when there is room for it in memory. A job that was taken is put
@@ -196,11 +221,14 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
 func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
-	to := p.Queue
+	return p.queueOf(j).PutAny(ctx, e, j.delay, p.Payloads)
+}
+
+func (p *Producer) queueOf(j Job) *queue.Queue {
 	if j.onDemand {
-		to = p.OnDemand
+		return p.OnDemand
 	}
-	return to.PutAny(ctx, e, j.delay, p.Payloads)
+	return p.Queue
 }
 
 // checkSize returns why a message could not be sent, as far as that is known without
