@@ -75,6 +75,15 @@ type Job struct {
 	// Cost is what the job has cost, as of UpdatedAt.
 	Cost Cost
 
+	// Deadline is when the job should be done, and Estimate how long its work takes on a
+	// VM that nothing interrupts; zero if the producer did not say.
+	Deadline time.Time
+	Estimate time.Duration
+
+	// MoveReason is why the job was moved to the queue for VMs of regular priority; empty
+	// if it was not.
+	MoveReason string
+
 	// StateSize is the size in bytes of the state from which the next worker continues;
 	// StateVersion is the handler's own number for its format.
 	StateSize    int64
@@ -125,7 +134,7 @@ func jobOf(r checkpoint.Record) Job {
 		ID: r.ID, Kind: r.Kind, Status: Status(r.Status), Fraction: r.Fraction, Text: r.Text, Reason: r.Reason, Owner: r.Owner,
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
-		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Cost: costOf(r), PayloadSHA256: r.PayloadHash,
+		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate, MoveReason: r.MoveReason, Cost: costOf(r), PayloadSHA256: r.PayloadHash,
 	}
 	switch {
 	case r.Version != checkpoint.Version:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deadline"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
@@ -48,6 +49,7 @@ type jobsCommand struct {
 	Sort    string        `help:"Order: ${enum}. written is that of the last write, the latest first." enum:"id,kind,status,written,created,fraction,runtime,interruptions,failures" default:"written" env:"-"`
 	Reverse bool          `help:"Reverse the order." env:"-"`
 	Limit   int           `help:"Most jobs to print; 0 is no limit." default:"0" env:"-"`
+	AtRisk  bool          `help:"Only jobs that may miss their deadline, or cannot meet it any more." env:"-"`
 	Timeout time.Duration `help:"Longest time to read them; 0s is no limit." default:"10m" env:"-"`
 }
 
@@ -72,6 +74,16 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	var punctuality overview.Punctuality
+	for _, j := range jobs {
+		punctuality.Add(j)
+	}
+	if c.AtRisk {
+		jobs = slices.DeleteFunc(jobs, func(j client.Job) bool {
+			risk := overview.Outlook(j).Risk
+			return !risk.AtRisk() && risk != deadline.Late
+		})
+	}
 	slices.SortFunc(jobs, orders[c.Sort])
 	if c.Reverse {
 		slices.Reverse(jobs)
@@ -85,6 +97,9 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	if len(jobs) < all && !s.printer.json {
 		s.printer.note("these are %d of %d jobs; a higher --limit prints more", len(jobs), all)
+	}
+	if text := punctuality.String(); text != "" && !s.printer.json {
+		s.printer.note("%s; spotctl job ID says why", text)
 	}
 	return nil
 }
@@ -208,8 +223,60 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
 		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)}, {"moved", plaintext.Line(j.MoveReason)},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
 	}
+}
+
+// deadlineInWords says when the deadline is, and of a job that is done whether it met it.
+func deadlineInWords(j client.Job) string {
+	switch {
+	case j.Deadline.IsZero():
+		return ""
+	case j.Status == client.StatusDone && j.EndedAt.After(j.Deadline):
+		return fmt.Sprintf("%s, missed by %s", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.EndedAt.Sub(j.Deadline)))
+	case j.Status == client.StatusDone:
+		return fmt.Sprintf("%s, met with %s to spare", j.Deadline.UTC().Format(time.RFC3339), overview.Span(j.Deadline.Sub(j.EndedAt)))
+	}
+	return due(j.Deadline, j.ReadAt)
+}
+
+func estimateInWords(j client.Job) string {
+	if j.Estimate == 0 {
+		return ""
+	}
+	return j.Estimate.String() + " of work"
+}
+
+// expectedEnd says when a running job should end if nothing interrupts it.
+func expectedEnd(j client.Job) string {
+	end, ok := overview.ExpectedEnd(j)
+	if !ok {
+		return ""
+	}
+	return due(end, j.ReadAt) + ", if nothing interrupts it"
+}
+
+// riskInWords says whether the job may miss its deadline, and why.
+func riskInWords(j client.Job) string {
+	v := overview.Outlook(j)
+	switch {
+	case v.Risk == deadline.None:
+		return ""
+	case v.Risk.AtRisk():
+		return fmt.Sprintf("yes, %s: %s", v.Risk, v.Why)
+	case v.Risk == deadline.Late:
+		return "it is late: " + v.Why
+	}
+	return "no: " + v.Why
+}
+
+// due is a time for people that may be to come.
+func due(t, now time.Time) string {
+	if t.After(now) {
+		return fmt.Sprintf("%s (in %s)", t.UTC().Format(time.RFC3339), overview.Span(t.Sub(now)))
+	}
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format(time.RFC3339), overview.Span(now.Sub(t)))
 }
 
 // costInWords says what a job has cost so far.
@@ -261,6 +328,12 @@ type jobLine struct {
 	ClaimedAt     time.Time     `json:"claimed_at,omitzero"`
 	EndedAt       time.Time     `json:"ended_at,omitzero"`
 	UpdatedAt     time.Time     `json:"updated_at,omitzero"`
+	Deadline      time.Time     `json:"deadline,omitzero"`
+	Estimate      float64       `json:"estimate_seconds,omitempty"`
+	ExpectedEnd   time.Time     `json:"expected_end,omitzero"` // estimated, if nothing interrupts it
+	Risk          deadline.Risk `json:"risk,omitempty"`        // of missing the deadline
+	RiskReason    string        `json:"risk_reason,omitempty"`
+	MoveReason    string        `json:"move_reason,omitempty"`
 	PayloadSHA256 string        `json:"payload_sha256,omitempty"`
 }
 
@@ -285,6 +358,12 @@ func jobLineOf(j client.Job) jobLine {
 	if c := j.Cost; c.Known {
 		l.Cost = &costLine{c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds(), c.Evictions, c.UncleanExits, c.MissingDeliveries}
 	}
+	l.Deadline, l.Estimate, l.MoveReason = j.Deadline.UTC(), j.Estimate.Seconds(), j.MoveReason
+	if end, ok := overview.ExpectedEnd(j); ok {
+		l.ExpectedEnd = end.UTC()
+	}
+	outlook := overview.Outlook(j)
+	l.Risk, l.RiskReason = outlook.Risk, outlook.Why
 	if left, ok := overview.TimeLeft(j); ok {
 		seconds := left.Seconds()
 		l.SecondsLeft = &seconds

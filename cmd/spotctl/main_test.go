@@ -59,11 +59,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status":    script.Status,
-			"giveup":    giveUp,
-			"text":      text,
-			"put":       put,
-			"strand":    strand,
+			"status": script.Status,
+			"giveup": giveUp,
+			"text":   text,
+			"put":    put,
+			"strand": strand, "deadlines": deadlines,
 			"claim":     claim,
 			"heartbeat": heartbeat,
 			"spent":     spent,
@@ -156,6 +156,29 @@ func leave(ctx context.Context, w *world, e queue.Envelope, message, how string)
 		return claim.Save(ctx, last)
 	}
 	return claim.Poison(ctx, last, "no such file")
+}
+
+// deadlines ID DUE ESTIMATE leaves a job of 50 % that runs, or with moved waits after a move,
+// with a deadline after DUE from now and an estimate.
+func deadlines(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	due, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	estimate, err := time.ParseDuration(args[2])
+	ts.Check(err)
+	d := checkpoint.Delivery{
+		ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: uuid.NewString(),
+		Deadline: time.Now().Add(due), Estimate: estimate,
+	}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	ts.Check(err)
+	last := checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}
+	if len(args) < 4 {
+		ts.Check(claim.Save(ctx, last))
+		return
+	}
+	claim.MovesFor("the deadline was \x1b[31mnear")
+	ts.Check(claim.Release(ctx, last))
 }
 
 // strand ID STATUS PAYLOAD [KIND] leaves a job of 50 % without a message. STATUS is open or

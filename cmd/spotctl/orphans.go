@@ -63,7 +63,7 @@ type orphansRequeueCommand struct {
 func (*orphansRequeueCommand) Help() string {
 	return orphansHelp + `
 
-Settings that only the old message had are lost: deadline, limits (max_run, max_silence) and trace.`
+Settings that only the old message had are lost: limits (max_run, max_silence) and trace.`
 }
 
 func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {

@@ -146,8 +146,7 @@ func (o *Orphan) Supply(data []byte) error {
 // nothing for a job that has ended, or was written since it was found. A second
 // message for a job is absorbed as a duplicate.
 //
-// Settings that only the old message had are lost: deadline, max_run, max_silence
-// and trace.
+// Settings that only the old message had are lost: max_run, max_silence and trace.
 func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
 	r, err := p.Records.Read(ctx, o.Record.ID)
 	switch {
@@ -165,7 +164,10 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (A
 	if err := errors.Join(jobid.Validate(r.ID), jobid.ValidateKind(r.Kind)); err != nil {
 		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
-	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt}
+	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline, Estimate: r.Estimate.Truncate(time.Second)}
+	if queue.CheckEstimate(e.Estimate) != nil {
+		e.Estimate = 0
+	}
 	if err := to.PutMoved(ctx, e, 0, p.Payloads); err != nil {
 		return Failed, "", err
 	}

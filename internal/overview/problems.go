@@ -36,6 +36,9 @@ func (s *Snapshot) problems(did *Activity) []string {
 	add(s.Queues.Poison.Messages, "%s: spotctl poison list", count(s.Queues.Poison.Messages, "dead-lettered message", "dead-lettered messages"))
 	unreadable := s.Jobs.ByStatus[client.StatusUnknown]
 	add(unreadable, "%s of a newer version: use a newer spotctl", count(unreadable, "record is", "records are"))
+	if text := s.Jobs.Punctuality.String(); text != "" {
+		all = append(all, text+": spotctl jobs --at-risk")
+	}
 	if without := s.withoutWorker(); s.Has(PartWorkers) {
 		add(without, "%s running according to the records, on workers that are not alive", count(without, "job is", "jobs are"))
 	}

@@ -73,6 +73,9 @@ type Jobs struct {
 	// DoneRecently counts the jobs that were done within the last hour.
 	DoneRecently int
 
+	// Punctuality counts the jobs that may miss their deadlines.
+	Punctuality Punctuality
+
 	// Running are the jobs with that status, the one longest without a report first.
 	Running []client.Job
 }
@@ -187,6 +190,7 @@ func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
 			return Jobs{}, err
 		}
 		jobs.ByStatus[j.Status]++
+		jobs.Punctuality.Add(j)
 		switch {
 		case j.Status == client.StatusRunning:
 			jobs.Running = append(jobs.Running, j)
