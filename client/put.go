@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Spec describes a job to put. Only Kind is required.
@@ -44,6 +45,10 @@ type Spec struct {
 	// seconds; 0 is no limit.
 	MaxRun, MaxSilence time.Duration
 
+	// Inputs are what the job needs as files: its worker fetches them before it calls the
+	// handler. They take at most 24 KiB as JSON; for more name a prefix or a manifest.
+	Inputs []job.Input
+
 	// OnDemand puts the job on the queue for VMs of regular priority, which are not
 	// evicted.
 	OnDemand bool
@@ -66,7 +71,7 @@ func (s Spec) Validate() error {
 func (s Spec) producerSpec() (producer.Spec, error) {
 	payload, err := payloadOf(s.Payload)
 	return producer.Spec{
-		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Deadline: s.Deadline, OnDemand: s.OnDemand,
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Payload: payload, Inputs: s.Inputs, Deadline: s.Deadline, OnDemand: s.OnDemand,
 		Terms: producer.Terms{Delay: s.Delay, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate},
 	}, err
 }

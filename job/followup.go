@@ -20,6 +20,9 @@ type FollowUp struct {
 	// Payload is its input: bytes ([]byte) as they are, and any other value as JSON.
 	Payload any
 
+	// Inputs are what it needs as files.
+	Inputs []Input
+
 	// Delay is how long it waits at least before it can start, up to 7 days.
 	Delay time.Duration
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -22,6 +23,7 @@ type putCommand struct {
 	Payload     *string `help:"Payload: a JSON value." xor:"payload" placeholder:"JSON" env:"-"`
 	PayloadText *string `help:"Payload: a text, unchanged." xor:"payload" placeholder:"TEXT" env:"-"`
 	PayloadFile string  `help:"Payload: the bytes of a file, - for standard input. A payload that does not fit into a message is stored in a blob." xor:"payload" placeholder:"FILE" env:"-"`
+	Inputs      string  `help:"What the job needs as files, as a JSON list of blobs, prefixes, manifests and containers, which docs/FORMATS.md describes." placeholder:"JSON" env:"-"`
 	Check       bool    `help:"With --id, first read the record of the job, and put nothing if the job has ended. On by default." default:"true" negatable:"" env:"-"`
 	Deadline    string  `help:"When the job should be done: a time such as 2026-01-31T09:30:00Z, or a time from now such as 90m. It is passed to the handler; a job that may miss it moves to VMs of regular priority when it is interrupted, if the workers have --changeover." placeholder:"TIME" env:"-"`
 }
@@ -32,7 +34,8 @@ func (*putCommand) Help() string {
 
   producer put --kind digest --payload '{"container":"data","blob":"2026/a.tar"}'
   producer put --kind render --id frame-0042 --payload-file scene.bin --deadline 8h --estimate 5h
-  producer put --kind render --id frame-0042 --payload-file scene.bin --wait`
+  producer put --kind render --id frame-0042 --payload-file scene.bin --wait
+  producer put --kind render --inputs '[{"container":"scenes","blob":"house.blend"},{"container":"scenes","prefix":"textures/"}]'`
 }
 
 func (c *putCommand) run(ctx context.Context, s *session) error {
@@ -87,6 +90,11 @@ func (c *putCommand) job(ctx context.Context, s *session) (client.Spec, error) {
 	}
 	if job.Payload, err = c.payload(ctx, s.stdin); err != nil {
 		return client.Spec{}, err
+	}
+	if c.Inputs != "" {
+		if job.Inputs, err = named.Parse([]byte(c.Inputs)); err != nil {
+			return client.Spec{}, fmt.Errorf("--inputs: %w", err)
+		}
 	}
 	if job.Estimate > 0 && job.Deadline.IsZero() {
 		s.report.note("--estimate without --deadline moves nothing: spotctl job shows when the job is expected to end")

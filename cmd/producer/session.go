@@ -51,7 +51,7 @@ func specs(jobs iter.Seq2[producer.Spec, error]) iter.Seq2[client.Spec, error] {
 
 func specOf(s producer.Spec) client.Spec {
 	out := client.Spec{
-		Where: s.Where, ID: s.ID, Kind: s.Kind, Delay: s.Delay, Deadline: s.Deadline,
+		Where: s.Where, ID: s.ID, Kind: s.Kind, Inputs: s.Inputs, Delay: s.Delay, Deadline: s.Deadline,
 		MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Estimate: s.Estimate, OnDemand: s.OnDemand,
 	}
 	switch data, _ := s.Payload.Inline(); {

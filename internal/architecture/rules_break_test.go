@@ -72,6 +72,7 @@ var breaches = []struct {
 	{"renewal knows messages alone", "internal/renewal/pace.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"ordered, pool and readahead stand alone", "internal/pool/pool.go", importing(testModule + "/internal/drain"), 3},
 	{"breaker stands alone", "internal/breaker/breaker.go", importing(testModule + "/job"), 3},
+	{"inputs knows jobs alone", "internal/inputs/fetch.go", importing(testModule + "/internal/queue"), 3},
 	{"delivery imports only what it joins", "internal/delivery/finish.go", importing(testModule + "/internal/events"), 3},
 	{"worker imports only what it joins", "internal/worker/run.go", importing(testModule + "/internal/handlers"), 3},
 	{"worker imports only what it joins", "internal/worker/run_windows.go", importing(testModule + "/job/jobtest"), 3},

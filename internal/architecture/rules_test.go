@@ -297,11 +297,20 @@ var importRules = []importRule{
 		reason:  "when to try again is a matter of verdicts and times; what was tried is not its concern",
 	},
 	{
+		name:    "inputs knows jobs alone",
+		in:      []string{"./internal/inputs/..."},
+		forbids: []string{"./..."},
+		allows: []string{
+			"./internal/inputs/...", "./internal/blobref", "./internal/process/resource", "./internal/readahead", "./internal/sandbox", "./job",
+		},
+		reason: "it turns names into files; whose job they are for, and what its end means, is decided elsewhere",
+	},
+	{
 		name:    "delivery imports only what it joins",
 		in:      []string{"./internal/delivery/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health", "./internal/inputs",
+			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health", "./internal/inputs/...",
 			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
@@ -322,8 +331,8 @@ var importRules = []importRule{
 		in:      []string{"./internal/producer/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers",
-			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling",
+			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers", "./internal/inputs/named",
+			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling", "./job",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
@@ -371,7 +380,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/activity", "./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
-			"./internal/operate", "./internal/presence", "./internal/producer", "./internal/queue",
+			"./internal/operate", "./internal/presence", "./internal/producer", "./internal/queue", "./job",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",
 	},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/ledger"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
@@ -299,6 +300,9 @@ func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) e
 		e.Payload, err = queue.JSONPayload(data)
 	case []byte:
 		e.Payload = queue.BytesPayload(data)
+	}
+	if err == nil {
+		e.Inputs, err = named.Encode(f.Inputs)
 	}
 	if err == nil {
 		err = validateFollowUp(e, f.Delay)

@@ -1,7 +1,7 @@
 // Package inputs fetches the files that a job names as its inputs, and keeps them on the
 // machine for later jobs.
 //
-//	message ─▶ Parse ─▶ Resolve ─▶ Fetch ─▶ Held ─▶ handler
+//	message ─▶ parse ─▶ Resolve ─▶ Fetch ─▶ Held ─▶ handler
 //	                    listings,   cache,
 //	                    sizes,      downloads
 //	                    paths

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/process/resource"
 	"github.com/spotworker/spotworker/internal/readahead"
 	"github.com/spotworker/spotworker/internal/sandbox"
@@ -39,7 +40,7 @@ type Config struct {
 	Endpoint         string
 	Private, Allowed []string
 
-	// Others are other accounts that inputs may come from, by [AccountURL].
+	// Others are other accounts that inputs may come from, by [named.AccountURL].
 	Others map[string]Containers
 
 	// Observer counts. Optional.
@@ -102,7 +103,7 @@ type Fetcher struct {
 // New returns a fetcher. It touches nothing until a job has inputs.
 func New(c Config) *Fetcher {
 	c.Observer = cmp.Or[Observer](c.Observer, noObserver{})
-	own, err := AccountURL(c.Endpoint)
+	own, err := named.AccountURL(c.Endpoint)
 	if err != nil {
 		own = c.Endpoint // of an emulator
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/blobref"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -111,7 +112,7 @@ func (p *Plan) Newest() string {
 // Resolve finds out what the inputs of a message stand for. An error that no retry can
 // fix is permanent, one of an unavailable service is [job.Unavailable].
 func (f *Fetcher) Resolve(ctx context.Context, raw []byte) (*Plan, error) {
-	all, err := Parse(raw)
+	all, err := named.Parse(raw)
 	if err != nil {
 		return nil, job.Permanent(err)
 	}
@@ -331,7 +332,7 @@ func (r *resolver) manifest(in job.Input) ([]planned, error) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		one, err := parseOne(line)
+		one, err := named.ParseOne(line)
 		if err != nil {
 			return nil, job.Permanent(fmt.Errorf("manifest %s, line %d: %w", file.source, n, err))
 		}

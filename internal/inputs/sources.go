@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -21,7 +22,7 @@ type Containers func(name string) *container.Client
 type sources struct {
 	account Containers            // the account of the jobs
 	own     string                // its blob endpoint
-	others  map[string]Containers // other accounts by [AccountURL]
+	others  map[string]Containers // other accounts by [named.AccountURL]
 	allowed []string              // containers of the own account; empty for all
 	private []string              // containers of the own account that are the deployment's
 }
@@ -30,7 +31,7 @@ type sources struct {
 // must not come from there.
 func (s *sources) container(in job.Input) (*container.Client, error) {
 	if in.Account != "" {
-		address, err := AccountURL(in.Account)
+		address, err := named.AccountURL(in.Account)
 		if err != nil {
 			return nil, fmt.Errorf("field account %w", err)
 		}

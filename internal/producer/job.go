@@ -7,8 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
 )
 
 // Spec describes a job to put.
@@ -28,6 +30,9 @@ type Spec struct {
 
 	// Deadline is when the job should be done. Default: none.
 	Deadline time.Time
+
+	// Inputs are what the job needs as files. Default: none.
+	Inputs []job.Input
 
 	// OnDemand puts the job on the on-demand queue, for VMs of regular priority.
 	OnDemand bool
@@ -147,9 +152,16 @@ func NewJob(s Spec) (Job, error) {
 	if err := s.Check(); err != nil {
 		return Job{}, err
 	}
+	inputs, err := named.Encode(s.Inputs)
+	if err != nil {
+		return Job{}, err
+	}
+	if len(inputs) > queue.MaxInputs {
+		return Job{}, fmt.Errorf("inputs have %d bytes as JSON; at most %d are allowed: name a prefix, or a manifest that lists them", len(inputs), queue.MaxInputs)
+	}
 	return Job{
 		Where: s.Where, OwnID: own, onDemand: s.OnDemand,
-		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence},
+		envelope: queue.Envelope{ID: s.ID, Kind: s.Kind, Payload: s.Payload, Deadline: s.Deadline, Estimate: s.Estimate, MaxRun: s.MaxRun, MaxSilence: s.MaxSilence, Inputs: inputs},
 		delay:    s.Delay,
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -32,8 +33,8 @@ var byteOrderMark = []byte("\uFEFF")
 //	{"kind":"digest","payload":{"container":"data","blob":"a"}}
 //	{"id":"frame-7","kind":"render","payload_base64":"AAEC","deadline":"2026-01-31T09:30:00Z","delay":"90s"}
 //
-// Only kind is required; max_run, max_silence and estimate are durations like delay. A line
-// that does not set a term gets those of defaults. Empty lines are skipped. A line that
+// Only kind is required; max_run, max_silence and estimate are durations like delay, and
+// inputs is a list as in a message. A line that does not set a term gets those of defaults. Empty lines are skipped. A line that
 // cannot be read yields a [*JobError]; an error of r itself ends the sequence.
 func Lines(r io.Reader, defaults Spec) iter.Seq2[Spec, error] {
 	return func(yield func(Spec, error) bool) {
@@ -121,6 +122,7 @@ type lineJSON struct {
 	Delay         *string         `json:"delay"`
 	MaxRun        *string         `json:"max_run"`
 	MaxSilence    *string         `json:"max_silence"`
+	Inputs        json.RawMessage `json:"inputs"`
 	Estimate      *string         `json:"estimate"`
 }
 
@@ -159,6 +161,11 @@ func parseSpec(line []byte, defaults Spec) (Spec, error) {
 		return spec, err
 	}
 	var err error
+	if l.Inputs != nil {
+		if spec.Inputs, err = named.Parse(l.Inputs); err != nil {
+			return spec, err
+		}
+	}
 	spec.Payload, err = l.payload()
 	return spec, err
 }
@@ -219,7 +226,7 @@ func readable(err error) error {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	if strings.HasPrefix(text, "unknown field") {
-		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence and estimate", text)
+		return fmt.Errorf("%s; known are id, kind, payload, payload_base64, deadline, delay, max_run, max_silence, estimate and inputs", text)
 	}
 	return fmt.Errorf("it is not JSON: %s", text)
 }

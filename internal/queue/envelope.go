@@ -37,8 +37,8 @@ const (
 	// always fits once its payload is in a blob.
 	maxBeside = 8 << 10
 
-	// maxInputs limits the JSON of the inputs, which do not count as beside the payload.
-	maxInputs = 24 << 10
+	// MaxInputs limits the JSON of the inputs, which do not count as beside the payload.
+	MaxInputs = 24 << 10
 )
 
 // Envelope is the content of a job's message. docs/FORMATS.md has its JSON.
@@ -174,8 +174,8 @@ func (e Envelope) Validate() error {
 	if _, err := e.PutBackSince.UTC().MarshalJSON(); err != nil {
 		return err
 	}
-	if len(e.Inputs) > maxInputs {
-		return fmt.Errorf("field inputs has %d bytes; at most %d are allowed: name a prefix or a manifest in place of single blobs", len(e.Inputs), maxInputs)
+	if len(e.Inputs) > MaxInputs {
+		return fmt.Errorf("field inputs has %d bytes; at most %d are allowed: name a prefix or a manifest in place of single blobs", len(e.Inputs), MaxInputs)
 	}
 	e.Payload, e.Inputs, e.Resume, e.PutBackSince = Payload{}, nil, false, time.Time{}
 	_, err := e.encode(maxBeside)

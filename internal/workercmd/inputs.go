@@ -11,6 +11,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/inputs"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 )
 
 // inputs returns the fetcher of jobs' input files, and a function that frees what it
@@ -21,7 +22,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 	}
 	others := map[string]inputs.Containers{}
 	for _, given := range f.InputAccount {
-		address, err := inputs.AccountURL(given)
+		address, err := named.AccountURL(given)
 		if err != nil {
 			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-account %w", err)}
 		}

@@ -1,4 +1,6 @@
-package inputs
+// Package named reads and checks what a job names as its inputs, without a call and
+// without a file.
+package named
 
 import (
 	"bytes"
@@ -23,7 +25,7 @@ func Parse(raw []byte) ([]job.Input, error) {
 	}
 	all := make([]job.Input, 0, len(parts))
 	for i, part := range parts {
-		in, err := parseOne(part)
+		in, err := ParseOne(part)
 		if err != nil {
 			return nil, fmt.Errorf("input %d: %w", i+1, err)
 		}
@@ -32,9 +34,9 @@ func Parse(raw []byte) ([]job.Input, error) {
 	return all, nil
 }
 
-// parseOne reads one input. An unknown field is an error: it may change which files are
+// ParseOne reads one input. An unknown field is an error: it may change which files are
 // meant.
-func parseOne(raw []byte) (job.Input, error) {
+func ParseOne(raw []byte) (job.Input, error) {
 	var in job.Input
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
@@ -121,7 +123,7 @@ func Check(in job.Input) error {
 		if in.Manifest != "" {
 			return errors.New("field to is not for a manifest: each line of it may have one")
 		}
-		if err := checkPath(in.To); err != nil {
+		if err := CheckPath(in.To); err != nil {
 			return fmt.Errorf("field to is %.200q: %w", in.To, err)
 		}
 	}
