@@ -100,12 +100,74 @@ sizesOf() {
   sed 's|//.*||;/onDemandVmSize/d' "$1" | grep -oE "'Standard_[A-Z][A-Za-z0-9-]*(_[A-Za-z0-9]+)?_v[0-9]+'|'Standard_[A-Z]+[0-9]+[a-z]*'" | tr -d "'" | sort -u
 }
 
+# deployedSizes: the sizes of Spot VMs that would be deployed.
+deployedSizes() {
+  local sizes
+  sizes=$(sizesOf "$parameters") || true
+  [ -n "$sizes" ] || sizes=$(sizesOf "infra/bicep/$(sed -n "s/^using '\(.*\)'/\1/p" "$parameters")")
+  echo "$sizes"
+}
+
+# checkRate: sets rate to the evictions that workers are to expect, in percent an
+# hour; 0 is their own default. The rate is part of a version's configuration,
+# which does not change: a version that was deployed before keeps its own.
+checkRate() {
+  local made sizes found
+  rate=0
+  if sed 's|//.*||' "$parameters" | grep -q SPOTWORKER_EVICTION_RATE; then
+    echo "workers start from the eviction rate in $parameters"
+    return
+  fi
+  case ${EVICTION_RATE:-} in
+    '') ;;
+    *[!0-9]* | ????*) fail "EVICTION_RATE is '$EVICTION_RATE': give whole percent an hour, 1 to 100, or 0 for the workers' default" ;;
+    *)
+      [ "$EVICTION_RATE" -le 100 ] || fail "EVICTION_RATE is '$EVICTION_RATE': give whole percent an hour, 1 to 100, or 0 for the workers' default"
+      rate=$EVICTION_RATE
+      echo "workers start from EVICTION_RATE, $rate % an hour"
+      return
+      ;;
+  esac
+  if [ "$groupThere" = true ]; then
+    made=$(az deployment group list --resource-group "$group" --output tsv --query \
+      "[?name=='$prefix-deploy'].join(' ', [properties.parameters.applicationVersion.value, to_string(properties.parameters.evictionRate.value)])") ||
+      fail "cannot read which version was deployed last, for the reason above"
+    case $made in
+      "$APPLICATION_VERSION null") echo "version $APPLICATION_VERSION was made without an eviction rate, and keeps the workers' default"; return ;;
+      "$APPLICATION_VERSION "*) rate=${made#* }; echo "version $APPLICATION_VERSION keeps the eviction rate that it was made with, $rate % an hour (0 is the workers' default)"; return ;;
+    esac
+  fi
+  sizes=$(deployedSizes)
+  # shellcheck disable=SC2086 # one word for each size
+  if found=$(askRate $sizes) && [[ $found =~ ^[0-9]+$ ]] && [ "$found" -ge 1 ] && [ "$found" -le 100 ]; then
+    rate=$found
+    echo "workers start from $rate % evictions an hour, the most that Azure publishes for these sizes in $location"
+  else
+    echo "note: the eviction rate of these sizes in $location is not known, for the reason above; workers start from their own default and learn. EVICTION_RATE sets another (percent an hour)"
+  fi
+}
+
+# askRate SIZE...: Azure's eviction rate. SPOTCTL is the program that asks.
+askRate() {
+  local program=("${SPOTCTL:-}")
+  if [ -z "${program[0]}" ]; then
+    if command -v go >/dev/null; then
+      program=(go run ./cmd/spotctl)
+    elif command -v spotctl >/dev/null; then
+      program=(spotctl)
+    else
+      echo "neither go nor spotctl is in PATH, which ask Azure for it" >&2
+      return 1
+    fi
+  fi
+  "${program[@]}" prices "$@" --region "$location" --eviction-rate
+}
+
 # checkSizes: is each size there as Spot, for the package's processor, and is
 # there quota for the VMs of a first deployment?
 checkSizes() {
   local architecture sizes list size found spot processor cores restrictions most=0 left want have
-  sizes=$(sizesOf "$parameters") || true
-  [ -n "$sizes" ] || sizes=$(sizesOf "infra/bicep/$(sed -n "s/^using '\(.*\)'/\1/p" "$parameters")")
+  sizes=$(deployedSizes)
   architecture=$(packageProcessor)
   list=$(az vm list-skus --location "$location" --resource-type virtualMachines --output tsv --query \
     "[?contains('$(tr '\n' ' ' <<<"$sizes")', name)].[name, capabilities[?name=='LowPriorityCapable'].value | [0], capabilities[?name=='CpuArchitectureType'].value | [0], capabilities[?name=='vCPUs'].value | [0], length(restrictions[?type=='Location'])]")

@@ -56,10 +56,6 @@ param onDemandVmSize = 'Standard_D2as_v5'
 param onDemandMaxInstances = 4
 param onDemandCapacity = int(readEnvironmentVariable('ONDEMAND_CAPACITY', '0'))
 
-// What Azure publishes for these sizes in your region, in percent an hour: the
-// workers save the more often the higher it is. See docs/deploy.md.
-param workerSettings = { SPOTWORKER_EVICTION_RATE: '5' }
-
 param outbound = 'NatGateway'
 param monitoring = true
 param logDailyQuotaGb = 5

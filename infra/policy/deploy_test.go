@@ -35,6 +35,7 @@ case "$*" in
   "provider list"*) cat providers ;;
   "vm list-skus"*) cat skus ;;
   "vm list-usage"*) cat usage ;;
+  "deployment group list"*) cat made ;;
   "deployment group show"*accountName*) echo someaccount ;;
   "deployment group show"*packagesFolder*) echo "$APPLICATION_VERSION" ;;
   "deployment group show"*workerConfiguration*) printf 'A=1\nB=2\n' ;;
@@ -74,7 +75,7 @@ func newSubscription(t *testing.T) *subscription {
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
-		"group": "false", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"made": "", "group": "false", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
@@ -116,7 +117,7 @@ func (a *subscription) run(script string, arguments ...string) (said string, cal
 	command := exec.CommandContext(a.t.Context(), filepath.Join("..", "..", "tools", script), arguments...)
 	command.Env = []string{
 		"PATH=" + a.folder + ":/usr/bin:/bin", "HOME=" + a.folder,
-		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1",
+		"SSH_PUBLIC_KEY=ssh-ed25519 AAAA", "OPERATOR_ADDRESSES=203.0.113.7", "DEPLOY_RETRY=0", "WORKERS_WITHIN=1", "SPOTCTL=" + filepath.Join(a.folder, "spotctl"),
 	}
 	command.Env = append(command.Env, a.env...)
 	if a.pkg != "" {
@@ -275,6 +276,67 @@ func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 	}
 }
 
+// TestDeployEvictionRate: workers start from what Azure publishes, a version keeps what it
+// was made with, and where no rate is known the deployment continues with the default.
+func TestDeployEvictionRate(t *testing.T) {
+	for _, c := range []struct {
+		name, answer, made string // what spotctl says, and az of the last deployment
+		env                []string
+		rate, want         string // what is passed, if it is, and what is said
+		asked              string // of spotctl; empty if it is not asked
+	}{
+		{
+			name: "known", answer: "echo 15", rate: "evictionRate=15",
+			want:  "workers start from 15 % evictions an hour, the most that Azure publishes for these sizes in westeurope",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+		{
+			name: "no right", answer: "echo 'eviction rates not shown: role' >&2; exit 1",
+			want:  "role\nnote: the eviction rate of these sizes in westeurope is not known, for the reason above; workers start from their own default",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+		{name: "no number", answer: "echo many", want: "is not known", asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate"},
+		{name: "given", env: []string{"EVICTION_RATE=7"}, rate: "evictionRate=7", want: "workers start from EVICTION_RATE, 7 % an hour"},
+		{name: "the default", env: []string{"EVICTION_RATE=0"}, want: "workers start from EVICTION_RATE, 0 % an hour"},
+		{name: "the same version", answer: "echo 25", made: "1.0.0 15", rate: "evictionRate=15", want: "version 1.0.0 keeps the eviction rate that it was made with, 15 %"},
+		{name: "the same version, from before", answer: "echo 25", made: "1.0.0 null", want: "was made without an eviction rate"},
+		{
+			name: "another version", answer: "echo 25", made: "0.9.0 15", rate: "evictionRate=25", want: "workers start from 25 %",
+			asked: "prices Standard_D2as_v5 --region westeurope --eviction-rate",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.env = c.env
+			a.write("spotctl", "#!/bin/sh\necho \"$*\" >>\"$(dirname \"$0\")/asked\"\n"+c.answer+"\n", 0o700)
+			a.write("made", c.made, 0o600)
+			if c.made != "" {
+				a.write("group", "true", 0o600)
+			}
+			said, calls, err := a.deploy("--yes")
+			if err != nil || !strings.Contains(said, c.want) {
+				t.Errorf("deploy = %v, want that it says %q; it said:\n%s", err, c.want, said)
+			}
+			for _, call := range calls {
+				if strings.Contains(call, "deployment group create") && (c.rate == "") == strings.Contains(call, "evictionRate=") {
+					t.Errorf("%q, want the rate to be %q", call, c.rate)
+				}
+				if c.rate != "" && strings.Contains(call, "deployment group create") && !strings.Contains(call, c.rate+" ") && !strings.HasSuffix(call, c.rate) {
+					t.Errorf("%q, want %s", call, c.rate)
+				}
+			}
+			asked, err := os.ReadFile(filepath.Join(a.folder, "asked"))
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(asked)); got != c.asked {
+				t.Errorf("spotctl was asked for %q, want %q", got, c.asked)
+			}
+		})
+	}
+}
+
 // TestDeployThrottled: no answer is no number, so nothing is deployed for it.
 func TestDeployThrottled(t *testing.T) {
 	a := newSubscription(t)
@@ -321,6 +383,8 @@ func TestDeployChecksFirst(t *testing.T) {
 		{"private address", "capacity", "", "OPERATOR_ADDRESSES=192.168.1.2", "private address"},
 		{"no address at all", "capacity", "", "OPERATOR_ADDRESSES=any", "give IPv4 addresses or ranges"},
 		{"place", "capacity", "", "CONFIGURATION_IN=Nowhere", "give Blob or Package"},
+		{"eviction rate", "capacity", "", "EVICTION_RATE=0.5", "EVICTION_RATE is '0.5': give whole percent an hour"},
+		{"high eviction rate", "capacity", "", "EVICTION_RATE=101", "give whole percent an hour"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ var settingsFrom = map[string]string{
 	"sharedSettings": "union( { SPOTWORKER_ACCOUNT: accountName SPOTWORKER_PREFIX: prefix SPOTWORKER_LOG_FORMAT: 'json' }, " +
 		"empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') }, " +
 		"pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {}, " +
-		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, workerSettings )",
+		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {}, workerSettings )",
 	"written":      "filter(dataContainers, c => c.access == 'ReadWrite')",
 	"spotSettings": "union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.worker.clientId })",
 	"onDemandSettings": "onDemand ? union(sharedSettings, { AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId " +

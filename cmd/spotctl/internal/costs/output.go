@@ -53,30 +53,39 @@ func Vars() map[string]string {
 
 // gather asks the services about sizes.
 func (f *Source) gather(ctx context.Context, s Session, sizes []string, zones bool) (prices.Query, prices.Report, error) {
-	query, err := prices.Query{
-		Sizes: sizes, Regions: f.Region, Windows: f.OS == "windows", Currency: f.Currency,
-		Subscription: f.Subscription, Count: f.Count, Zones: zones,
-	}.Normalize()
+	query, client, err := f.source(s, sizes, zones)
 	if err != nil {
-		return query, prices.Report{}, &cli.ConfigError{Err: err}
-	}
-	if f.Timeout <= 0 {
-		return query, prices.Report{}, &cli.ConfigError{Err: fmt.Errorf("--timeout %s: give a positive time", f.Timeout)}
-	}
-	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version}
-	if f.SignIn {
-		if options.Credential, err = azure.SignIn(s.ClientID); err != nil {
-			return query, prices.Report{}, &cli.ConfigError{Err: err}
-		}
-	}
-	client, err := prices.New(options)
-	if err != nil {
-		return query, prices.Report{}, &cli.ConfigError{Err: err}
+		return query, prices.Report{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
 	report, err := prices.Gather(ctx, client, query, time.Now())
 	return query, report, err
+}
+
+// source returns what the flags ask for, and the client to ask. The error is about them.
+func (f *Source) source(s Session, sizes []string, zones bool) (prices.Query, *prices.Client, error) {
+	query, err := prices.Query{
+		Sizes: sizes, Regions: f.Region, Windows: f.OS == "windows", Currency: f.Currency,
+		Subscription: f.Subscription, Count: f.Count, Zones: zones,
+	}.Normalize()
+	if err != nil {
+		return query, nil, &cli.ConfigError{Err: err}
+	}
+	if f.Timeout <= 0 {
+		return query, nil, &cli.ConfigError{Err: fmt.Errorf("--timeout %s: give a positive time", f.Timeout)}
+	}
+	options := prices.Options{RetailEndpoint: f.PricesEndpoint, ManagementEndpoint: f.ManagementEndpoint, Version: s.Version}
+	if f.SignIn {
+		if options.Credential, err = azure.SignIn(s.ClientID); err != nil {
+			return query, nil, &cli.ConfigError{Err: err}
+		}
+	}
+	client, err := prices.New(options)
+	if err != nil {
+		return query, nil, &cli.ConfigError{Err: err}
+	}
+	return query, client, nil
 }
 
 // gaps prints what could not be found out: lines of JSON, or remarks for people.

@@ -14,6 +14,8 @@ import (
 type Prices struct {
 	Sizes []string `arg:"" name:"size" help:"VM sizes, such as Standard_D2as_v5 or D2as_v5. Names are case-sensitive."`
 	Zones bool     `help:"Ask for the placement scores of each zone." env:"-"`
+
+	EvictionRate bool `help:"Print only the evictions that workers are to expect, in whole percent an hour: the upper end of the highest class that Azure publishes for the sizes and regions. Only Resource Graph is asked." env:"-"`
 	Source
 }
 
@@ -23,11 +25,16 @@ func (*Prices) Help() string {
 
 Retail prices need no sign-in. Price history and eviction rates need one with the role Reader on a subscription; sizes and quota need Reader on --subscription, placement scores the Compute Recommendations Role. What cannot be asked is left out, and said.
 
+--eviction-rate is for SPOTWORKER_EVICTION_RATE, and for make deploy, which asks for it. It ends with 1 if Azure publishes no rate, or shows none to this identity.
+
 With -o json each size in each region is a line, and each thing that could not be found out a line with "gap". It ends with 1 if no price was found at all.`
 }
 
 // Run asks for the prices and prints them.
 func (c *Prices) Run(ctx context.Context, s Session) error {
+	if c.EvictionRate {
+		return c.rate(ctx, s)
+	}
 	_, report, err := c.gather(ctx, s, c.Sizes, c.Zones)
 	if err != nil {
 		return err
@@ -44,6 +51,32 @@ func (c *Prices) Run(ctx context.Context, s Session) error {
 		}
 	}
 	return errors.New("no price was found; the reasons are above")
+}
+
+// rate prints the evictions to expect.
+func (c *Prices) rate(ctx context.Context, s Session) error {
+	query, client, err := c.source(s, c.Sizes, false)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	percent, missing, err := prices.EvictionRate(ctx, client, query)
+	if err != nil {
+		return err
+	}
+	if err := gaps(s, missing); err != nil {
+		return err
+	}
+	if percent == 0 {
+		return errors.New("no eviction rate was found; the reasons are above")
+	}
+	if s.JSON {
+		return s.Line(struct {
+			Percent int `json:"eviction_rate_percent_an_hour"`
+		}{percent})
+	}
+	return s.Lines([]string{strconv.Itoa(percent)})
 }
 
 func (c *Prices) print(s Session, report prices.Report) error {
