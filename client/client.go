@@ -127,7 +127,7 @@ func programName() string {
 func (c *Client) Create(ctx context.Context) error {
 	s := c.stores
 	containers := map[string]*container.Client{}
-	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control} {
+	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control, s.Names.Outputs} {
 		containers[name] = s.Account.Container(name)
 	}
 	return c.readable(producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers), toWrite)

@@ -72,10 +72,13 @@ type Job struct {
 	onReport func(*Progress)
 	onDrop   func()
 	onPut    func(context.Context, string, FollowUp) error
+	outputs  Outputs
 	cleanups []func()
 
 	inputFolder string
 	inputs      []InputFile
+
+	beforeSave atomic.Pointer[func(context.Context) error]
 }
 
 // New returns a job. saved is the last checkpoint, nil on a fresh start.

@@ -209,6 +209,10 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 	if j.Status == client.StatusDone {
 		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
 	}
+	stored := ""
+	if j.OutputFiles > 0 {
+		stored = fmt.Sprintf("%d files, %s: spotctl outputs %s", j.OutputFiles, size(j.OutputBytes), j.ID)
+	}
 	failures := ""
 	if j.TotalFailures > 0 {
 		failures = fmt.Sprintf("%d, of which %d in a row without progress", j.TotalFailures, j.Failures)
@@ -222,7 +226,7 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"progress", progress}, {"written", fmt.Sprintf("%s ago by %s", overview.Span(j.Age()), plaintext.Line(j.Owner))},
 		{"claims", fmt.Sprintf("%d, the last %s", j.Deliveries, moment(j.ClaimedAt, now))},
 		{"interruptions", fmt.Sprint(j.Interruptions)}, {"failures", failures}, {"unclean exits", exits},
-		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result},
+		{"run time", j.RunTime.Round(time.Millisecond).String()}, {"cost", costInWords(j)}, {"checkpoint", state}, {"result", result}, {"outputs", stored},
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)}, {"moved", plaintext.Line(j.MoveReason)},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
 	}
@@ -323,6 +327,8 @@ type jobLine struct {
 	SecondsLeft   *float64      `json:"seconds_left,omitempty"` // estimated
 	StateBytes    int64         `json:"state_bytes"`
 	ResultBytes   int64         `json:"result_bytes"`
+	OutputFiles   int           `json:"output_files,omitempty"`
+	OutputBytes   int64         `json:"output_bytes,omitempty"`
 	SinceWrite    float64       `json:"seconds_since_write"`
 	CreatedAt     time.Time     `json:"created_at,omitzero"`
 	ClaimedAt     time.Time     `json:"claimed_at,omitzero"`
@@ -352,6 +358,7 @@ func jobLineOf(j client.Job) jobLine {
 		ID: j.ID, Kind: j.Kind, Status: j.Status, Fraction: j.Fraction, Text: j.Text, Reason: j.Reason, Owner: j.Owner,
 		Deliveries: j.Deliveries, Interruptions: j.Interruptions, Failures: j.Failures, TotalFailures: j.TotalFailures,
 		UncleanExits: j.UncleanExits, RunSeconds: j.RunTime.Seconds(), StateBytes: j.StateSize, ResultBytes: j.ResultSize,
+		OutputFiles: j.OutputFiles, OutputBytes: j.OutputBytes,
 		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
 		UpdatedAt: j.UpdatedAt.UTC(), PayloadSHA256: j.PayloadSHA256,
 	}

@@ -97,7 +97,7 @@ func newWorld() (w *world, connectionString string, err error) {
 			return nil, "", err
 		}
 	}
-	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		if _, err := account.Container(name).Create(context.Background(), nil); err != nil {
 			return nil, "", err
 		}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -249,4 +251,112 @@ func writeFile(path string, content []byte) error {
 		_ = os.Remove(temporary.Name()) // the error before is the one to report
 	}
 	return err
+}
+
+// outputsCommand lists and downloads the outputs of a job.
+type outputsCommand struct {
+	ID      string        `arg:"" help:"Id of the job."`
+	Paths   []string      `arg:"" optional:"" name:"path" help:"Only these outputs; one that ends with a slash stands for all below it. All without it."`
+	To      string        `help:"Download them into this folder." placeholder:"FOLDER" type:"path" env:"-"`
+	Timeout time.Duration `help:"Longest time to take; 0s is no limit." default:"0s" env:"-"`
+}
+
+// Help is shown by outputs --help.
+func (*outputsCommand) Help() string {
+	return `Lists the files that a job has stored for others, or downloads them with --to. Of a job that is not done these are the ones that belong to its last checkpoint.
+
+A file is written whole or not at all, and checked by its hash. One that is there with the same content is left as it is, another one is replaced; so the command may be repeated, and continues inside of files that were begun. Nothing is written outside of the folder.
+
+Exit codes: 0 done, 1 the job has no such output or it could not be read, 78 wrong flags.`
+}
+
+func (c *outputsCommand) run(ctx context.Context, s *session) error {
+	deployment, err := s.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	if c.To != "" {
+		return c.download(ctx, s.printer, deployment)
+	}
+	all, err := deployment.Outputs(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	selected := slices.DeleteFunc(all, func(o client.Output) bool { return !c.selects(o) })
+	if len(selected) == 0 {
+		return c.none(s.printer)
+	}
+	return s.printer.outputs(selected)
+}
+
+// selects reports whether an output was asked for.
+func (c *outputsCommand) selects(o client.Output) bool {
+	return len(c.Paths) == 0 || slices.ContainsFunc(c.Paths, func(path string) bool {
+		return o.Path == path || strings.HasSuffix(path, "/") && strings.HasPrefix(o.Path, path)
+	})
+}
+
+// none is the end of a command that found no output.
+func (c *outputsCommand) none(p *printer) error {
+	if len(c.Paths) > 0 {
+		return fmt.Errorf("job %s has no such output: spotctl outputs %s lists those that it has", c.ID, c.ID)
+	}
+	p.note("job %s has no outputs", c.ID)
+	return nil
+}
+
+func (c *outputsCommand) download(ctx context.Context, p *printer, deployment *client.Client) error {
+	var files, fetched atomic.Int64
+	selected, err := deployment.Download(ctx, c.ID, c.To, client.DownloadOptions{
+		Select: c.selects,
+		Done: func(_ client.Output, n int64) {
+			if files.Add(1); n > 0 {
+				fetched.Add(n)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("%w; files written: %d, and the command can be repeated", err, files.Load())
+	}
+	if selected == 0 {
+		return c.none(p)
+	}
+	p.note("outputs written: %d, in %s; %s fetched", selected, c.To, size(fetched.Load()))
+	return nil
+}
+
+// outputLine is an output, in the JSON output.
+type outputLine struct {
+	Path        string `json:"path"`
+	Size        int64  `json:"size"`
+	SHA256      string `json:"sha256"`
+	ContentType string `json:"content_type"`
+	Container   string `json:"container"`
+	Blob        string `json:"blob"`
+	ETag        string `json:"etag"`
+}
+
+// outputs prints the outputs of a job.
+func (p *printer) outputs(all []client.Output) error {
+	if p.json {
+		for _, o := range all {
+			if err := p.line(outputLine{o.Path, o.Size, o.SHA256, o.ContentType, o.Container, o.Blob, o.ETag}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t, total := p.table(), int64(0)
+	fmt.Fprintf(t, "SIZE\tSHA-256\tPATH\n")
+	for _, o := range all {
+		fmt.Fprintf(t, "%d\t%s\t%s\n", o.Size, o.SHA256[:min(len(o.SHA256), 12)], plaintext.Line(o.Path))
+		total += o.Size
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	p.note("%d outputs, %s; --to FOLDER downloads them", len(all), size(total))
+	return nil
 }

@@ -6,7 +6,7 @@ import "github.com/google/go-cmp/cmp"
 // a parameter says otherwise.
 var wantRetention = value(map[string]any{"records": 30.0, "payloads": 180.0, "workers": 7.0})
 
-// checkRetention: records, payloads and presences go at their age and nothing
+// checkRetention: records, payloads, presences and outputs go at their age and nothing
 // else does; each age is a parameter.
 func checkRetention(d deployment, tell report) {
 	for _, path := range entries {
@@ -32,6 +32,7 @@ func checkRetention(d deployment, tell report) {
 	}
 	want := map[string]string{
 		"names.records": "retention.records", "names.payloads": "retention.payloads", "'${names.payloads}/logs'": "retention.records", "names.workers": "retention.workers",
+		"names.outputs": "retention.?outputs ?? 180",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		tell(path, 0, "containers with an age rule (-want +got):\n%s", diff)

@@ -19,12 +19,12 @@ var wantGrants = []string{
 	"worker-roles: queue names.onDemand: roles.queueDataContributor if takesOnDemand",
 	"worker-roles: queue names.onDemand: role for takesOnDemand ? [] : [roles.queueDataMessageSender, roles.queueDataReader]",
 	"worker-roles: queue names.poison: role for [roles.queueDataMessageSender, roles.queueDataReader]",
-	"worker-roles: container [names.records, names.payloads, names.workers]: roles.blobDataContributor for range(0, 3)",
+	"worker-roles: container [names.records, names.payloads, names.workers, names.outputs]: roles.blobDataContributor for range(0, 4)",
 	"worker-roles: container dataContainers: c.access == 'ReadWrite' ? roles.blobDataContributor : roles.blobDataReader for dataContainers",
 
 	"worker-roles: container names.control: roles.blobDataReader",
 	"operator-roles: queue [names.queue, names.onDemand, names.poison]: roles.queueDataContributor for range(0, 3)",
-	"operator-roles: container concat([names.records, names.payloads, names.control, names.packages], map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 4 + length(dataContainers))",
+	"operator-roles: container concat([names.records, names.payloads, names.control, names.outputs, names.packages], map(dataContainers, c => c.name)): roles.blobDataContributor for range(0, 5 + length(dataContainers))",
 	"operator-roles: container names.workers: roles.blobDataReader",
 
 	// To push metrics through that one rule.

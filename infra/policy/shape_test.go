@@ -20,7 +20,7 @@ func checkNames(d deployment, tell report) {
 	}
 	for key, want := range map[string]string{
 		"queue": names.Queue, "onDemand": names.OnDemand, "poison": names.Poison,
-		"records": names.Records, "payloads": names.Payloads, "workers": names.Workers, "control": names.Control,
+		"records": names.Records, "payloads": names.Payloads, "workers": names.Workers, "control": names.Control, "outputs": names.Outputs,
 	} {
 		source := text(at(named(d["modules/foundation.bicep"].Variables, "names"), key))
 		got := strings.Trim(strings.ReplaceAll(source, "${prefix}", prefix), "'")
@@ -37,7 +37,7 @@ func checkNames(d deployment, tell report) {
 	}
 	needWords(d, "modules/storage.bicep", tell,
 		"for name in [names.queue, names.onDemand, names.poison]: {",
-		"[names.records, names.payloads, names.workers, names.control, names.packages]")
+		"[names.records, names.payloads, names.workers, names.control, names.outputs, names.packages]")
 }
 
 // checkLocations: one region for all, handed down from the entry.

@@ -59,6 +59,8 @@ var breaches = []struct {
 	{"archive stands alone", "internal/archive/reader.go", importing(testModule + "/job"), 3},
 	{"ledger stands alone", "internal/ledger/lost.go", importing(testModule + "/job"), 3},
 	{"joblog imports no sibling", "internal/joblog/store.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"outputs imports no sibling", "internal/outputs/set.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"output folders know no storage", "internal/outputs/outfolder/folder.go", importing(testModule + "/internal/outputs"), 3},
 	{"presence imports no sibling", "internal/presence/presence.go", importing(testModule + "/internal/worker"), 3},
 	{"control imports no sibling", "internal/control/store.go", importing(testModule + "/internal/presence"), 3},
 	{"runtimedir knows the metadata budget alone", "internal/runtimedir/dir.go", importing(testModule + "/internal/presence"), 3},

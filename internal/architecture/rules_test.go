@@ -173,7 +173,7 @@ var importRules = []importRule{
 		name:    "process knows the contract only",
 		in:      []string{"./internal/process/..."},
 		forbids: []string{"./...", sdk},
-		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/jsonpos", "./internal/plaintext", "./internal/retry", "./internal/sandbox", "./job"},
+		allows:  []string{"./internal/process/...", "./internal/archive", "./internal/jobid", "./internal/jsonpos", "./internal/outputs/outfolder", "./internal/outputs/paths", "./internal/plaintext", "./internal/retry", "./internal/sandbox", "./job"},
 		reason:  "it is a handler like a stranger's; what it needs beyond package job, strangers would need too",
 	},
 	{
@@ -202,6 +202,20 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows:  []string{"./internal/joblog/...", "./internal/jobid"},
 		reason:  "a log decides nothing: what knows no record, no message and no drain can hold none of them up",
+	},
+	{
+		name:    "outputs imports no sibling",
+		in:      []string{"./internal/outputs/..."},
+		forbids: []string{"./..."},
+		allows:  []string{"./internal/outputs/...", "./internal/jobid"},
+		reason:  "it stores files and lists; which of them count, the job's record says",
+	},
+	{
+		name:    "output folders know no storage",
+		in:      []string{"./internal/outputs/outfolder", "./internal/outputs/paths"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/outputs/paths"},
+		reason:  "they face a hostile program: what they find goes to storage through package job",
 	},
 	{
 		name:    "presence imports no sibling",
@@ -311,7 +325,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health", "./internal/inputs/...",
-			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
+			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},
@@ -322,7 +336,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/activity", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/inputs", "./internal/intake",
-			"./internal/lifecycle", "./internal/outage", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/survey",
+			"./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/survey",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
@@ -380,7 +394,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/activity", "./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
-			"./internal/operate", "./internal/presence", "./internal/producer", "./internal/queue", "./job",
+			"./internal/operate", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/producer", "./internal/queue", "./job",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",
 	},

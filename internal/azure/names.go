@@ -15,6 +15,7 @@ type Names struct {
 	Payloads string // container: payloads too large for a message
 	Workers  string // container: one blob per worker
 	Control  string // container: what operators ask of all workers
+	Outputs  string // container: files that jobs store for others
 }
 
 // DefaultPrefix is the default prefix of the names of queues and containers.
@@ -29,9 +30,9 @@ func NamesFor(prefix, queue string) (Names, error) {
 	n := Names{
 		Queue: queue, OnDemand: queue + "-ondemand", Poison: queue + "-poison",
 		Records: prefix + "-jobs", Payloads: prefix + "-payloads", Workers: prefix + "-workers",
-		Control: prefix + "-control",
+		Control: prefix + "-control", Outputs: prefix + "-outputs",
 	}
-	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers, n.Control} {
+	for _, name := range []string{n.Queue, n.OnDemand, n.Poison, n.Records, n.Payloads, n.Workers, n.Control, n.Outputs} {
 		if err := validName(name); err != nil {
 			return Names{}, fmt.Errorf("name %q made from prefix %q and queue %q: %w", name, prefix, queue, err)
 		}

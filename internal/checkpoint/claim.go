@@ -49,6 +49,7 @@ type Claim struct {
 	charge      func() bool            // see ChargeExits; nil before the handler is called
 	logTail     func() string          // see CarryLog; nil for the log as it was found
 	inputs      string                 // see SetInputs; empty for those as they were found
+	outputs     *Outputs               // see CarryOutputs; nil for those that were found
 	record      Record                 // as last known; without an ETag while there is no record
 	begun       string                 // the state's hash when the claim began
 	readers     map[*stateReader]bool  // open readers of the recorded state
@@ -273,6 +274,29 @@ func (c *Claim) inputsAfter(before string) string {
 	defer c.mu.Unlock()
 	return cmp.Or(c.inputs, before)
 }
+
+// CarryOutputs makes every later write record that the job has these outputs.
+func (c *Claim) CarryOutputs(o Outputs) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outputs = &o
+}
+
+// outputsAfter returns the outputs for the next write of a record that has those before.
+func (c *Claim) outputsAfter(before Outputs) Outputs {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.outputs == nil {
+		return before
+	}
+	return *c.outputs
+}
+
+// HasNewOutputs reports whether the next write changes the outputs of the record.
+func (c *Claim) HasNewOutputs() bool { return c.outputsAfter(c.Record().Outputs) != c.Record().Outputs }
+
+// Token is the fencing token of this claim.
+func (c *Claim) Token() string { return c.token }
 
 // logAfter returns the log for the next write of a record that has the log before.
 func (c *Claim) logAfter(before string) string {

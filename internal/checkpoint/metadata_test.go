@@ -60,6 +60,10 @@ func goldenRecords() map[string]Record {
 			Ledger:   ledger.Ledger{Useful: 80 * time.Minute, Redone: 600250 * time.Millisecond, Overhead: 9120 * time.Millisecond, Evictions: 2, Exits: 1, Missing: 1},
 			Ledgered: 3, NextWrite: 71035 * time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
 		},
+		"outputs": {
+			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
+			Outputs: Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
+		},
 		"paid": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }

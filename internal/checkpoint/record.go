@@ -123,6 +123,10 @@ type Record struct {
 	Fraction float64
 	Text     string
 
+	// Outputs names the list of the files that the job has stored for others: those
+	// that its state relies on, or, once the job is Done, its outcome.
+	Outputs Outputs
+
 	// CreatedAt, ClaimedAt and EndedAt are the times of the first write, of the
 	// current claim, and of the final status, by the writer's clock.
 	CreatedAt, ClaimedAt, EndedAt time.Time
@@ -150,6 +154,14 @@ type Record struct {
 
 	// unknown holds metadata of newer versions, which is kept on a rewrite.
 	unknown map[string]string
+}
+
+// Outputs names the list of a job's output files (package outputs). The zero value is that
+// of none.
+type Outputs struct {
+	Hash  string // of the list, in hex
+	Files int
+	Bytes int64 // of the files
 }
 
 // UncleanExits returns how many claims in a row ended uncleanly, charged or not.

@@ -47,10 +47,10 @@ func (c *Claim) Commit(ctx context.Context, result []byte) error {
 }
 
 // Release makes the job available to other workers after an interruption, with its
-// last snapshot. If the job has no record and the snapshot no state, it writes
-// nothing.
+// last snapshot. If the job has no record, no outputs, and the snapshot no state, it
+// writes nothing.
 func (c *Claim) Release(ctx context.Context, s Snapshot) error {
-	if !s.HasState() && !c.MayExist(ctx) {
+	if !s.HasState() && !c.HasNewOutputs() && !c.MayExist(ctx) {
 		return nil
 	}
 	return c.update(ctx, s, func(r *Record) {
@@ -166,6 +166,10 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 		}
 		if c.progressed(state.hash) {
 			r.Progressed, r.Failures = true, 0
+			r.clearExits()
+		}
+		if c.HasNewOutputs() { // a worker that stored a file did not die of the job's start
+			r.Progressed = true
 			r.clearExits()
 		}
 		if s.Fraction != 0 || s.Text != "" {

@@ -111,6 +111,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
 	next.RunTime = c.RunTime().Truncate(time.Millisecond)
 	next.Log, next.Inputs = c.logAfter(next.Log), c.inputsAfter(next.Inputs)
+	next.Outputs = c.outputsAfter(next.Outputs)
 	if c.opening != nil {
 		c.opening(&next)
 	}

@@ -203,9 +203,9 @@ func (d *Delivery) chargeExits(watch *stopwatch) {
 
 // needsUncharge reports whether the record must say, before a save that may take long,
 // that a new state was reported: otherwise an exit during the save would be charged.
-func (d *Delivery) needsUncharge(latest *job.Progress) bool {
+func (d *Delivery) needsUncharge(s checkpoint.Snapshot) bool {
 	r := d.claim.Record()
-	return r.Charge && r.UncleanExits() > 0 && (latest.Stream != nil || len(latest.State) > smallState)
+	return r.Charge && r.UncleanExits() > 0 && (s.Stream != nil || len(s.State) > smallState || d.outputsChanged())
 }
 
 // smallState is the largest state, in bytes, that is saved about as fast as a

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/job"
@@ -47,30 +48,32 @@ type Delivery struct {
 
 	claim         *checkpoint.Claim
 	job           *job.Job
-	jobLog        *slog.Logger    // for the handler: job.Logger
-	watch         *stopwatch      // of the handler; nil before it is called
-	failure       string          // why the job failed; empty if it did not, or never ran
-	foundOpen     bool            // the record that was found was open
-	output        *joblog.Output  // what the job prints and logs; nil if that is not kept
-	recordWritten time.Time       // when the record that was found was last written, by the local clock
-	inputs        *inputs.Held    // the job's input files; nil if it names none
-	restored      *job.Progress   // the state that the handler began with
-	saved         *job.Progress   // the state that was recorded last, as far as this delivery knows
-	cost          checkpoint.Cost // of saving this job's state
-	jobLimits     job.Limits      // of the job: of its kind and of its message
-	idempotent    bool            // the job's kind may leave no record
-	writeFailed   bool            // the last write failed
-	startFraction float64         // the fraction done when the handler was called
-	quarantined   bool            // this delivery holds the worker's place for a quarantined job
-	endRecorded   bool            // the record says how this delivery ended
-	leftOut       bool            // the last state could not be recorded
-	begun         time.Time       // when it got its slot
-	accountedAt   atomic.Int64    // when the ledger was last asked for, in nanoseconds from begun; 0 for never
-	cancelChecked time.Time       // cancellations up to here are known not to concern the job
-	cancelRetry   time.Time       // the record is not read before, after a read for that failed
-	plan          movePlan        // what the release does about the on-demand queue
-	moved         bool            // a message on the on-demand queue replaced this one
-	replaced      bool            // a new message on the same queue replaced this one
+	jobLog        *slog.Logger     // for the handler: job.Logger
+	watch         *stopwatch       // of the handler; nil before it is called
+	failure       string           // why the job failed; empty if it did not, or never ran
+	foundOpen     bool             // the record that was found was open
+	output        *joblog.Output   // what the job prints and logs; nil if that is not kept
+	recordWritten time.Time        // when the record that was found was last written, by the local clock
+	inputs        *inputs.Held     // the job's input files; nil if it names none
+	restored      *job.Progress    // the state that the handler began with
+	saved         *job.Progress    // the state that was recorded last, as far as this delivery knows
+	cost          checkpoint.Cost  // of saving this job's state
+	jobLimits     job.Limits       // of the job: of its kind and of its message
+	outputLimits  job.OutputLimits // of its kind
+	outputs       *outputs.Set     // that the job has sent; nil without a container for them
+	idempotent    bool             // the job's kind may leave no record
+	writeFailed   bool             // the last write failed
+	startFraction float64          // the fraction done when the handler was called
+	quarantined   bool             // this delivery holds the worker's place for a quarantined job
+	endRecorded   bool             // the record says how this delivery ended
+	leftOut       bool             // the last state could not be recorded
+	begun         time.Time        // when it got its slot
+	accountedAt   atomic.Int64     // when the ledger was last asked for, in nanoseconds from begun; 0 for never
+	cancelChecked time.Time        // cancellations up to here are known not to concern the job
+	cancelRetry   time.Time        // the record is not read before, after a read for that failed
+	plan          movePlan         // what the release does about the on-demand queue
+	moved         bool             // a message on the on-demand queue replaced this one
+	replaced      bool             // a new message on the same queue replaced this one
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so
@@ -159,6 +162,7 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 		return out
 	}
 	d.jobLimits, d.idempotent = d.limitsFor(handler), job.IsIdempotent(handler)
+	d.outputLimits, _ = job.OutputLimitsOf(handler)
 	if !d.idLock.lock(ctx, duplicatePatience) {
 		return d.duplicate(ctx)
 	}

@@ -22,8 +22,9 @@
 //
 // Around the line:
 //
-//   - storage.go retries calls to storage that fail, and puts follow-up jobs. Package
-//     renewal keeps the message hidden as long as the delivery needs it.
+//   - finish.go also retries calls to storage that fail, and puts follow-up jobs. Package
+//     renewal keeps the message hidden as long as the delivery needs it, and package
+//     outbox stores the outputs of the job, which a record names together with its state.
 //   - registry.go holds the active deliveries: one handler for each job id, and a
 //     request to save that reaches all running jobs.
 //   - blame.go finds out what is to blame: a machine that fails all jobs of a kind (with

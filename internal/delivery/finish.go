@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/outputs/paths"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/job"
@@ -22,7 +25,7 @@ import (
 // conflict over the record changes the outcome. A message that cannot be dealt with is
 // left: it becomes visible when its visibility timeout expires.
 func (d *Delivery) finish(ctx context.Context, out outcome) {
-	leave := d.enterGate(ctx)
+	leave := d.enterGate(ctx, out)
 	defer leave()
 	begun, refused := time.Now(), 0
 	for failures := 1; ; failures++ {
@@ -70,11 +73,15 @@ func (d *Delivery) reportLate(ctx context.Context, out outcome, err error) {
 }
 
 // enterGate waits for this delivery's turn among the last writes of a drain.
-func (d *Delivery) enterGate(ctx context.Context) (leave func()) {
+func (d *Delivery) enterGate(ctx context.Context, out outcome) (leave func()) {
 	if stop := drain.Of(ctx); stop == nil || stop.OneJob {
 		return func() {}
 	}
-	leave, err := d.runner.gate.Enter(d.cleanup, d.unsavedSize())
+	size := d.unsavedSize()
+	if out.action == interrupted && d.job != nil && d.job.HasBeforeSave() {
+		size = math.MaxInt // outputs, whose size is not known in advance
+	}
+	leave, err := d.runner.gate.Enter(d.cleanup, size)
 	if err != nil {
 		return func() {} // no time left: finish finds that out and logs it
 	}
@@ -108,10 +115,14 @@ func (d *Delivery) apply(ctx context.Context, out outcome) error {
 	}
 }
 
-// commit ends the job with its result: record, payload, message, in this order.
+// commit ends the job with its result: the list of its outputs, record, payload, message,
+// in this order.
 func (d *Delivery) commit(out outcome) error {
 	if d.leavesNoRecord(out) {
 		return d.commitWithoutRecord()
+	}
+	if err := d.recordOutputs(d.cleanup); err != nil {
+		return err
 	}
 	if err := d.claim.Commit(d.cleanup, out.result); err != nil {
 		return err
@@ -120,16 +131,20 @@ func (d *Delivery) commit(out outcome) error {
 		return err
 	}
 	r := d.claim.Record()
-	d.log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
+	log := d.log
+	if r.Outputs.Files > 0 {
+		log = log.With("output_files", r.Outputs.Files, "output_bytes", r.Outputs.Bytes)
+	}
+	log.Info("job committed", "generation", r.Generation, "interruptions", r.Interruptions, "result_bytes", len(out.result))
 	return nil
 }
 
 // leavesNoRecord reports whether the job may end without a record ([job.Idempotent]):
-// it has no result, no one waits for it, and no write of a record was tried. A payload
+// it has no result and no outputs, no one waits for it, and no write of a record was tried. A payload
 // in a blob is deleted before the message, so only a record can tell a stale owner that
 // another worker may still need it.
 func (d *Delivery) leavesNoRecord(out outcome) bool {
-	return d.idempotent && len(out.result) == 0 && !d.envelope.Awaited && d.envelope.Payload.Ref() == nil && !d.claim.MayExist(d.cleanup)
+	return d.idempotent && len(out.result) == 0 && (d.outputs == nil || d.outputs.IsEmpty()) && !d.envelope.Awaited && d.envelope.Payload.Ref() == nil && !d.claim.MayExist(d.cleanup)
 }
 
 // commitWithoutRecord deletes the message of a job that leaves no record. If another
@@ -175,7 +190,7 @@ func (d *Delivery) release(ctx context.Context, out outcome) error {
 // recordFailure counts a failure, and makes the message visible again later.
 func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 	if !d.endRecorded {
-		err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
+		err := d.writeWithState(ctx, false, func(ctx context.Context, s checkpoint.Snapshot) error { return d.claim.Fail(ctx, s, out.reason) })
 		if err != nil {
 			return err
 		}
@@ -192,7 +207,7 @@ func (d *Delivery) recordFailure(ctx context.Context, out outcome) error {
 
 // poison dead-letters a job: record, poison message, message, in this order.
 func (d *Delivery) poison(ctx context.Context, out outcome) error {
-	err := d.writeWithState(ctx, func(ctx context.Context, s checkpoint.Snapshot) error {
+	err := d.writeWithState(ctx, false, func(ctx context.Context, s checkpoint.Snapshot) error {
 		if out.failed {
 			return d.claim.FailLast(ctx, s, out.reason)
 		}
@@ -320,9 +335,12 @@ func (d *Delivery) mustReplace(ctx context.Context) bool {
 var retryDelays = retry.Backoff{First: 500 * time.Millisecond, Max: 15 * time.Second}
 
 // unretryable are the errors that a further try cannot change.
-var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable}
+var unretryable = []error{queue.ErrPayload, checkpoint.ErrDamaged, checkpoint.ErrTooLarge, checkpoint.ErrUnreadable, outputs.ErrManifest, paths.ErrRefused, outputs.ErrGone, errNotSent}
 
 func isRetryable(err error) bool {
+	if _, unreadable := errors.AsType[*outputs.SourceError](err); unreadable || job.IsPermanent(err) {
+		return false
+	}
 	return !slices.ContainsFunc(unretryable, func(target error) bool { return errors.Is(err, target) })
 }
 

@@ -194,6 +194,10 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	}
 	d.job.OnDropPayload(free)
 	d.job.OnPut(d.putFollowUp)
+	if out, ok := d.openOutputs(ctx); !ok {
+		free()
+		return out, false
+	}
 	d.jobLog = d.openLog(record)
 	d.job.Cleanup(free)
 	d.reportStart(record, restored != nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/spotworker/spotworker/internal/health"
 	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
@@ -40,6 +41,8 @@ type Config struct {
 	Records  *checkpoint.Store
 	Fleet    *Fleet          // the heartbeats of all workers
 	Inputs   *inputs.Fetcher // of jobs' input files; nil fetches none
+
+	Outputs *outputs.Store // of files that jobs store for others; nil stores none
 
 	Logs    *joblog.Store // of jobs' own logs; nil keeps none
 	LogSize int           // bytes that are kept of each
@@ -89,6 +92,7 @@ type Runner struct {
 	records  *checkpoint.Store
 	fleet    *Fleet
 	inputs   *inputs.Fetcher
+	outputs  *outputs.Store
 	logs     *joblog.Keeper
 
 	kinds       job.Kinds
@@ -136,7 +140,7 @@ type counters struct {
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet, inputs: c.Inputs,
+		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet, inputs: c.Inputs, outputs: c.Outputs,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, log: c.Log,
@@ -328,6 +332,9 @@ type Observer interface {
 	// Saved reports an attempt to record a state of that many bytes: "saved",
 	// "fenced" because another worker owns the job by now, or "failed".
 	Saved(result string, bytes int64, took time.Duration)
+
+	// OutputSent reports that a job stored an output file of that many bytes.
+	OutputSent(bytes int64)
 
 	// Broke reports that the circuit breaker of a kind opened, or opened again, and
 	// Recovered that it is closed.

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/outbox"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/ledger"
 	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -42,6 +44,9 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		end, over = d.writeDue(ctx, checkpoint.DueTouch) // so that a long read does not look like an unclean exit
 		d.writeFailed = true
 		return end, over
+	case job.IsPermanent(err): // of the job's outputs
+		d.stopJob(job.Faulty, err)
+		return ended{fault: err}, true
 	case err != nil:
 		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
@@ -50,7 +55,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		took := time.Since(begun)
 		d.cost.Add(took)
 		next := d.runner.policy.IntervalFor(d.situation(begun, begun))
-		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", latest.Fraction, "took", took, "interval", next)
+		d.log.DebugContext(ctx, "checkpoint saved", "bytes", d.claim.Record().StateSize, "fraction", fractionOf(latest, 0), "took", took, "interval", next)
 	}
 	if err == nil {
 		d.writeLog(work)
@@ -63,12 +68,21 @@ func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *
 	if due == checkpoint.DueTouch {
 		return d.claim.Touch(ctx, d.snapshotOf(latest))
 	}
-	if d.needsUncharge(latest) {
-		if err := d.claim.Touch(ctx, d.snapshotOf(latest).WithoutState()); err != nil {
+	s := d.snapshotOf(latest)
+	if !d.stateChanged() {
+		s = s.WithoutState() // there are new outputs
+	}
+	if d.needsUncharge(s) {
+		if err := d.claim.Touch(ctx, s.WithoutState()); err != nil {
 			return err
 		}
 	}
-	return d.measureSave(func() error { return d.claim.Save(ctx, d.snapshotOf(latest)) })
+	return d.measureSave(func() error {
+		if err := d.prepareOutputs(ctx); err != nil {
+			return err
+		}
+		return d.claim.Save(ctx, s)
+	})
 }
 
 // saveStream saves the streamed state of a job that failed, before its failure is
@@ -81,14 +95,21 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	}
 	ctx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
 	defer cancel()
-	err := d.retry(ctx, "save the state of a failed job", func() error { return d.measureSave(func() error { return d.claim.Save(ctx, s) }) })
+	err := d.retry(ctx, "save the state of a failed job", func() error {
+		return d.measureSave(func() error {
+			if err := d.prepareOutputs(ctx); err != nil {
+				return err
+			}
+			return d.claim.Save(ctx, s)
+		})
+	})
 	switch conflict := asConflict(err); {
 	case err == nil:
 		d.saved = latest
 		d.watch.saved()
 	case conflict != nil:
 		end.conflict = conflict
-	case errors.Is(err, checkpoint.ErrTooLarge):
+	case errors.Is(err, checkpoint.ErrTooLarge), job.IsPermanent(err):
 		end.fault = err
 	default:
 		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "state of a failed job not saved; the one before stands", "error", err)
@@ -105,8 +126,12 @@ func (d *Delivery) situation(since, tried time.Time) checkpoint.Situation {
 	}
 }
 
-// changed reports whether the last reported state is not recorded yet.
-func (d *Delivery) changed() bool {
+// changed reports whether the last reported state, or an output that was sent, is not
+// recorded yet.
+func (d *Delivery) changed() bool { return d.stateChanged() || d.outputsChanged() }
+
+// stateChanged reports whether the last reported state is not recorded yet.
+func (d *Delivery) stateChanged() bool {
 	latest := d.job.Latest()
 	return latest.HasState() && !latest.SameState(d.saved)
 }
@@ -219,7 +244,7 @@ func (d *Delivery) releaseRecord(ctx context.Context, out outcome) error {
 	if out.tookBreak {
 		write = d.claim.Break
 	}
-	err := d.writeWithState(ctx, write)
+	err := d.writeWithState(ctx, true, write)
 	if err == nil {
 		d.endRecorded = true
 		d.reportBreaks(out)
@@ -229,15 +254,23 @@ func (d *Delivery) releaseRecord(ctx context.Context, out outcome) error {
 
 // writeWithState makes a last write with the last report. If the state cannot be
 // recorded, or cannot be sent in time, it writes the report without it: a state must
-// not keep the job from ending.
-func (d *Delivery) writeWithState(ctx context.Context, write func(context.Context, checkpoint.Snapshot) error) error {
+// not keep the job from ending. The outputs that a state relies on are sent before it, and
+// withOutputs says that they are sent even if there is no new state.
+func (d *Delivery) writeWithState(ctx context.Context, withOutputs bool, write func(context.Context, checkpoint.Snapshot) error) error {
 	s, fault := d.unsaved(), tooLarge(d.latest())
 	before := d.recordedState()
 	if fault == nil {
 		statesCtx, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilStates)
 		defer cancel()
-		err := d.writeSnapshot(statesCtx, s, write)
-		if err == nil || asConflict(err) != nil || isRetryable(err) && statesCtx.Err() == nil {
+		err := error(nil)
+		if withOutputs || s.HasState() {
+			err = d.prepareOutputs(statesCtx)
+		}
+		if err == nil {
+			err = d.writeSnapshot(statesCtx, s, write)
+		}
+		mayRepeat := isRetryable(err) && !errors.Is(err, errNotSent) && statesCtx.Err() == nil
+		if err == nil || asConflict(err) != nil || mayRepeat {
 			return err
 		}
 		fault = err
@@ -270,7 +303,7 @@ func (d *Delivery) writeSnapshot(ctx context.Context, s checkpoint.Snapshot, wri
 // unsaved is the last report, with its state only if that is not recorded yet.
 func (d *Delivery) unsaved() checkpoint.Snapshot {
 	s := d.snapshot()
-	if d.job == nil || !d.changed() {
+	if d.job == nil || !d.stateChanged() {
 		return s.WithoutState()
 	}
 	return s
@@ -371,3 +404,89 @@ func (d *Delivery) reportLog(ctx context.Context, err error) {
 	}
 	d.log.Log(ctx, level, "lines of the job's own log not stored; its record has the last of them", "error", err, "suppressed", leftOut)
 }
+
+// openOutputs makes the set of the job's outputs, with those that its record names. For a
+// job without outputs it makes no call.
+func (d *Delivery) openOutputs(ctx context.Context) (outcome, bool) {
+	if d.runner.outputs == nil {
+		return outcome{}, true
+	}
+	record := d.claim.Record()
+	ref, files := outputs.Ref(record.Outputs), []outputs.File(nil)
+	err := d.retry(ctx, "read the list of the job's outputs", func() (err error) {
+		files, err = d.runner.outputs.Files(ctx, record.ID, ref)
+		return err
+	})
+	switch {
+	case errors.Is(err, outputs.ErrManifest):
+		return decide(ended{err: err}, d.claim.After(checkpoint.Snapshot{}), d.jobLimits), false
+	case err != nil:
+		return stopped(ctx, err), false
+	}
+	limits := outputs.Limits(d.outputLimits)
+	d.outputs = d.runner.outputs.NewSet(record.ID, record.Generation, d.claim.Token(), limits, ref, files)
+	d.job.OnOutputs(&outbox.Outbox{Set: d.outputs, Retry: d.retry, Lasting: isLasting, Sent: d.outputSent})
+	return outcome{}, true
+}
+
+// errNotSent means that the outputs which a state relies on could not be sent, or not in
+// time. What could be repeated was: the state cannot be recorded.
+var errNotSent = errors.New("not all outputs of the job could be sent")
+
+// outputsChanged reports whether the job has sent or removed outputs that its record does
+// not have yet.
+func (d *Delivery) outputsChanged() bool {
+	return d.outputs != nil && (d.outputs.Unrecorded() || d.claim.HasNewOutputs())
+}
+
+// prepareOutputs makes the outputs ready that the next state relies on: the handler sends
+// those that it has not sent, and the next write of the record names all of them. Of the
+// time that ctx has left, the handler gets the most, and the list the rest: what was sent
+// is recorded even if not all could be.
+func (d *Delivery) prepareOutputs(ctx context.Context) error {
+	if d.outputs == nil || d.job == nil {
+		return nil
+	}
+	var err error
+	if d.job.HasBeforeSave() {
+		sending, cancel := mostOf(ctx)
+		err = d.job.PrepareSave(sending)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errNotSent, err)
+		}
+		cancel()
+	}
+	return errors.Join(err, d.recordOutputs(ctx))
+}
+
+// mostOf returns a context that has four fifths of the time of ctx.
+func mostOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*4/5)
+}
+
+// recordOutputs stores the list of the job's outputs if it has changed. Every later write
+// of the record names it.
+func (d *Delivery) recordOutputs(ctx context.Context) error {
+	if d.outputs == nil || !d.outputs.Unrecorded() {
+		return nil
+	}
+	ref, err := d.outputs.Record(ctx)
+	if err != nil {
+		return err
+	}
+	d.claim.CarryOutputs(checkpoint.Outputs(ref))
+	return nil
+}
+
+// outputSent counts and logs a file that the job has stored.
+func (d *Delivery) outputSent(ctx context.Context, f outputs.File, took time.Duration) {
+	d.runner.observer.OutputSent(f.Size)
+	d.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
+}
+
+// isLasting reports whether a further try cannot change an error.
+func isLasting(err error) bool { return !isRetryable(err) }

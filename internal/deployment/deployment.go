@@ -7,6 +7,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -21,6 +22,7 @@ type Stores struct {
 	Records                 *checkpoint.Store
 	Workers                 *presence.Store
 	Control                 *control.Store
+	Outputs                 *outputs.Store
 }
 
 // StoresOf returns the queues and containers of those names.
@@ -35,5 +37,6 @@ func StoresOf(account *azure.Account, names azure.Names) *Stores {
 		Records:  checkpoint.NewStore(account.Container(names.Records)),
 		Workers:  presence.NewStore(account.Container(names.Workers)),
 		Control:  control.NewStore(account.Container(names.Control)),
+		Outputs:  outputs.NewStore(account.Container(names.Outputs)),
 	}
 }

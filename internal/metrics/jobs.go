@@ -19,6 +19,8 @@ type Jobs struct {
 	saveSize   prometheus.Histogram
 	leftOut    prometheus.Counter
 	moves      *prometheus.CounterVec
+	outputs    prometheus.Counter
+	sentBytes  prometheus.Counter
 	circles    *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	broken     *prometheus.GaugeVec
@@ -55,6 +57,8 @@ func newJobs(w Words) Jobs {
 		leftOut: counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		moves: byWord(w.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
+		outputs:   counter("outputs_sent_total", "Output files that jobs stored. One that changed and was stored again counts each time."),
+		sentBytes: counter("outputs_sent_bytes_total", "Bytes of these files."),
 		circles: byWord(w.Circles, "jobs_circling_total",
 			"Jobs that do not end: counted at the 10th, 20th, 40th ... of their failures in all, or of their breaks in a row without progress of the fraction.", "cause"),
 		refused: byWord(w.Refusals, "storage_refusals_total",
@@ -75,7 +79,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves, j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
@@ -137,6 +141,12 @@ func (j *Jobs) Recovered(kind string) {
 
 // Refused counts a message that was requeued because storage refused a blob.
 func (j *Jobs) Refused(code string) { j.refused.WithLabelValues(code).Inc() }
+
+// OutputSent counts an output file of that many bytes.
+func (j *Jobs) OutputSent(bytes int64) {
+	j.outputs.Inc()
+	j.sentBytes.Add(float64(bytes))
+}
 
 // LeftOut counts a state that could not be saved in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

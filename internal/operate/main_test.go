@@ -47,7 +47,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *rig)) {
 				t.Fatal(err)
 			}
 		}
-		for _, name := range []string{names.Records, names.Payloads, names.Control} {
+		for _, name := range []string{names.Records, names.Payloads, names.Control, names.Outputs} {
 			if _, err := b.stores.Account.Container(name).Create(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}

@@ -31,6 +31,8 @@ const (
 	envProgress   = "SPOTWORKER_PROGRESS"
 	envStop       = "SPOTWORKER_STOP"
 	envInputs     = "SPOTWORKER_INPUTS"
+	envOutput     = "SPOTWORKER_OUTPUT"
+	envOutputSent = "SPOTWORKER_OUTPUT_SENT"
 
 	// As Azure App Service names them; see package tokenproxy.
 	envTokenEndpoint = "IDENTITY_ENDPOINT"
@@ -40,7 +42,7 @@ const (
 // contract lists the names that a kinds file cannot set.
 var contract = []string{
 	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
-	envInputs, envTokenEndpoint, envTokenSecret,
+	envInputs, envOutput, envOutputSent, envTokenEndpoint, envTokenSecret,
 }
 
 // base lists the variables of the worker's environment that every program gets: it
@@ -117,6 +119,12 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	}
 	if f.inputs != "" {
 		vars[envInputs] = f.inputs
+	}
+	if k.Outputs != nil {
+		vars[envOutput] = f.output
+	}
+	if f.hasSentList {
+		vars[envOutputSent] = f.sentList
 	}
 	if f.tokenEndpoint != "" {
 		vars[envTokenEndpoint], vars[envTokenSecret] = f.tokenEndpoint, f.tokenSecret

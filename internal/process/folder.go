@@ -32,7 +32,8 @@ type folder struct {
 	payload, restore, checkpoint        string
 	result, progress, stop, stopWriting string
 	collected                           string
-	restored                            bool
+	output, sentList                    string
+	restored, hasSentList               bool
 
 	// inputs has the job's input files; empty for a job without inputs.
 	inputs string
@@ -53,6 +54,7 @@ func newFolder(s *scratch.Root) (*folder, error) {
 		Folder: place, work: in("work"), temp: in("tmp"), payload: in("payload"), restore: in("restore"),
 		checkpoint: in("checkpoint"), result: in("result"), progress: in("progress"),
 		stop: in("stop"), stopWriting: in("stop.new"), collected: in("kept"),
+		output: in("output"), sentList: in("sent"),
 	}
 	if err := f.User.Do(f.makeFolders); err != nil {
 		return nil, errors.Join(err, s.Remove(place))

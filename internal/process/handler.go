@@ -50,6 +50,9 @@ type Granter interface {
 // with [Kind.Tokens] needs tokens.
 func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
 	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+	if k.Outputs != nil {
+		h = job.WithOutputs(h, k.Outputs.Limits)
+	}
 	if k.Idempotent {
 		return job.Idempotent(h)
 	}
@@ -74,15 +77,21 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := f.giveInputs(ctx, j, h.scratch); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("give the program its inputs: %w", err))
 	}
+	output, err := h.openOutputs(ctx, j, f)
+	if err != nil {
+		return nil, h.notStarted(ctx, log, f, err)
+	}
 	if len(h.kind.Tokens) > 0 {
 		var revoke func()
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
 		defer revoke()
 	}
 	r, out := newRun(j, &h.kind, f, log), printed.New(ctx, log)
+	r.outputs = output
 	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), h.groups, f.User, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
 	}
+	output.begin(j)
 	kills, _ := resource.OOMKills()
 	end := r.supervise(ctx)
 	end.oomKills = oomKillsSince(kills)
@@ -133,6 +142,9 @@ func (r *run) conclude(ctx context.Context, end ended, stderrTail string) ([]byt
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
 	switch err := endError(end, stderrTail); verdict {
 	case done:
+		if err := r.outputs.finish(ctx); err != nil {
+			return nil, asInterruption(err)
+		}
 		return r.result()
 	case interrupted:
 		return nil, job.Interrupted(err)

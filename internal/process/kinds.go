@@ -201,6 +201,10 @@ type Kind struct {
 	// [job.MaxStream].
 	MaxCheckpoint int64
 
+	// Outputs say what is done with the files in the program's output folder; nil gives
+	// it none.
+	Outputs *Outputs
+
 	// Tokens are the resources, such as https://storage.azure.com/, for which a
 	// program gets access tokens of the worker's identity.
 	Tokens []string

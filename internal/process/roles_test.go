@@ -53,7 +53,8 @@ var roles = map[string]func() int{
 		}
 		return 0
 	},
-	"count": count,
+	"outputs": writesOutputs,
+	"count":   count,
 	"stubborn": func() int { // ignores SIGTERM, after one checkpoint
 		signal.Ignore(syscall.SIGTERM)
 		_ = putFile(envCheckpoint, []byte("first"))

@@ -22,6 +22,7 @@ import (
 
 // roles are the programs that the test binary can be. They return exit codes.
 var roles = map[string]func() int{
+	"outputs": writesOutputs,
 	"environment": func() int {
 		here, err := os.Getwd()
 		data, _ := json.Marshal(map[string]any{"environment": os.Environ(), "arguments": os.Args[1:], "directory": here})

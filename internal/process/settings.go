@@ -47,6 +47,7 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
 	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
 	"tokens":         (*parsedKind).setTokens,
+	"outputs":        (*parsedKind).setOutputs,
 }
 
 func settingNames() []string { return slices.Sorted(maps.Keys(settings)) }

@@ -24,6 +24,7 @@ type run struct {
 	collector collector
 	progress  progressFile
 	disk      scratch.Watch
+	outputs   *outputFolder
 	log       *slog.Logger
 
 	reported report // the last progress that the program reported
@@ -143,6 +144,9 @@ func (r *run) collect(ctx context.Context) error {
 		}
 		state.Fraction, state.Text = r.reported.Fraction, r.reported.Text
 		r.job.Report(*state)
+	}
+	if err := r.outputs.look(time.Now()); err != nil {
+		return err
 	}
 	return r.disk.Check(time.Now())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -63,6 +64,10 @@ type Config struct {
 
 	// Control has what operators ask of all workers. Optional.
 	Control *control.Store
+
+	// Outputs stores the files that jobs store for others. Optional; without it no job
+	// can.
+	Outputs *outputs.Store
 
 	// Logs keeps what jobs print and log themselves. Optional; without it nothing of
 	// that is kept.
@@ -248,6 +253,13 @@ func (c *Config) validateKinds() error {
 		}
 		if err := job.LimitsOf(handler).Validate(); err != nil {
 			return fmt.Errorf("limits of kind %q: %w", kind, err)
+		}
+		limits, has := job.OutputLimitsOf(handler)
+		if err := limits.Validate(); err != nil {
+			return fmt.Errorf("limits of kind %q: %w", kind, err)
+		}
+		if has && c.Outputs == nil {
+			return fmt.Errorf("kind %q has outputs, and the worker has no container for them", kind)
 		}
 	}
 	if c.DefaultKind != "" && c.Kinds[c.DefaultKind] == nil {

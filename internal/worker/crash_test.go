@@ -226,6 +226,7 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 		t.Errorf("outcomes of job %s = %d, want 1", id, n)
 	}
 	b.checkLog(t, r)
+	b.checkOutputs(t, r)
 	kept := false
 	for _, p := range b.poisonMessages() {
 		kept = kept || p.ID == id

@@ -58,6 +58,7 @@ func (unobserved) Saved(string, int64, time.Duration)                          {
 func (unobserved) Broke(string)                                                {}
 func (unobserved) Recovered(string)                                            {}
 func (unobserved) Refused(string)                                              {}
+func (unobserved) OutputSent(int64)                                            {}
 func (unobserved) LeftOut()                                                    {}
 func (unobserved) Moved(string)                                                {}
 func (unobserved) Circles(string)                                              {}

@@ -55,6 +55,10 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("long", "prints"), act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
+		name: "outputs", minCalls: 30, wantLog: "job released",
+		prepare: enqueueJobs("long", "stores"), act: runsFor(9 * time.Second), want: wantDone("long"),
+	},
+	{
 		name: "claim check", minCalls: 12, wantLog: "job committed",
 		prepare: enqueueLarge("a", "echo"), act: runsFor(5 * time.Second), want: wantDone("a"),
 	},
@@ -115,7 +119,7 @@ func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 			l.handlerFinished(j.ID)
 			return nil, nil
 		})),
-		"echo": echo, "steps": r.work, "large": large, "prints": &printing{r.work},
+		"echo": echo, "steps": r.work, "large": large, "prints": &printing{r.work}, "stores": &storing{r.work},
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
 				l.handlerFailed(j.ID, "handler")

@@ -21,6 +21,7 @@ import (
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -50,6 +51,7 @@ type stores struct {
 	records                 *checkpoint.Store
 	workers                 *presence.Store
 	control                 *control.Store
+	outputs                 *outputs.Store
 }
 
 // inBubble runs a test in a synctest bubble, that is in virtual time, with a testbed
@@ -63,7 +65,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *testbed)) {
 		}
 		b := &testbed{t: t, server: storage.New(storage.Options{}), metadata: imds.New(imds.Options{}), names: names}
 		client := b.account(b.server.Transport())
-		for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
+		for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 			if _, err := client.Container(name).Create(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -120,6 +122,7 @@ func (b *testbed) storesOf(account *azure.Account) stores {
 		records:  records,
 		workers:  presence.NewStore(account.Container(b.names.Workers)),
 		control:  control.NewStore(account.Container(b.names.Control)),
+		outputs:  outputs.NewStore(account.Container(b.names.Outputs)),
 	}
 }
 
@@ -157,7 +160,7 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	pressure := &intake.Pressure{}
 	s := b.storesOf(b.watchedAccount(p.link, pressure, outages.Ended))
 	c := Config{
-		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs,
+		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs, Outputs: s.outputs,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter, Pressure: pressure,
 		Log: log,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/job"
 )
 
 const (
@@ -89,6 +90,12 @@ func (w *Worker) checkStorage(ctx context.Context) error {
 		})
 	}
 	checks = append(checks, w.Records.Check, w.Payloads.Check)
+	for _, handler := range w.Kinds {
+		if _, has := job.OutputLimitsOf(handler); has {
+			checks = append(checks, w.Outputs.Check)
+			break
+		}
+	}
 	errs := make([]error, len(checks))
 	var group sync.WaitGroup
 	for i, check := range checks {

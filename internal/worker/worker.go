@@ -65,7 +65,7 @@ func New(c Config) (*Worker, error) {
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
 		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
-		Logs: c.Logs, LogSize: c.LogSize,
+		Logs: c.Logs, LogSize: c.LogSize, Outputs: c.Outputs,
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,

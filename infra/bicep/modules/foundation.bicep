@@ -118,6 +118,7 @@ var names namesType = {
   payloads: '${prefix}-payloads'
   workers: '${prefix}-workers'
   control: '${prefix}-control'
+  outputs: '${prefix}-outputs'
   packages: '${prefix}-packages'
 }
 

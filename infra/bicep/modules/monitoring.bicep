@@ -104,6 +104,8 @@ var columns = [
   { name: 'not_saved', type: 'long' }
   { name: 'offset', type: 'long' }
   { name: 'outcome', type: 'string' }
+  { name: 'output_bytes', type: 'long' }
+  { name: 'output_files', type: 'long' }
   { name: 'panic', type: 'string' }
   { name: 'payload_bytes', type: 'long' }
   { name: 'poison_at', type: 'long' }

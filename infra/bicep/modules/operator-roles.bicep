@@ -35,7 +35,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
 
     resource workers 'containers' existing = { name: names.workers }
     resource written 'containers' existing = [
-      for name in concat([names.records, names.payloads, names.control, names.packages], map(dataContainers, c => c.name)): { name: name }
+      for name in concat([names.records, names.payloads, names.control, names.outputs, names.packages], map(dataContainers, c => c.name)): { name: name }
     ]
   }
 }
@@ -53,7 +53,7 @@ resource handlesMessages 'Microsoft.Authorization/roleAssignments@2022-04-01' = 
 ]
 
 resource writesBlobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, 4 + length(dataContainers)): {
+  for i in range(0, 5 + length(dataContainers)): {
     scope: account::blobService::written[i]
     name: guid(account::blobService::written[i].id, principalId, roles.blobDataContributor)
     properties: {

@@ -91,7 +91,7 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01'
 
 resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [
   for name in concat(
-    [names.records, names.payloads, names.workers, names.control, names.packages],
+    [names.records, names.payloads, names.workers, names.control, names.outputs, names.packages],
     map(dataContainers, c => c.name)
   ): {
     parent: blobService
@@ -106,6 +106,7 @@ var kept = [
   { name: 'payloads', container: names.payloads, days: retention.payloads }
   { name: 'logs', container: '${names.payloads}/logs', days: retention.records }
   { name: 'workers', container: names.workers, days: retention.workers }
+  { name: 'outputs', container: names.outputs, days: retention.?outputs ?? 180 }
 ]
 
 resource lifecycle 'Microsoft.Storage/storageAccounts/managementPolicies@2025-01-01' = {

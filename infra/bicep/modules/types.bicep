@@ -17,6 +17,8 @@ type namesType = {
   workers: string
   @description('Container of what operators ask of all workers.')
   control: string
+  @description('Container of the files that jobs store for others.')
+  outputs: string
   @description('Container of packages that the gallery reads. Not known to the workers.')
   packages: string
 }
@@ -44,6 +46,9 @@ type retentionType = {
   @description('Heartbeats of workers that ended.')
   @minValue(1)
   workers: int
+  @description('Files that jobs store for others, since each was sent: longer than any job runs. 180 if it is not given.')
+  @minValue(1)
+  outputs: int?
 }
 
 @export()

@@ -35,7 +35,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
     name: 'default'
 
     resource own 'containers' existing = [
-      for name in [names.records, names.payloads, names.workers]: { name: name }
+      for name in [names.records, names.payloads, names.workers, names.outputs]: { name: name }
     ]
     resource control 'containers' existing = { name: names.control }
     resource data 'containers' existing = [for c in dataContainers: { name: c.name }]
@@ -90,7 +90,7 @@ resource givesUp 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
 ]
 
 resource writesOwn 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for i in range(0, 3): {
+  for i in range(0, 4): {
     scope: account::blobService::own[i]
     name: guid(account::blobService::own[i].id, principalId, roles.blobDataContributor)
     properties: {

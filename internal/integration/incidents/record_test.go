@@ -138,7 +138,7 @@ func newScene(t *testing.T, worker string, i incident) *scene {
 	}
 	s.stores = deployment.StoresOf(account, names)
 	containers := map[string]*container.Client{}
-	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		containers[name] = account.Container(name)
 	}
 	if err := producer.Create(t.Context(), []*queue.Queue{s.stores.Queue, s.stores.OnDemand, s.stores.Poison}, containers); err != nil {

@@ -137,7 +137,7 @@ func (r *chaos) open(ctx context.Context) error {
 	}
 	r.stores = deployment.StoresOf(account, names)
 	containers := map[string]*container.Client{}
-	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control} {
+	for _, name := range []string{names.Records, names.Payloads, names.Workers, names.Control, names.Outputs} {
 		containers[name] = account.Container(name)
 	}
 	if err := producer.Create(ctx, []*queue.Queue{r.stores.Queue, r.stores.OnDemand, r.stores.Poison}, containers); err != nil {

@@ -183,7 +183,7 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	}
 	stores := deployment.StoresOf(account, u.names)
 	containers := map[string]*container.Client{}
-	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control} {
+	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control, u.names.Outputs} {
 		containers[name] = account.Container(name)
 	}
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {

@@ -54,15 +54,18 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 	return all
 }
 
-// containers examines the four containers.
+// containers examines the containers.
 func (e *Examination) containers(ctx context.Context) (all []Finding) {
 	s := e.stores
-	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control} {
+	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control, s.Names.Outputs} {
 		check, c := "container "+name, s.Account.Container(name)
 		if err := list(ctx, c); err != nil {
 			f := failed(check, err, "Storage Blob Data Reader")
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {
 				f.Level, f.Text = Warning, "it does not exist: workers cannot be told of cancels, drains and pauses"
+			}
+			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Outputs {
+				f.Level, f.Text = Warning, "it does not exist: jobs cannot store output files, and workers with a kind that has outputs wait for it"
 			}
 			all = append(all, f)
 			continue

@@ -1,0 +1,100 @@
+// Package outbox stores the outputs of a job for its handler: it repeats calls to storage,
+// and says with its errors what the handler may return as it is.
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/outputs/paths"
+	"github.com/spotworker/spotworker/job"
+)
+
+// Outbox stores the outputs of one delivery. It implements [job.Outputs].
+type Outbox struct {
+	Set *outputs.Set
+
+	// Retry repeats a call to storage until it succeeds, ctx ends, or its error is one
+	// that Lasting reports: no further try can change it.
+	Retry   func(ctx context.Context, what string, try func() error) error
+	Lasting func(error) bool
+
+	// Sent is called with each file that was stored, and how long that took.
+	Sent func(ctx context.Context, f outputs.File, took time.Duration)
+}
+
+// Send stores a file. It is sent again where a call fails, as long as the content can be
+// read again.
+func (o *Outbox) Send(ctx context.Context, path string, size int64, content io.Reader) (job.Output, error) {
+	seeker, canRepeat := content.(io.Seeker)
+	var begin int64
+	if canRepeat {
+		var err error
+		if begin, err = seeker.Seek(0, io.SeekCurrent); err != nil {
+			canRepeat = false
+		}
+	}
+	var f outputs.File
+	var failed error // of a content that cannot be read again
+	begun, tries := time.Now(), 0
+	err := o.Retry(ctx, "send an output of the job", func() (err error) {
+		if tries++; tries > 1 {
+			if _, err := seeker.Seek(begin, io.SeekStart); err != nil {
+				return &outputs.SourceError{Path: path, Err: err}
+			}
+		}
+		f, err = o.Set.Send(ctx, path, size, content)
+		if err != nil && !canRepeat && !o.Lasting(err) {
+			failed, err = err, nil
+		}
+		return err
+	})
+	if err = cmp.Or(failed, err); err != nil {
+		return job.Output{}, explain(ctx, err)
+	}
+	o.Sent(ctx, f, time.Since(begun))
+	return outputOf(f), nil
+}
+
+// explain returns the error of a file that was not stored.
+func explain(ctx context.Context, err error) error {
+	_, unreadable := errors.AsType[*outputs.SourceError](err)
+	switch {
+	case errors.Is(err, paths.ErrRefused):
+		return job.Permanent(err)
+	case unreadable, ctx.Err() != nil:
+		return err
+	default:
+		return job.Unavailable(err)
+	}
+}
+
+// Open returns the content of an output.
+func (o *Outbox) Open(ctx context.Context, path string) (body io.ReadCloser, err error) {
+	err = o.Retry(ctx, "read an output of the job", func() error {
+		body, err = o.Set.Open(ctx, path)
+		return err
+	})
+	return body, err
+}
+
+// Remove removes an output.
+func (o *Outbox) Remove(path string) { o.Set.Remove(path) }
+
+// List returns the outputs in the order of their paths.
+func (o *Outbox) List() []job.Output {
+	files := o.Set.Files()
+	all := make([]job.Output, 0, len(files))
+	for _, f := range files {
+		all = append(all, outputOf(f))
+	}
+	return all
+}
+
+func outputOf(f outputs.File) job.Output {
+	return job.Output{Path: f.Path, Size: f.Size, SHA256: f.SHA256}
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package outfolder
+
+const noWait = 0
