@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/integration/parts"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 )
-
-var repository = filepath.Join("..", "..", "..")
 
 // example is a kind of the folder examples, and a job for it.
 type example struct {
@@ -41,9 +40,7 @@ func TestExamples(t *testing.T) {
 	_, binaries := labtest.Programs(t)
 	for _, ex := range examples {
 		t.Run(ex.kind, func(t *testing.T) {
-			if _, err := exec.LookPath(ex.needs); err != nil {
-				t.Skipf("%s is not installed", ex.needs)
-			}
+			parts.Command(t, ex.needs)
 			t.Parallel()
 			folder := t.TempDir()
 			copyExample(t, ex.folder, folder)
@@ -65,11 +62,11 @@ func TestExamples(t *testing.T) {
 // copyExample copies an example, with the helper for Python beside it as on a VM.
 func copyExample(t *testing.T, name, to string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(repository, "examples", name, "*.*"))
+	files, err := filepath.Glob(filepath.Join(parts.Repository(t), "examples", name, "*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, filepath.Join(repository, "python", "spotworker.py")) {
+	for _, file := range append(files, filepath.Join(parts.Repository(t), "python", "spotworker.py")) {
 		text, err := os.ReadFile(file)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o700)

@@ -4,13 +4,13 @@ package tryout
 
 import (
 	"errors"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/integration/parts"
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 	"github.com/spotworker/spotworker/internal/lab/trial"
 )
@@ -56,9 +56,7 @@ func TestFindings(t *testing.T) {
 	for _, one := range all {
 		t.Run(one.command, func(t *testing.T) {
 			words := strings.Fields(one.command)
-			if _, err := exec.LookPath(words[0]); err != nil {
-				t.Skipf("%s is not installed", words[0])
-			}
+			parts.Command(t, words[0])
 			t.Parallel()
 			words[1] = filepath.Join(programs, words[1])
 			c := trial.DefaultConfig()
