@@ -372,7 +372,7 @@ func (f *findings) ofProcesses(seen observed) {
 		}
 	}
 	if len(strayed) > 0 && !f.has("left-behind") {
-		f.add("left-group", Warning, wait, "a process that it started left its process group, so that it gets no SIGTERM: %s", slices.Sorted(maps.Keys(strayed))[0])
+		f.add("left-group", Warning, wait, "a process that it started left its process group: it gets no SIGTERM, and is killed when the program has ended: %s", slices.Sorted(maps.Keys(strayed))[0])
 	}
 }
 

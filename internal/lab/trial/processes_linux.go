@@ -14,6 +14,9 @@ import (
 // observesProcesses reports whether this system tells which processes a program has.
 const observesProcesses = true
 
+// reaperName is what the worker calls the process between it and a program.
+const reaperName = "spotworker-reaper "
+
 // processesOf returns the processes whose environment has a path below a scratch folder:
 // those of the program of that VM, also where they left its process group.
 func processesOf(scratch string) map[int]child {
@@ -29,7 +32,7 @@ func processesOf(scratch string) map[int]child {
 		if err != nil {
 			continue
 		}
-		if p, ok := readProcess(dir); ok {
+		if p, ok := readProcess(dir); ok && !strings.HasPrefix(p.Command, reaperName) {
 			p.PID = pid
 			found[pid] = p
 		}

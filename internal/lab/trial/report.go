@@ -218,9 +218,9 @@ func (r Report) writeTable(b *strings.Builder) {
 	if t.Checkpoints > 0 {
 		written := ""
 		if t.SaveSeconds > 0 {
-			written = ", written in up to " + duration(t.SaveSeconds)
+			written = ", written in " + duration(t.SaveSeconds)
 		}
-		row("checkpoints", fmt.Sprintf("%d of up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval), written))
+		row("checkpoints", fmt.Sprintf("%d, up to %s, one every %s%s", t.Checkpoints, text.Size(t.CheckpointBytes), duration(t.Interval), written))
 	}
 	if len(r.Evictions) > 0 {
 		twice := 0.0

@@ -248,7 +248,7 @@ func (t *trial) put(ctx context.Context) (*course, error) {
 // evicted runs the program again, and takes one VM after another from it.
 func (t *trial) evicted(ctx context.Context, seen *observed) error {
 	usual := min(seen.plain[0].took(), seen.plain[1].took())
-	seen.every = cmp.Or(t.config.Every, everyFor(usual, seen.plain[0], t.config.Evictions))
+	seen.every = cmp.Or(t.config.Every, everyFor(usual, t.config.Evictions))
 	evictions := t.config.Evictions
 	if usual < tooShort {
 		evictions = 1
@@ -291,12 +291,10 @@ func hopeless(seen *observed) bool {
 	return first.Strike != nil && *first.Strike == notice && len(c.saves()) == 0 && len(seen.plain[0].saves()) == 0 && c.Ended.IsZero()
 }
 
-// everyFor returns the time between two evictions for a program that takes so long: the
-// whole is divided among them, but the program gets to its first checkpoint.
-func everyFor(usual time.Duration, c *course, evictions int) time.Duration {
+// everyFor returns the time between two evictions for a program that takes so long.
+func everyFor(usual time.Duration, evictions int) time.Duration {
 	every := usual / time.Duration(evictions+1)
-	first := firstSign(c)
-	return max(min(max(every, shortestEvery), longestEvery), first+first/2+checkpointInterval)
+	return min(max(every, shortestEvery), longestEvery)
 }
 
 // longestEvery is the longest time between two evictions, unless another is configured.
@@ -325,9 +323,13 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (m *m
 		wait -= min(noticeLag, wait/2)
 	}
 	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*run) bool { return false })
-	if n == 0 || t.config.Every == 0 {
+	if first := firstSign(seen.plain[0]); first > 0 && (n == 0 || t.config.Every == 0) {
 		// A slow machine must not make a program that saves look like one that does not.
-		t.awaitRun(ctx, time.Until(began.Add(2*wait+2*firstSign(seen.plain[0]))), func(now *run) bool { return !now.FirstSign.IsZero() })
+		var sign time.Time
+		t.awaitRun(ctx, time.Until(began.Add(2*wait+3*first)), func(now *run) bool { sign = now.FirstSign; return !sign.IsZero() })
+		if s.isSudden() || s == midSave { // only what was recorded is left of it
+			t.awaitRun(ctx, time.Until(sign.Add(2*checkpointInterval)), func(*run) bool { return false })
+		}
 	}
 	over := false
 	t.recorder.look(func(c *course) { over = !c.Ended.IsZero() || !c.Runs[len(c.Runs)-1].Ended.IsZero() })
