@@ -89,8 +89,11 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 			return CleanReport{}, fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were given up", s)
 		}
 	}
+	if _, err := c.jobs(ctx); err != nil {
+		return CleanReport{}, c.readable(err, toRead)
+	}
 	cleaner := &operate.Cleaner{
-		Records: c.stores.Records, Logs: c.stores.Logs, Queue: c.stores.Queue, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
+		Records: c.stores.Records, Logs: c.stores.Logs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
 			return (len(o.Status) == 0 || slices.Contains(o.Status, Status(r.Status))) &&

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -46,6 +47,12 @@ type Options struct {
 
 	// Queue is the queue of jobs. Default: Prefix and "-jobs".
 	Queue string
+
+	// Shards is over how many queues jobs are put, for a deployment that has several
+	// (spotctl shards) and an identity that may not read how many. Default: as many as the
+	// deployment says, or the first alone where that may not be read. Only programs that
+	// put jobs should set it.
+	Shards int
 
 	// Parallel is how many calls run at once when there are many jobs to put or to wait
 	// for. Default 16.
@@ -100,6 +107,9 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Shards < 0 || o.Shards > queue.MaxShards {
+		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has", o.Shards, queue.MaxShards)
+	}
 	account, err := azure.Connect(azure.Config{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
@@ -108,7 +118,11 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}, nil
+	c := &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
+	if o.Shards > 0 {
+		c.stores.Jobs.Fix(o.Shards)
+	}
+	return c, nil
 }
 
 // programName names the program and its host.

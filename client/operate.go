@@ -74,8 +74,12 @@ type CancelOptions struct {
 // messages and it is not, the result is [Unknown] and nothing is written. Otherwise it is
 // [Barred].
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
+	queues := func(ctx context.Context) ([]*queue.Queue, error) {
+		jobs, err := c.jobs(ctx)
+		return append(slices.Clip(jobs), c.stores.OnDemand), err
+	}
 	canceller := &operate.Canceller{
-		Records: c.stores.Records, Control: c.stores.Control, Queues: []*queue.Queue{c.stores.Queue, c.stores.OnDemand},
+		Records: c.stores.Records, Control: c.stores.Control, Queues: queues,
 		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // PoisonMessage is a message on the poison queue: a job that was given up, or a message
@@ -173,6 +174,7 @@ type ReplayOptions struct {
 func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
 	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
 		p.DefaultKind = o.DefaultKind
+		c.stores.Jobs.ReadToPut(ctx)
 		return p.Replay(ctx, s, o.FromScratch, report)
 	})
 }
@@ -192,7 +194,7 @@ func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResul
 // poison is the access to the poison queue.
 func (c *Client) poison() *operate.PoisonQueue {
 	return &operate.PoisonQueue{
-		Poison: c.stores.Poison, Queue: c.stores.Queue, OnDemand: c.stores.OnDemand,
+		Poison: c.stores.Poison, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand,
 		Payloads: c.stores.Payloads, Records: c.stores.Records, Name: c.name,
 	}
 }
@@ -265,6 +267,9 @@ type Orphan struct {
 // time or longer, and of which no message is seen. It changes nothing. Queues cannot be
 // searched: see [Orphans.Complete].
 func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, error) {
+	if _, err := c.jobs(ctx); err != nil {
+		return nil, c.readable(err, toRead)
+	}
 	found, err := c.poison().Orphans(ctx, idle)
 	if err != nil {
 		return nil, c.readable(err, toRead)
@@ -318,7 +323,8 @@ func (c *Client) Requeue(ctx context.Context, o Orphan, options RequeueOptions) 
 		r.Action, r.Detail, r.Err = Refused, err.Error(), err
 		return r
 	}
-	to := c.stores.Queue
+	c.stores.Jobs.ReadToPut(ctx)
+	to := queue.Jobs(c.stores.Jobs)
 	if options.OnDemand {
 		to = c.stores.OnDemand
 	}

@@ -199,9 +199,9 @@ type PutSummary struct {
 }
 
 // Put puts one job and returns its id. When it returns without an error the job cannot
-// be lost. It costs one call, and one more for an id of your own, whose record is read
-// first: a job that has ended is not put again, and that is no error ([Client.Get] has
-// its status). The job can be waited for, whatever its kind. The error is
+// be lost. It costs one call, one a minute that reads how many queues there are, and one
+// more for an id of your own, whose record is read first: a job that has ended is not put
+// again, and that is no error ([Client.Get] has its status). The job can be waited for, whatever its kind. The error is
 // [ErrOtherWork] if the id was used for another kind or payload.
 //
 // After any other error the job may be on the queue. Putting it again with the same id
@@ -243,7 +243,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 // waits for those that it has begun, and returns the cause.
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
-		Queue: c.stores.Queue, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
+		Queue: c.stores.Jobs, BeforePut: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
 		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
@@ -187,7 +188,7 @@ func activityOf(r activity.Report) *Activity {
 // Waited returns for how long the message at the front of one of the deployment's queues
 // has been there, in one call; 0 if none is visible. name is that of a [Queue].
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
-	for _, q := range []*queue.Queue{c.stores.Queue, c.stores.OnDemand, c.stores.Poison} {
+	for _, q := range append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand, c.stores.Poison) {
 		if q.Name() != name {
 			continue
 		}
@@ -202,9 +203,14 @@ func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error)
 
 // Queues are the queues of a deployment.
 type Queues struct {
-	Jobs     Queue // jobs for any VM
+	Jobs     Queue // jobs for any VM, all of Shards together
 	OnDemand Queue // jobs for VMs of regular priority
 	Poison   Queue // jobs that were given up
+
+	// Shards are the queues that the jobs for any VM are on: Jobs alone, unless the
+	// deployment has several. Jobs are put over the first PutOver of them.
+	Shards  []Queue
+	PutOver int
 }
 
 // Queue is one storage queue.
@@ -220,17 +226,62 @@ type Queue struct {
 	Messages int
 }
 
-// Queues counts the messages on the deployment's queues, in three calls at once.
+// jobs reads how many queues of jobs there are, and returns those that jobs are taken
+// from.
+func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
+	_, err := c.stores.Jobs.Read(ctx)
+	if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
+		return nil, err
+	}
+	return c.stores.Jobs.All(), nil
+}
+
+// Queues counts the messages on the deployment's queues, in one call for each.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
+	s := c.stores
 	var all Queues
-	places := []*Queue{&all.Jobs, &all.OnDemand, &all.Poison}
-	errs := make([]error, len(places))
+	var main Queue
+	err := count(ctx, []counted{
+		{s.Queue.Name(), s.Jobs.Depth, &main}, // with it the number of the others
+		{s.OnDemand.Name(), s.OnDemand.Depth, &all.OnDemand},
+		{s.Poison.Name(), s.Poison.Depth, &all.Poison},
+	})
+	jobs := s.Jobs.All()
+	all.Shards, all.PutOver = make([]Queue, len(jobs)), s.Jobs.Counts().Put
+	all.Shards[0] = main
+	if err == nil && len(jobs) > 1 {
+		var others []counted
+		for i, q := range jobs[1:] {
+			others = append(others, counted{q.Name(), q.Depth, &all.Shards[i+1]})
+		}
+		err = count(ctx, others)
+	}
+	if err != nil {
+		return Queues{}, c.readable(err, toRead)
+	}
+	all.Jobs = main
+	for _, q := range all.Shards[1:] {
+		all.Jobs.Messages += q.Messages
+	}
+	return all, nil
+}
+
+// counted is a queue whose messages are counted.
+type counted struct {
+	name  string
+	depth func(context.Context) (int, error)
+	to    *Queue
+}
+
+// count counts the messages of queues, all at once.
+func count(ctx context.Context, queues []counted) error {
+	errs := make([]error, len(queues))
 	var group errgroup.Group
-	for i, q := range []*queue.Queue{c.stores.Queue, c.stores.OnDemand, c.stores.Poison} {
+	for i, q := range queues {
 		group.Go(func() error {
-			n, err := q.Depth(ctx)
+			n, err := q.depth(ctx)
 			missing := queueerror.HasCode(err, queueerror.QueueNotFound)
-			*places[i] = Queue{Name: q.Name(), Exists: !missing, Messages: n}
+			*q.to = Queue{Name: q.name, Exists: !missing, Messages: n}
 			if !missing {
 				errs[i] = err
 			}
@@ -238,8 +289,5 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 		})
 	}
 	_ = group.Wait()
-	if err := cmp.Or(errs...); err != nil {
-		return Queues{}, c.readable(err, toRead)
-	}
-	return all, nil
+	return cmp.Or(errs...)
 }

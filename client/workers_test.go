@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,8 +63,9 @@ func TestQueues(t *testing.T) {
 	got, err := b.Queues(t.Context())
 	want := Queues{
 		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1}, Poison: Queue{"spotworker-jobs-poison", true, 0},
+		Shards: []Queue{{"spotworker-jobs", true, 3}}, PutOver: 1,
 	}
-	if got != want || err != nil {
+	if !reflect.DeepEqual(got, want) || err != nil {
 		t.Errorf("Queues = %+v, %v, want %+v", got, err, want)
 	}
 	if n := b.server.Counts()[storage.OpGetQueueMetadata]; n != 3 {

@@ -116,7 +116,8 @@ type flags struct {
 
 	cli.Storage
 
-	Parallel int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
+	Parallel    int `help:"Jobs put at once, 1 to ${max_parallel}." default:"16" group:"Storage"`
+	QueueShards int `help:"Over how many queues jobs are put, where the identity may not read that from the queue. 0: as many as the deployment says, or one where that may not be read." default:"0" group:"Storage" placeholder:"N"`
 
 	Put     putCommand     `cmd:"" help:"Put one job, described by flags."`
 	Lines   linesCommand   `cmd:"" help:"Put the jobs of a file or of standard input, one JSON object per line."`
@@ -149,6 +150,8 @@ func (f *flags) check() error {
 	switch {
 	case f.Parallel < 1 || f.Parallel > maxParallel:
 		err = fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)
+	case f.QueueShards < 0 || f.QueueShards > queue.MaxShards:
+		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
 	case queue.CheckLimit(f.MaxRun) != nil:

@@ -65,6 +65,7 @@ func specOf(s producer.Spec) client.Spec {
 
 // open connects to the storage account and creates missing queues and containers.
 func (s *session) open(ctx context.Context) (*client.Client, error) {
+	s.flags.Shards = s.flags.QueueShards
 	c, err := s.flags.Client(s.flags.Parallel, version, name())
 	if err != nil {
 		return nil, err

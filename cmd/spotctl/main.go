@@ -27,6 +27,7 @@ import (
 	"github.com/spotworker/spotworker/cmd/spotctl/internal/costs"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/overview"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 // version is set by the linker.
@@ -74,6 +75,8 @@ type flags struct {
 	Free       freeCommand       `cmd:"" help:"End the quarantine of VMs."`
 
 	Orphans orphansCommands `cmd:"" help:"Jobs whose messages were lost: list them, or put them on the queue again."`
+
+	Shards shardsCommand `cmd:"" help:"Show the queues that jobs are spread over, or set how many there are."`
 
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
@@ -163,6 +166,7 @@ func main() {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	vars := costs.Vars()
+	vars["most_shards"] = strconv.Itoa(queue.MaxShards)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {

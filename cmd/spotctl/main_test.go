@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/uuid"
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -67,6 +68,9 @@ func TestScripts(t *testing.T) {
 			"claim":     claim,
 			"heartbeat": heartbeat,
 			"spent":     spent,
+			"takes":     takes,
+			"putOn":     putOn,
+			"metadata":  metadata,
 			"steered":   steered,
 			"control":   controlDocument,
 			"record":    record,
@@ -245,6 +249,25 @@ func spent(ts *testscript.TestScript, _ bool, args []string) {
 func claim(ts *testscript.TestScript, _ bool, _ []string) {
 	_, err := worldOf(ts).stores.Queue.Claim(context.Background(), queue.MaxClaim, time.Hour)
 	ts.Check(err)
+}
+
+// takes WORKER QUEUE... writes the heartbeat of a worker that takes from these queues.
+func takes(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(worldOf(ts).stores.Workers.Write(context.Background(), presence.Presence{
+		Worker: args[0], VM: "vm", State: "process", Program: "1.2.3", StartedAt: time.Now(), At: time.Now(), Steered: true, TakesFrom: args[1:],
+	}))
+}
+
+// metadata QUEUE KEY VALUE replaces the metadata of a queue.
+func metadata(ts *testscript.TestScript, _ bool, args []string) {
+	_, err := worldOf(ts).stores.Account.Queue(args[0]).SetMetadata(context.Background(), &azqueue.SetMetadataOptions{Metadata: map[string]*string{args[1]: &args[2]}})
+	ts.Check(err)
+}
+
+// putOn QUEUE JOB puts a message on a queue.
+func putOn(ts *testscript.TestScript, _ bool, args []string) {
+	q := queue.New(worldOf(ts).stores.Account.Queue(args[0]), args[0])
+	ts.Check(q.Put(context.Background(), queue.Envelope{ID: args[1], Kind: "resize"}, 0))
 }
 
 // put ID puts a job on the queue, as a producer does.

@@ -123,6 +123,7 @@ type statusLine struct {
 	Slots   *slotsLine           `json:"slots,omitempty"`
 	Kinds   []kindLine           `json:"kinds,omitzero"`
 	VMs     []vmLine             `json:"vms,omitzero"`
+	Shards  []queueLine          `json:"shards,omitempty"` // where jobs are spread over several queues
 	Workers []workerLine         `json:"workers,omitzero"`
 	Running []jobLine            `json:"running,omitzero"`
 }
@@ -162,6 +163,11 @@ func statusLineOf(s *overview.Snapshot) statusLine {
 				line.ToClear = new(left.Seconds())
 			}
 			l.Queues[name] = line
+		}
+		for _, q := range s.Queues.Shards {
+			if len(s.Queues.Shards) > 1 {
+				l.Shards = append(l.Shards, queueLine{Name: q.Name, Messages: q.Messages})
+			}
 		}
 	}
 	if s.Has(overview.PartWorkers) {

@@ -21,6 +21,9 @@ type Storage struct {
 	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
 	Queue         string `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
 
+	// Shards is over how many queues jobs are put; 0 reads it. For programs that put jobs.
+	Shards int `kong:"-"`
+
 	// OnCall is called after each call to the account. Optional.
 	OnCall func(azure.Call) `kong:"-"`
 
@@ -45,7 +48,7 @@ func (s *Storage) Client(parallel int, version, name string) (*client.Client, er
 	c, err := client.Open(client.Options{
 		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
-		Parallel: parallel, Version: version, Name: name,
+		Shards: s.Shards, Parallel: parallel, Version: version, Name: name,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

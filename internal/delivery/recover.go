@@ -314,7 +314,7 @@ func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) e
 	if err != nil {
 		return job.Permanent(err)
 	}
-	if err := d.runner.queue.PutAny(ctx, e, f.Delay, d.runner.payloads); err != nil {
+	if err := d.runner.queue.For(e.ID).PutAny(ctx, e, f.Delay, d.runner.payloads); err != nil {
 		return job.Unavailable(err)
 	}
 	d.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)

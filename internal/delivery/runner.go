@@ -34,7 +34,7 @@ const parallelWrites = 32
 
 // Config is what a [Runner] is made of.
 type Config struct {
-	Queue    *queue.Queue    // receives the follow-up jobs of handlers
+	Queue    queue.Jobs      // receives the follow-up jobs of handlers
 	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
 	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
 	Payloads *queue.Payloads // the container of large payloads
@@ -85,7 +85,7 @@ type Runner struct {
 	owner   string // the worker's name, as records show it
 	machine string // the part of the name that all workers of this machine share
 
-	queue    *queue.Queue
+	queue    queue.Jobs
 	poison   *queue.Queue
 	onDemand *queue.Queue
 	payloads *queue.Payloads

@@ -14,8 +14,12 @@ import (
 
 // Stores are a deployment's queues and containers.
 type Stores struct {
-	Account                 *azure.Account
-	Names                   azure.Names
+	Account *azure.Account
+	Names   azure.Names
+
+	// Jobs are the queues of jobs, of which Queue is the first.
+	Jobs *queue.Shards
+
 	Queue, OnDemand, Poison *queue.Queue
 	Payloads                *queue.Payloads
 	Logs                    *joblog.Store
@@ -27,9 +31,10 @@ type Stores struct {
 
 // StoresOf returns the queues and containers of those names.
 func StoresOf(account *azure.Account, names azure.Names) *Stores {
+	jobs := queue.NewShards(names.Queue, account.Queue)
 	return &Stores{
-		Account: account, Names: names,
-		Queue:    queue.New(account.Queue(names.Queue), names.Queue),
+		Account: account, Names: names, Jobs: jobs,
+		Queue:    jobs.Main(),
 		OnDemand: queue.New(account.Queue(names.OnDemand), names.OnDemand),
 		Poison:   queue.New(account.Queue(names.Poison), names.Poison),
 		Payloads: queue.NewPayloads(account.Container(names.Payloads)),

@@ -52,10 +52,10 @@ type Canceller struct {
 	// Reason is for people, in the jobs' records. Optional.
 	Reason string
 
-	// Queues are the queues on which a job without a record may wait for its first
-	// worker. Where they show that it does not, no record is made. Without them every
+	// Queues returns the queues on which a job without a record may wait for its first
+	// worker. Where they show that it does not, no record is made. Without it every
 	// such job is barred.
-	Queues []*queue.Queue
+	Queues func(context.Context) ([]*queue.Queue, error)
 
 	// KnownOnly leaves jobs without a record alone, also where they may wait for their
 	// first worker.
@@ -101,7 +101,7 @@ func (c *Canceller) Cancel(ctx context.Context, ids iter.Seq[string], report fun
 func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelOutcome) error) error {
 	var mu sync.Mutex
 	var cancelled []string
-	look := sync.OnceValues(func() (front, error) { return lookAt(ctx, c.Queues...) })
+	look := sync.OnceValues(func() (front, error) { return c.look(ctx) })
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(cancelParallel)
 	for _, id := range ids {
@@ -123,6 +123,15 @@ func (c *Canceller) batch(ctx context.Context, ids []string, report func(CancelO
 	}
 	err := group.Wait()
 	return errors.Join(err, c.announce(ctx, cancelled))
+}
+
+// look looks at the front of the queues.
+func (c *Canceller) look(ctx context.Context) (front, error) {
+	queues, err := c.Queues(ctx)
+	if err != nil {
+		return front{}, err
+	}
+	return lookAt(ctx, queues...)
 }
 
 // announce names cancelled jobs in the control document.
@@ -150,7 +159,7 @@ func (c *Canceller) one(ctx context.Context, id string, look func() (front, erro
 	if err := jobid.Validate(id); err != nil {
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
 	}
-	search := c.KnownOnly || len(c.Queues) > 0
+	search := c.KnownOnly || c.Queues != nil
 	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), !search)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return c.withoutRecord(ctx, id, look)

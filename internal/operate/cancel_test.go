@@ -168,7 +168,7 @@ func TestCancelWithoutRecord(t *testing.T) {
 					return storage.Fault{}
 				})
 				c := b.canceller(t)
-				c.Queues = []*queue.Queue{b.Queue, b.OnDemand}
+				c.Queues = func(context.Context) ([]*queue.Queue, error) { return append(b.Queue.All(), b.OnDemand), nil }
 				var got CancelOutcome
 				if err := c.Cancel(t.Context(), slices.Values([]string{row.cancel}), func(o CancelOutcome) error { got = o; return nil }); err != nil {
 					t.Error(err)

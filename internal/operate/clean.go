@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,8 +48,8 @@ var (
 type Cleaner struct {
 	Records          *checkpoint.Store
 	Logs             *joblog.Store
-	Queue, OnDemand  *queue.Queue
-	Poison           *queue.Queue
+	Queue            queue.Jobs
+	OnDemand, Poison *queue.Queue
 	OlderThan        time.Duration // at least [MinCleanAge]
 	Select           func(checkpoint.Record) bool
 	SkipOrphanedLogs bool // because the selection cannot judge them
@@ -94,7 +95,7 @@ func (c *Cleaner) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %s is less than %s. A message can be hidden for %s, and the record of a job that has ended is all that keeps such a message from starting it again",
 			ErrTooYoung, days(c.OlderThan), days(MinCleanAge), days(queue.MaxDelay))
 	}
-	for _, q := range []*queue.Queue{c.Queue, c.OnDemand} {
+	for _, q := range append(slices.Clip(c.Queue.All()), c.OnDemand) {
 		messages, err := q.Peek(ctx, queue.MaxClaim)
 		if queueerror.HasCode(err, queueerror.QueueNotFound) {
 			continue

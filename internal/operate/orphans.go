@@ -37,7 +37,7 @@ type Orphan struct {
 type OrphanReport struct {
 	Orphans []Orphan // the longest idle first
 
-	// Queued is the approximate number of messages on the two job queues, including
+	// Queued is the approximate number of messages on the queues of jobs, including
 	// hidden ones, and Seen how many of them were seen.
 	Queued, Seen int
 }
@@ -62,7 +62,7 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age})
 		}
 	}
-	visible, err := lookAt(ctx, p.Queue, p.OnDemand)
+	visible, err := lookAt(ctx, append(slices.Clip(p.Queue.All()), p.OnDemand)...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (o *Orphan) Supply(data []byte) error {
 // message for a job is absorbed as a duplicate.
 //
 // Settings that only the old message had are lost: max_run, max_silence and trace.
-func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (Action, string, error) {
+func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to queue.Jobs) (Action, string, error) {
 	r, err := p.Records.Read(ctx, o.Record.ID)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
@@ -168,7 +168,7 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to *queue.Queue) (A
 	if queue.CheckEstimate(e.Estimate) != nil {
 		e.Estimate = 0
 	}
-	if err := to.PutMoved(ctx, e, 0, p.Payloads); err != nil {
+	if err := to.For(r.ID).PutMoved(ctx, e, 0, p.Payloads); err != nil {
 		return Failed, "", err
 	}
 	return Requeued, replayedFrom(r, false), nil

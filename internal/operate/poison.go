@@ -12,8 +12,9 @@ import (
 // PoisonQueue gives an operator access to the poison queue of a deployment.
 type PoisonQueue struct {
 	// Poison is the poison queue. A replayed job goes to the queue that it came
-	// from: OnDemand, or else Queue.
-	Poison, Queue, OnDemand *queue.Queue
+	// from: OnDemand, or else one of the queues of jobs.
+	Poison, OnDemand *queue.Queue
+	Queue            queue.Jobs
 
 	Payloads *queue.Payloads
 	Records  *checkpoint.Store

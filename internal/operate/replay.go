@@ -79,7 +79,12 @@ func (p *PoisonQueue) origin(w *work) *queue.Queue {
 	if p.OnDemand != nil && w.poison.Origin == p.OnDemand.Name() {
 		return p.OnDemand
 	}
-	return p.Queue
+	for _, q := range p.Queue.All() {
+		if q.Name() == w.poison.Origin {
+			return q
+		}
+	}
+	return p.Queue.For(w.envelope.ID)
 }
 
 // leave deletes the poison message of a job that needs nothing, and the payload of

@@ -217,25 +217,30 @@ func quantile(counts []client.DurationCount, q float64) time.Duration {
 
 // ToClear estimates how long a queue takes until it is empty if nothing is added: its
 // messages that no worker runs yet, at the rate at which the workers that take from it
-// have ended jobs. ok is false if there is nothing to clear, or no such job ended.
+// have ended jobs. Of several queues of jobs each counts for an equal part of what a
+// worker does. ok is false if there is nothing to clear, or no such job ended.
 func (s *Snapshot) ToClear(q client.Queue) (left time.Duration, ok bool) {
-	active, perSecond := 0, 0.0
+	active, perSecond := 0.0, 0.0
+	shards := 1.0
+	if slices.Contains(s.Queues.Shards, q) {
+		shards = float64(len(s.Queues.Shards))
+	}
 	for _, w := range s.Workers {
 		if w.Life != Alive || w.Activity == nil || !slices.Contains(w.Queues, q.Name) {
 			continue
 		}
-		active += w.Jobs
+		active += float64(w.Jobs) / shards
 		did, done := w.Activity, 0
 		for _, k := range did.Kinds {
 			done += k.Done
 		}
 		if seconds := (did.Handler + did.Around + did.Idle + did.Closed).Seconds() / float64(did.Slots); seconds > 0 {
-			perSecond += float64(done) / seconds
+			perSecond += float64(done) / seconds / shards
 		}
 	}
-	waiting := q.Messages - active
+	waiting := float64(q.Messages) - active
 	if waiting <= 0 || perSecond <= 0 {
 		return 0, false
 	}
-	return time.Duration(float64(waiting) / perSecond * float64(time.Second)), true
+	return time.Duration(waiting / perSecond * float64(time.Second)), true
 }

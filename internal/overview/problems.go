@@ -30,6 +30,7 @@ func (s *Snapshot) problems(did *Activity) []string {
 	if s.Has(PartWorkers) && s.Count(Alive) == 0 {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}
+	all = append(all, s.untaken()...)
 	all = append(all, did.failing()...)
 	add(s.Count(Silent), "%s, dead or unable to reach the account: other workers get the jobs when the visibility timeout of their messages expires", count(s.Count(Silent), "worker is silent", "workers are silent"))
 	all = append(all, s.steering()...)
@@ -44,6 +45,22 @@ func (s *Snapshot) problems(did *Activity) []string {
 	}
 	if versions := s.versions(); len(versions) > 1 {
 		all = append(all, "workers of several versions run: "+strings.Join(versions, ", "))
+	}
+	return all
+}
+
+// untaken names the queues that have jobs and that no worker takes from.
+func (s *Snapshot) untaken() (all []string) {
+	if !s.Has(PartWorkers) || !s.Has(PartQueues) || s.Count(Alive) == 0 {
+		return nil
+	}
+	for _, q := range append(s.jobQueues(), s.Queues.OnDemand) {
+		taken := slices.ContainsFunc(s.Workers, func(w Worker) bool {
+			return w.Life == Alive && (len(w.Queues) == 0 || slices.Contains(w.Queues, q.Name))
+		})
+		if q.Messages > 0 && !taken {
+			all = append(all, fmt.Sprintf("%s on queue %s, and no worker that is alive takes from it: spotctl doctor", count(q.Messages, "message is", "messages are"), q.Name))
+		}
 	}
 	return all
 }

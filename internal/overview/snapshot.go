@@ -152,7 +152,15 @@ func (s *Snapshot) mayBeSteered() bool {
 
 // AllQueues returns the queues in the order of the screen.
 func (s *Snapshot) AllQueues() []client.Queue {
-	return []client.Queue{s.Queues.Jobs, s.Queues.OnDemand, s.Queues.Poison}
+	return append(s.jobQueues(), s.Queues.OnDemand, s.Queues.Poison)
+}
+
+// jobQueues returns the queues that the jobs for any VM are on.
+func (s *Snapshot) jobQueues() []client.Queue {
+	if len(s.Queues.Shards) == 0 {
+		return []client.Queue{s.Queues.Jobs}
+	}
+	return slices.Clone(s.Queues.Shards)
 }
 
 // readWaits reads for how long the oldest messages of the queues have waited: of two in
@@ -164,7 +172,7 @@ func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 	if s.Records() > listed {
 		most--
 	}
-	for _, q := range []client.Queue{s.Queues.Jobs, s.Queues.Poison, s.Queues.OnDemand} {
+	for _, q := range append(s.jobQueues(), s.Queues.Poison, s.Queues.OnDemand) {
 		if q.Messages == 0 || most == 0 {
 			continue
 		}

@@ -32,8 +32,13 @@ var ErrInterrupted = errors.New("interrupted")
 type Producer struct {
 	// Queue receives the messages, and OnDemand those of jobs for VMs of regular
 	// priority. Payloads receives the payloads that do not fit into one.
-	Queue, OnDemand *queue.Queue
-	Payloads        *queue.Payloads
+	Queue    queue.Jobs
+	OnDemand *queue.Queue
+	Payloads *queue.Payloads
+
+	// BeforePut, if set, is called before a message is put on Queue, from many goroutines.
+	// It may read how many queues there are.
+	BeforePut func(context.Context)
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int

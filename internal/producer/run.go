@@ -83,7 +83,7 @@ func (r *run) checkKind(ctx context.Context, j Job) error {
 	if p.UnknownKind == nil && !p.KnownKinds {
 		return nil
 	}
-	unknown, first := r.kinds.check(ctx, p.Workers, p.queueOf(j), j.Kind())
+	unknown, first := r.kinds.check(ctx, p.Workers, p.firstQueue(j), j.Kind())
 	if unknown == nil {
 		return nil
 	}
@@ -221,14 +221,22 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
 func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
-	return p.queueOf(j).PutAny(ctx, e, j.delay, p.Payloads)
+	if j.onDemand {
+		return p.OnDemand.PutAny(ctx, e, j.delay, p.Payloads)
+	}
+	if p.BeforePut != nil {
+		p.BeforePut(ctx)
+	}
+	return p.Queue.For(e.ID).PutAny(ctx, e, j.delay, p.Payloads)
 }
 
-func (p *Producer) queueOf(j Job) *queue.Queue {
+// firstQueue returns the queue for the job, or the first of several: all workers that
+// take from any take from that.
+func (p *Producer) firstQueue(j Job) *queue.Queue {
 	if j.onDemand {
 		return p.OnDemand
 	}
-	return p.Queue
+	return p.Queue.All()[0]
 }
 
 // checkSize returns why a message could not be sent, as far as that is known without

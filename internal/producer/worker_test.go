@@ -14,7 +14,7 @@ import (
 func (b *rig) deliver(t *testing.T, n int) (committed []string) {
 	t.Helper()
 	for range n {
-		leases, err := b.Queue.Claim(t.Context(), 1, 30*time.Second)
+		leases, err := b.Queue.For("").Claim(t.Context(), 1, 30*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,13 +60,22 @@ func (q *Queue) Create(ctx context.Context) error {
 // Depth returns the approximate number of messages on the queue, including hidden
 // ones.
 func (q *Queue) Depth(ctx context.Context) (int, error) {
+	properties, err := q.properties(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return int(*properties.ApproximateMessagesCount), nil
+}
+
+// properties returns the number of messages and the metadata.
+func (q *Queue) properties(ctx context.Context) (azqueue.GetQueuePropertiesResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	properties, err := q.client.GetProperties(ctx, nil)
 	if err != nil {
-		return 0, fmt.Errorf("read depth of queue %s: %w", q.name, err)
+		return properties, fmt.Errorf("read depth of queue %s: %w", q.name, err)
 	}
-	return int(*properties.ApproximateMessagesCount), nil
+	return properties, nil
 }
 
 // Put adds a message that becomes visible after delay (0 … [MaxDelay]) and

@@ -31,7 +31,8 @@ const (
 // Survey reads how long the queues are and how old the message at the front of each is:
 // two calls for a queue that is not empty.
 type Survey struct {
-	Queues []*queue.Queue
+	// Queues returns the queues to read.
+	Queues func() []*queue.Queue
 
 	// Working returns how many workers the fleet has, as far as heartbeats show it; 0
 	// before the first listing, before which none reads, so that a fleet that starts
@@ -68,7 +69,7 @@ func (s Survey) Run(ctx context.Context) {
 		if !log && !isChosen(s.Jitter, workers) {
 			continue
 		}
-		for _, q := range s.Queues {
+		for _, q := range s.Queues() {
 			if !now.Before(after[q]) && !s.read(ctx, q, log) {
 				after[q] = now.Add(deniedPause)
 			}

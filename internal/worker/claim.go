@@ -90,7 +90,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim,
 		pressure: w.Pressure, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
-		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.TakeFrom, w.fleet.Idle, w.Jitter),
+		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.all(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
@@ -109,6 +109,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, longestPoll))
 			continue
 		}
+		c.rotation.setQueues(w.sources.all())
 		c.start(ctx)
 		c.releaseOld(ctx)
 		c.await(ctx, state, c.claim(ctx, state))
@@ -169,7 +170,7 @@ func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait t
 		}
 		next, ok := c.next(state, most, now)
 		if !ok {
-			return c.rotation.due(now).Sub(now)
+			return min(c.rotation.due(now).Sub(now), c.rotation.stuckAt(c.claims, now).Sub(now))
 		}
 		c.send(ctx, next)
 	}
@@ -183,14 +184,19 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 		Slots: c.slots, Free: c.free, Buffered: len(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean, Quiet: now.Sub(c.lastEnd),
 		Backlog: c.rotation.hasBacklog() && !state.Advised,
 	}
+	c.rotation.observeStuck(c.claims, now)
+	inFlight := 0
 	for _, claim := range c.claims {
-		d.Asked += claim.wanted
+		if !claim.source.stuck {
+			d.Asked += claim.wanted
+			inFlight++
+		}
 	}
 	wanted := d.Wanted()
 	if most < queue.MaxClaim {
 		wanted = min(wanted, most-d.Asked-d.Buffered)
 	}
-	if wanted <= 0 || len(c.claims) >= d.Claims() {
+	if wanted <= 0 || inFlight >= d.Claims() || len(c.claims) >= cap(c.claimed) {
 		return nil, false
 	}
 	source := c.rotation.turn(now)
@@ -228,7 +234,7 @@ func (c *claimer) receive(ctx context.Context, r claimed) {
 	if r.err == nil {
 		c.claimTime.Add(now.Sub(r.begun))
 		r.source.pace.Got(now, r.wanted, len(r.leases))
-		r.source.backlog = gave == someWork && len(r.leases) >= r.wanted
+		c.rotation.setBacklog(r.source, gave == someWork && len(r.leases) >= r.wanted)
 	}
 	if gave == refused {
 		r.source.pace.Refused(now)

@@ -44,6 +44,10 @@ type Config struct {
 	// required if TakeFrom names it, or MoveAfter or Changeover is set.
 	OnDemand *queue.Queue
 
+	// Shards are the queues of jobs, if there may be several; Queue is the first of them.
+	// Where TakeFrom names it, jobs are taken from all of them. Optional.
+	Shards *queue.Shards
+
 	// TakeFrom are the queues that jobs are taken from, in turn. Default: Queue
 	// alone.
 	TakeFrom []*queue.Queue
@@ -275,6 +279,8 @@ func (c *Config) validateQueues() error {
 	switch {
 	case len(slices.Compact(taken)) < len(c.TakeFrom):
 		return errors.New("jobs would be taken from one queue twice: name each queue once")
+	case c.Shards != nil && c.Shards.Main() != c.Queue:
+		return errors.New("the queue of jobs is not the first of its shards: give both by the same name")
 	case c.MoveAfter < 0:
 		return fmt.Errorf("jobs cannot be moved after %d interruptions: give 1 or more, or 0 to move none", c.MoveAfter)
 	case c.Changeover < 0 || c.Changeover > MaxChangeover:

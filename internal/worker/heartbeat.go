@@ -125,7 +125,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: w.started, At: time.Now(), Program: w.Program,
-		TakesFrom: names(w.TakeFrom), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
+		TakesFrom: names(w.sources.all()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
 		Activity: w.meter.Report(),

@@ -86,7 +86,7 @@ func (h *history) operatorStores(crashCall int, crash crashPoint) stores {
 // operatorTool returns the operator's tool for one action.
 func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
 	s := h.operatorStores(a.crashCall, a.crash)
-	return &operate.PoisonQueue{Poison: s.poison, Queue: s.queue, OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
+	return &operate.PoisonQueue{Poison: s.poison, Queue: h.jobsOf(s), OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
 // replayOrPurge replays or purges a job as an operator does. Before the replay of a
@@ -175,7 +175,7 @@ func (h *history) requeueAll() (more bool) {
 // clear removes all messages of jobs, as an operator may do by mistake.
 func (h *history) clear() {
 	account := h.b.account(h.b.transport("test"))
-	for _, name := range []string{h.b.names.Queue, h.b.names.OnDemand} {
+	for _, name := range h.b.jobQueues() {
 		if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
 			h.t.Error(err)
 		}

@@ -22,6 +22,7 @@ type plan struct {
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
 	mix    kindMix
+	shards shardMix
 	faults storageFaults
 	ends   time.Duration // when all faults and all these workers have ended
 }
@@ -111,6 +112,7 @@ func planFor(seed uint64) *plan {
 	p.mixKinds()
 	p.mixIdempotent()
 	p.planSteering()
+	p.mixShards()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}

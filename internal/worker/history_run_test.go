@@ -114,10 +114,7 @@ func (h *history) count(n *int) {
 }
 
 func (h *history) put(j *plannedJob) {
-	q := h.b.queue
-	if j.onDemand {
-		q = h.b.onDemand
-	}
+	q := h.queueFor(j)
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
 	h.mix.mark(&e)
 	if j.payload != nil {
@@ -202,11 +199,11 @@ func (h *history) runWorker(w workerRun) {
 
 // start starts a worker whose requests have the faults of the history.
 func (h *history) start(w workerRun, change ...func(*Config)) *process {
-	queues := []string{h.b.names.Queue, h.b.names.OnDemand}
-	if !w.onDemand {
-		queues = queues[:1]
-	}
+	queues := h.takenBy(w)
 	change = append(change, func(c *Config) {
+		if h.shards.unaware[w.vm] {
+			c.Shards = nil
+		}
 		c.Observer = h.recorder.watchSlots(w.vm, w.concurrency, queues...)
 		c.Concurrency, c.MoveAfter, c.Log = w.concurrency, w.moveAfter, slog.New(slog.DiscardHandler)
 		if w.onDemand {
@@ -282,6 +279,7 @@ func (h *history) logHistory() {
 	for _, p := range h.holds {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
+	fmt.Fprintf(&s, "queues: %+v\n", h.shards)
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}

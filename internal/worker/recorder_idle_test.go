@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -66,7 +67,7 @@ func (rec *recorder) checkIdle(faultFreeFrom time.Duration) {
 // checkVisibility checks, after each call for messages of jobs, how long messages are
 // hidden, and how long those waited that were claimed.
 func (rec *recorder) checkVisibility(r storage.Result) {
-	if rec.idle == nil || r.Queue != rec.b.names.Queue && r.Queue != rec.b.names.OnDemand {
+	if rec.idle == nil || !slices.Contains(rec.b.jobQueues(), r.Queue) {
 		return
 	}
 	now := time.Now()

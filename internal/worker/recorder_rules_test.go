@@ -156,7 +156,7 @@ func (rec *recorder) isReplaced(message, id string) bool {
 	if id == "" {
 		id = message
 	}
-	for _, queueName := range []string{rec.b.names.Queue, rec.b.names.OnDemand} {
+	for _, queueName := range rec.b.jobQueues() {
 		for _, m := range rec.b.server.Messages(queueName) {
 			if e, err := queue.Decode(m.Text); err == nil && e.Resume && e.ID == id && m.ID != message {
 				return true
@@ -168,7 +168,7 @@ func (rec *recorder) isReplaced(message, id string) bool {
 
 // isQueued reports whether a job has any message on the queues of jobs.
 func (rec *recorder) isQueued(id string) bool {
-	for _, queueName := range []string{rec.b.names.Queue, rec.b.names.OnDemand} {
+	for _, queueName := range rec.b.jobQueues() {
 		for _, m := range rec.b.server.Messages(queueName) {
 			if rec.jobOf[m.ID] == id {
 				return true

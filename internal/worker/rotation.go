@@ -20,7 +20,8 @@ type queueRotation struct {
 	jitter retry.Jitter
 	fleet  fleetSize
 	queues []*queueState
-	next   int // of sources: where the search for one to ask begins
+	listed []*queue.Queue // those that are asked; the others had been before
+	next   int            // of queues: where the search for one to ask begins
 }
 
 // claimResult is what a claim brought.
@@ -48,6 +49,8 @@ type queueState struct {
 	polling     intake.Polling
 	pace        intake.Pace
 	thinSince   time.Time // when fewer workers polled than had been counted
+	dropped     bool      // not asked any more
+	stuck       bool      // a claim takes so long that other queues are asked meanwhile
 }
 
 // fleetSize says how many workers without a job take from a queue, as of a time; 0 if
@@ -56,10 +59,65 @@ type fleetSize func(queue string) (workers int, asOf time.Time)
 
 func newQueueRotation(queues []*queue.Queue, fleet fleetSize, jitter retry.Jitter) *queueRotation {
 	t := &queueRotation{jitter: jitter, fleet: fleet}
-	for _, q := range queues {
-		t.queues = append(t.queues, &queueState{queue: q})
-	}
+	t.setQueues(queues)
 	return t
+}
+
+// setQueues sets the queues that are asked from now on. Messages of one that is not
+// asked any more may still be in the buffer, so that its state stays.
+func (t *queueRotation) setQueues(queues []*queue.Queue) {
+	if slices.Equal(t.listed, queues) {
+		return
+	}
+	t.listed = queues
+	for _, s := range t.queues {
+		s.dropped = !slices.Contains(queues, s.queue)
+	}
+	for _, q := range queues {
+		if !slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.queue == q }) {
+			t.queues = append(t.queues, &queueState{queue: q})
+		}
+	}
+}
+
+// setBacklog records whether the last claim from s brought as many messages as it asked
+// for. When it does for the first time there are probably more on the other queues,
+// since jobs are spread over them: those that were empty are asked at once.
+func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
+	if backlog && !s.backlog && !t.hasBacklog() {
+		for _, other := range t.queues {
+			if other.empty > 0 && other.failures == 0 && other.fruitless == 0 {
+				other.due = time.Time{}
+			}
+		}
+	}
+	s.backlog = backlog
+}
+
+// stuckAfter is how long a claim may take until other queues are asked in its place:
+// many times what it takes where storage is well. Until it ends its own queue is left
+// alone, so that one queue that does not answer leaves room for claims of the others.
+const stuckAfter = time.Second
+
+// observeStuck records which queues have a claim in flight that takes too long.
+func (t *queueRotation) observeStuck(claims []*claim, now time.Time) {
+	for _, s := range t.queues {
+		s.stuck = false
+	}
+	for _, c := range claims {
+		c.source.stuck = c.source.stuck || len(t.listed) > 1 && now.Sub(c.begun) >= stuckAfter
+	}
+}
+
+// stuckAt returns when the next of some claims in flight has taken too long; far ahead
+// if none will.
+func (t *queueRotation) stuckAt(claims []*claim, now time.Time) time.Time {
+	for _, c := range claims { // the oldest first
+		if at := c.begun.Add(stuckAfter); at.After(now) && len(t.listed) > 1 {
+			return at
+		}
+	}
+	return now.Add(longestPoll)
 }
 
 // turn returns the queue to ask at now, whose turn it then was, or nil if none is
@@ -107,7 +165,7 @@ func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	if polling != s.polling {
 		s.polling, s.empty = polling, min(s.empty, 2) // so that the fleet's polls are spread again
 	}
-	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, s.failures))) * time.Duration(len(t.queues))
+	backOff := t.jitter.Vary(pollDelay(max(s.fruitless, s.failures))) * time.Duration(len(t.listed))
 	s.due = now.Add(max(polling.Delay(s.empty, t.jitter), backOff))
 }
 
@@ -117,7 +175,7 @@ func (t *queueRotation) polling(s *queueState, now time.Time) intake.Polling {
 	if now.Sub(asOf) > fleetKnownFor || !asOf.After(s.thinSince) {
 		workers = 0
 	}
-	return intake.Polling{Queues: len(t.queues), Fleet: workers}
+	return intake.Polling{Queues: len(t.listed), Fleet: workers}
 }
 
 // observeWait takes how long a message had been on the queue that a worker without
@@ -156,7 +214,7 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 // mayAsk reports whether the queue may be asked at now. One that may have no more
 // messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
-	return !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
+	return !s.dropped && !s.stuck && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
 }
 
 // dueAt returns when the queue may be asked next.
@@ -196,14 +254,14 @@ func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time
 
 // hasBacklog reports whether a queue has more messages than were claimed.
 func (t *queueRotation) hasBacklog() bool {
-	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog })
+	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped })
 }
 
 // due is when the next queue is due that is not at now.
 func (t *queueRotation) due(now time.Time) time.Time {
 	first := now.Add(longestPoll)
 	for _, s := range t.queues {
-		if due := s.dueAt(); due.After(now) && due.Before(first) {
+		if due := s.dueAt(); !s.dropped && due.After(now) && due.Before(first) {
 			first = due
 		}
 	}

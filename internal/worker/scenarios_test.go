@@ -84,6 +84,11 @@ var scenarios = []scenario{
 		first: moveAfter(1), second: takeFromBoth,
 	},
 	{
+		name: "several queues", minCalls: 20, wantLog: "job released",
+		prepare: enqueueOnShards, act: runsFor(7 * time.Second),
+		want: map[string]checkpoint.Status{"a": checkpoint.Done, "long": checkpoint.Done},
+	},
+	{
 		name: "expiring message", minCalls: 18, wantLog: "message would expire; put a new one for the job",
 		prepare: enqueueExpiring("long", "steps", time.Hour), act: runsFor(7 * time.Second), want: wantDone("long"),
 	},
@@ -148,6 +153,15 @@ func enqueueJobs(jobs ...string) func(*testing.T, *testbed, *scenarioRun) {
 			b.put(jobs[i], jobs[i+1], "1")
 		}
 	}
+}
+
+// enqueueOnShards enqueues jobs on two queues of jobs, one of them on both.
+func enqueueOnShards(_ *testing.T, b *testbed, _ *scenarioRun) {
+	b.useShards(queue.ShardCounts{Put: 2, Taken: 2})
+	first, second := b.shards.All()[0], b.shards.All()[1]
+	b.putOn(first, "a", "echo", "1")
+	b.putOn(second, "long", "steps", "1")
+	b.putOn(second, "a", "echo", "1")
 }
 
 // cancelled lets the worker run for that long, cancels jobs as an operator does, and

@@ -40,12 +40,14 @@ type testbed struct {
 	retry    *policy.RetryOptions // nil for the worker's defaults
 	jitter   retry.Jitter         // of the worker's waits between tries
 	chunk    int                  // block size of large states, in bytes; 0 for the worker's default
+	sharded  bool                 // the queue of jobs has shards, and workers know of them
 	stores
 }
 
 // stores are clients for the queues and containers over one transport.
 type stores struct {
 	queue, onDemand, poison *queue.Queue
+	shards                  *queue.Shards
 	payloads                *queue.Payloads
 	logs                    *joblog.Store
 	records                 *checkpoint.Store
@@ -113,8 +115,10 @@ func (b *testbed) storesOf(account *azure.Account) stores {
 	if b.chunk > 0 {
 		records = records.WithChunks(b.chunk)
 	}
+	shards := queue.NewShards(b.names.Queue, account.Queue)
 	return stores{
-		queue:    queue.New(account.Queue(b.names.Queue), b.names.Queue),
+		shards:   shards,
+		queue:    shards.Main(),
 		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
 		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
@@ -163,6 +167,9 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs, Outputs: s.outputs,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter, Pressure: pressure,
 		Log: log,
+	}
+	if b.sharded {
+		c.Shards = s.shards
 	}
 	for _, f := range change {
 		if f != nil {
@@ -241,7 +248,7 @@ func (l *logLines) find(msg string) []logLine {
 // put enqueues a job with a JSON payload.
 func (b *testbed) put(id, kind, payload string) {
 	b.t.Helper()
-	b.putOn(b.queue, id, kind, payload)
+	b.putOn(b.shards.For(id), id, kind, payload)
 }
 
 // putOn enqueues a job with a JSON payload on a queue.
@@ -321,8 +328,29 @@ func (b *testbed) poisonMessages() []queue.Poison {
 }
 
 // messagesLeft returns how many messages are on the queues of jobs, hidden ones included.
-func (b *testbed) messagesLeft() int {
-	return len(b.server.Messages(b.names.Queue)) + len(b.server.Messages(b.names.OnDemand))
+func (b *testbed) messagesLeft() (n int) {
+	for _, name := range b.jobQueues() {
+		n += len(b.server.Messages(name))
+	}
+	return n
+}
+
+// jobQueues returns the names of the queues of jobs.
+func (b *testbed) jobQueues() []string { return append(names(b.shards.All()), b.names.OnDemand) }
+
+// useShards makes so many queues of jobs.
+func (b *testbed) useShards(counts queue.ShardCounts) {
+	b.t.Helper()
+	b.sharded = true
+	for i := range counts.Taken {
+		name := queue.ShardName(b.names.Queue, i)
+		if err := queue.New(b.account(b.server.Transport()).Queue(name), name).Create(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if err := b.shards.Write(b.t.Context(), counts); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // spotVM is a Spot VM that is in no scale set.

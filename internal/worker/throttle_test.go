@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,38 +14,53 @@ import (
 	"github.com/spotworker/spotworker/job"
 )
 
-// atLimit is what a fleet of workers did in a window of time, with a long backlog on a
-// queue that is at its limit.
+// atLimit is what a fleet of workers did in a window of time, with a long backlog on
+// queues that are at their limit.
 type atLimit struct {
-	calls, refused int       // for the queue's messages
-	done           int       // jobs
-	shares         []float64 // of the jobs, by worker
+	calls, refused int            // for the queues' messages
+	done           int            // jobs
+	doneOn         map[string]int // of them, by queue
+	shares         []float64      // of the jobs, by worker
 }
 
 // fairness returns Jain's index of the workers' shares: 1 if all are the same, 1/n if
 // one worker does all jobs.
-func (r atLimit) fairness() float64 {
+func (r atLimit) fairness() float64 { return fairness(r.shares) }
+
+// queueFairness is the same for the queues.
+func (r atLimit) queueFairness() float64 {
+	var shares []float64
+	for _, n := range r.doneOn {
+		shares = append(shares, float64(n))
+	}
+	return fairness(shares)
+}
+
+// fairness returns Jain's index.
+func fairness(shares []float64) float64 {
 	var sum, squares float64
-	for _, share := range r.shares {
+	for _, share := range shares {
 		sum += share
 		squares += share * share
 	}
-	return sum * sum / (squares * float64(len(r.shares)))
+	return sum * sum / (squares * float64(len(shares)))
 }
 
-// runAtLimit lets workers do jobs from a queue that takes that many messages a second,
+// runAtLimit lets workers do jobs from queues that take that many messages a second each,
 // and returns what happens within window, from so long after the start. Each job costs
-// the queue two messages, its claim and its deletion; it is of an idempotent kind, whose
+// its queue two messages, its claim and its deletion; it is of an idempotent kind, whose
 // calls are all calls for messages.
 func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r atLimit) {
-	for i := range int((after+window)/time.Second)*limit/2 + workers*300 {
+	queues := names(b.shards.All())
+	for i := range int((after+window)/time.Second)*limit*len(queues)/2 + workers*300*len(queues) {
 		b.put(fmt.Sprintf("job-%d", i), "nothing", "1")
 	}
 	b.server.SetLimits(&storage.Limits{QueueMessages: limit})
 	b.latency(10 * time.Millisecond)
 	var mu sync.Mutex // guards r while calls come
+	r.doneOn = map[string]int{}
 	b.server.OnResult(func(res storage.Result) {
-		if res.Queue != b.names.Queue {
+		if !slices.Contains(queues, res.Queue) || res.Operation == storage.OpGetQueueMetadata {
 			return
 		}
 		mu.Lock()
@@ -55,6 +71,7 @@ func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r
 			r.refused++
 		case res.Operation == storage.OpDeleteMessage:
 			r.done++
+			r.doneOn[res.Queue]++
 		}
 	})
 	runs := make([]atomic.Int64, workers)
@@ -70,7 +87,7 @@ func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r
 	time.Sleep(after)
 	mu.Lock()
 	b.t.Logf("%d workers, the first %s: %d of %d calls refused, %d jobs done", workers, after, r.refused, r.calls, r.done)
-	r = atLimit{}
+	r = atLimit{doneOn: map[string]int{}}
 	mu.Unlock()
 	for i := range runs {
 		runs[i].Store(0)

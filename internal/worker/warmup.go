@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -83,11 +84,8 @@ func (n *notice) due(gist string, now time.Time) bool {
 // who fixes one thing after the other sees the same error until it is fixed.
 func (w *Worker) checkStorage(ctx context.Context) error {
 	var checks []func(context.Context) error
-	for _, q := range w.queues() {
-		checks = append(checks, func(ctx context.Context) error {
-			_, err := q.Depth(ctx)
-			return err
-		})
+	for _, q := range w.withMoves(w.TakeFrom) {
+		checks = append(checks, func(ctx context.Context) error { return w.sources.check(ctx, q) })
 	}
 	checks = append(checks, w.Records.Check, w.Payloads.Check)
 	for _, handler := range w.Kinds {
@@ -102,17 +100,12 @@ func (w *Worker) checkStorage(ctx context.Context) error {
 		group.Go(func() { errs[i] = check(ctx) })
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
-// queues are those that the worker takes from or moves to.
-func (w *Worker) queues() []*queue.Queue {
-	queues := slices.Clone(w.TakeFrom)
+// withMoves returns queues and that which jobs are moved to.
+func (w *Worker) withMoves(queues []*queue.Queue) []*queue.Queue {
+	queues = slices.Clone(queues)
 	if w.moves() && !slices.Contains(queues, w.OnDemand) {
 		queues = append(queues, w.OnDemand)
 	}

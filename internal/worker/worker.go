@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/survey"
 	"github.com/spotworker/spotworker/job"
 )
@@ -35,6 +35,7 @@ type Worker struct {
 	losses    *lossEstimate
 	fleet     *delivery.Fleet
 	loops     loops
+	sources   *sources
 	runner    *delivery.Runner
 	name      string // set by warm-up; with the VM's name where that is known
 	drains    drain.Set
@@ -57,6 +58,7 @@ func New(c Config) (*Worker, error) {
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
+	w.sources = newSources(c)
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
@@ -64,7 +66,7 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
-		Queue: c.Queue, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
+		Queue: w.sources, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
 		Logs: c.Logs, LogSize: c.LogSize, Outputs: c.Outputs,
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
@@ -85,6 +87,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.tasks.Go(func() { w.events.Run(background) })
 	w.tasks.Go(func() { w.losses.run(background, w) })
 	w.tasks.Go(func() { w.queueSurvey().Run(background) })
+	w.tasks.Go(func() { w.sources.follow(background) })
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {
@@ -105,7 +108,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // One that operators keep from work reads.
 func (w *Worker) queueSurvey() survey.Survey {
 	return survey.Survey{
-		Queues: append(slices.Clip(w.queues()), w.Poison), Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		Queues: func() []*queue.Queue { return append(w.withMoves(w.sources.all()), w.Poison) }, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
 			state := w.machine.State()

@@ -167,7 +167,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	config.Queue, config.OnDemand, config.Poison = stores.Queue, stores.OnDemand, stores.Poison
-	config.TakeFrom = f.takeFrom(stores)
+	config.Shards, config.TakeFrom = stores.Jobs, f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
 	config.Outputs = stores.Outputs
 	if f.JobLogSize > 0 {

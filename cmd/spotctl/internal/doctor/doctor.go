@@ -39,7 +39,21 @@ type Examination struct {
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
 
-	waiting int // messages on the queues of jobs
+	waiting []waiting // on the queues of jobs
+}
+
+// waiting is how many messages a queue of jobs has.
+type waiting struct {
+	queue    string
+	messages int
+}
+
+// allWaiting returns the number of messages on all queues of jobs.
+func (e *Examination) allWaiting() (n int) {
+	for _, w := range e.waiting {
+		n += w.messages
+	}
+	return n
 }
 
 // Examine runs all checks and returns their findings, in an order that does not change.

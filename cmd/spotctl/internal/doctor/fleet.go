@@ -33,7 +33,7 @@ func (e *Examination) fleet(ctx context.Context) []Finding {
 	if len(e.offsets) > 0 {
 		offset = e.offsets[0]
 	}
-	return []Finding{
+	return append(e.untaken(alive), []Finding{
 		{Level: OK, Check: "workers", Text: fmt.Sprintf("%d alive", len(alive))},
 		versions(alive),
 		about(alive, "clocks of the workers", "they agree with the storage service's", func(p presence.Listed) bool {
@@ -46,14 +46,27 @@ func (e *Examination) fleet(ctx context.Context) []Finding {
 		about(alive, "control document on the workers", "all workers follow it", func(p presence.Listed) bool { return !p.Steered },
 			"do not read it: cancels stop their jobs late, and drains and pauses not at all",
 			"update them, and assign their identity Storage Blob Data Reader on the container "+e.stores.Names.Control),
+	}...)
+}
+
+// untaken are the findings about queues that have jobs and that no worker takes from.
+func (e *Examination) untaken(alive []presence.Listed) (all []Finding) {
+	for _, w := range e.waiting {
+		if w.messages > 0 && !slices.ContainsFunc(alive, func(p presence.Listed) bool { return p.Takes(w.queue) }) {
+			all = append(all, Finding{
+				Level: Failure, Check: "workers of queue " + w.queue, Text: fmt.Sprintf("about %d messages are on it, and no worker that is alive takes from it", w.messages),
+				Fix: "start workers that take from it (--take-from); of several queues of jobs, workers of an older version know the first alone: update them",
+			})
+		}
 	}
+	return all
 }
 
 // noWorker is the finding about a deployment in which no worker is alive.
 func (e *Examination) noWorker(ended int) Finding {
 	f := Finding{Level: OK, Check: "workers", Text: fmt.Sprintf("none is alive, %d have ended, and no job waits", ended)}
-	if e.waiting > 0 {
-		f.Level, f.Text = Failure, fmt.Sprintf("none is alive, and about %d messages wait", e.waiting)
+	if n := e.allWaiting(); n > 0 {
+		f.Level, f.Text = Failure, fmt.Sprintf("none is alive, and about %d messages wait", n)
 		f.Fix = "start VMs; where some run, look at journalctl -u spotworker on one: a missing role or a wrong prefix is logged there"
 	}
 	return f

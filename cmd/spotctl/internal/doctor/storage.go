@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -22,10 +23,11 @@ import (
 // a token is refused from 15 min on.
 const clockLimit = 30 * time.Second
 
-// queues examines the three queues.
+// queues examines the queues.
 func (e *Examination) queues(ctx context.Context) (all []Finding) {
 	s := e.stores
-	for _, q := range []*queue.Queue{s.Queue, s.OnDemand, s.Poison} {
+	all = append(all, e.shards(ctx)...)
+	for _, q := range append(slices.Clip(s.Jobs.All()), s.OnDemand, s.Poison) {
 		check := "queue " + q.Name()
 		n, err := q.Depth(ctx)
 		if err == nil {
@@ -42,7 +44,7 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 		f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("about %d messages", n)}
 		switch {
 		case q != s.Poison:
-			e.waiting += n
+			e.waiting = append(e.waiting, waiting{q.Name(), n})
 		case n > 0:
 			f = Finding{Level: Warning, Check: check, Text: fmt.Sprintf("about %d dead-lettered messages", n), Fix: "spotctl poison list --summary"}
 		}
@@ -52,6 +54,33 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 		}))
 	}
 	return all
+}
+
+// shards examines over how many queues the jobs are spread, and whether there are jobs on
+// queues that workers do not know. A queue that cannot be read is reported with the
+// others.
+func (e *Examination) shards(ctx context.Context) []Finding {
+	const check = "number of queues"
+	jobs := e.stores.Jobs
+	counts, err := jobs.Read(ctx)
+	switch {
+	case errors.Is(err, queue.ErrShards):
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl shards N, with the number of queues that have jobs"}}
+	case err != nil:
+		return nil
+	}
+	f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("jobs are put over %d and taken from %d", counts.Put, counts.Taken)}
+	for _, q := range jobs.Beyond() {
+		n, err := q.Depth(ctx)
+		if err != nil {
+			break // usually there is none
+		}
+		if n > 0 {
+			f.Level, f.Text = Failure, fmt.Sprintf("about %d messages are on %s, and jobs are taken from %d queues: no worker gets them", n, q.Name(), counts.Taken)
+			f.Fix = fmt.Sprintf("set the number of queues to %d (spotctl shards, or queueShards of infra/bicep), or delete the queue if its messages are of no use", counts.Taken+slices.Index(jobs.Beyond(), q)+1)
+		}
+	}
+	return []Finding{f}
 }
 
 // containers examines the containers.
