@@ -161,6 +161,18 @@ param adminUsername string = 'azureuser'
 @description('Public key that this account signs in with. Azure wants one, though no port is open for it.')
 param sshPublicKey string
 
+// Queues.
+
+@description('Over how many queues jobs are put: more than one where 2,000 messages a second are not enough.')
+@minValue(1)
+@maxValue(16)
+param queueShards int = 1
+
+@description('From how many queues jobs are taken, if that is more than queueShards: queues that are to become empty before they are left.')
+@minValue(1)
+@maxValue(16)
+param queueShardsTaken int = queueShards
+
 // Log and alerts.
 
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
@@ -220,6 +232,8 @@ module foundation 'modules/foundation.bicep' = {
     configurationIn: configurationIn
     onDemand: false
     evictionRate: evictionRate
+    queueShards: queueShards
+    queueShardsTaken: queueShardsTaken
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage

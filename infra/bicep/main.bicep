@@ -215,6 +215,20 @@ param capacity int = minInstances
 @minValue(2)
 param jobsPerInstance int = 20
 
+// Queues.
+
+@description('Over how many queues jobs are put: more than one where 2,000 messages a second are not enough.')
+@minValue(1)
+@maxValue(16)
+param queueShards int = 1
+
+@description('From how many queues jobs are taken, if that is more than queueShards: queues that are to become empty before they are left.')
+@minValue(1)
+@maxValue(16)
+param queueShardsTaken int = queueShards
+
+var jobQueues = max(queueShards, queueShardsTaken)
+
 // Priority Swap.
 
 @description('Priority Swap: whether VMs of regular priority finish the jobs that Spot VMs moved to the on-demand queue.')
@@ -316,6 +330,8 @@ module foundation 'modules/foundation.bicep' = {
     operatingSystem: operatingSystem
     packageCommands: windows ? windowsPackageCommands : packageCommands
     configurationIn: configurationIn
+    queueShards: queueShards
+    queueShardsTaken: queueShardsTaken
     onDemand: onDemand
     evictionRate: evictionRate
     workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
@@ -374,9 +390,11 @@ module spotAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && scale
     accountName: accountName
     accountGroup: accountGroup
     queueName: foundation.outputs.names.queue
-    minInstances: minInstances
+    // Of several queues only the depth of the first counts. It may be empty while
+    // another has jobs, so that none as the fewest would leave those without a VM.
+    minInstances: jobQueues > 1 ? max(minInstances, 1) : minInstances
     maxInstances: maxInstances
-    jobsPerInstance: jobsPerInstance
+    jobsPerInstance: max(jobsPerInstance / jobQueues, 2)
   }
   dependsOn: [spot]
 }

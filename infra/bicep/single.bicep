@@ -190,6 +190,8 @@ module foundation 'modules/foundation.bicep' = {
     configurationIn: configurationIn
     onDemand: false
     evictionRate: evictionRate
+    queueShards: 1
+    queueShardsTaken: 1
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage

@@ -132,7 +132,7 @@ var breaks = []struct{ name, file, old, new string }{
 	{"a service of another name", "modules/storage.bicep", "queueServices@2025-01-01' = {\n  parent: account\n  name: 'default'", "queueServices@2025-01-01' = {\n  parent: account\n  name: 'main'"},
 	{"an account without queues", "modules/storage.bicep", "kind: 'StorageV2'", "kind: 'BlobStorage'"},
 	{"an account that no network can access", "modules/storage.bicep", "publicNetworkAccess: 'Enabled'", "publicNetworkAccess: 'Disabled'"},
-	{"a queue twice", "modules/storage.bicep", "[names.queue, names.onDemand, names.poison]", "[names.queue, names.queue, names.poison]"},
+	{"a queue twice", "modules/storage.bicep", "concat(names.jobs, [names.onDemand, names.poison])", "concat(names.jobs, [names.queue, names.poison])"},
 	{"a queue of the blob service's", "modules/storage.bicep", "    parent: queueService\n", "    parent: blobService\n"},
 	{"an age twice", "modules/storage.bicep", "{ name: 'workers', container: names.workers, days: retention.workers }", "{ name: 'records', container: names.workers, days: retention.workers }"},
 	{"a rule that is off", "modules/storage.bicep", "          enabled: true\n          definition", "          enabled: false\n          definition"},

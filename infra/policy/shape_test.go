@@ -36,7 +36,8 @@ func checkNames(d deployment, tell report) {
 		}
 	}
 	needWords(d, "modules/storage.bicep", tell,
-		"for name in [names.queue, names.onDemand, names.poison]: {",
+		"for name in concat(names.jobs, [names.onDemand, names.poison]): {", "metadata: name == names.queue ? shards : {}",
+		"shards: string(queueShards)", "shardstaken: string(length(names.jobs))",
 		"[names.records, names.payloads, names.workers, names.control, names.outputs, names.packages]")
 }
 

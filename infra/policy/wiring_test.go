@@ -114,13 +114,16 @@ var otherwise = map[string]map[string]string{
 		"packageId": "foundation.outputs.onDemandPackageId", "sendLogs": "foundation.outputs.collectsLogs",
 		"vmSize": "onDemandVmSize", "capacity": "onDemandCapacity", "image": "windows ? windowsImage : image",
 	},
-	"main.bicep spotAutoscale": {"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue"},
+	"main.bicep spotAutoscale": {
+		"scaleSetName": "'${prefix}-spot'", "queueName": "foundation.outputs.names.queue",
+		"minInstances": "jobQueues > 1 ? max(minInstances, 1) : minInstances", "jobsPerInstance": "max(jobsPerInstance / jobQueues, 2)",
+	},
 	"main.bicep regularAutoscale": {
 		"scaleSetName": "'${prefix}-ondemand'", "queueName": "foundation.outputs.names.onDemand",
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
 	},
 	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
-	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'"},
+	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1"},
 	"fleet.bicep fleet": {
 		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",

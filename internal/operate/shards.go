@@ -25,8 +25,8 @@ const (
 var ErrShardsInUse = errors.New("they still have messages")
 
 // Resize spreads the jobs of a deployment over so many queues. It creates those that are
-// missing, and says so in the metadata of the first, which workers and producers read
-// each minute.
+// missing, and records the number in the metadata of the first, which workers and
+// producers read each minute.
 //
 // To fewer queues it takes two steps, so that no job is left behind: first jobs are put
 // over fewer queues and still taken from all, and when the others have been empty for 75

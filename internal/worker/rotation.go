@@ -50,7 +50,7 @@ type queueState struct {
 	pace        intake.Pace
 	thinSince   time.Time // when fewer workers polled than had been counted
 	dropped     bool      // not asked any more
-	stuck       bool      // a claim takes so long that other queues are asked meanwhile
+	stuck       bool      // a claim takes so long that other queues are asked before it ends
 }
 
 // fleetSize says how many workers without a job take from a queue, as of a time; 0 if

@@ -77,15 +77,14 @@ func (s *sources) follow(ctx context.Context) {
 	}
 	for retry.Sleep(ctx, s.jitter.Vary(shardsEvery)) == nil {
 		if err := s.read(ctx); err != nil && ctx.Err() == nil {
-			s.log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err, "queues", names(s.all()))
+			s.log.Log(ctx, outage.Level(err, slog.LevelWarn), "number of queues not read; jobs are taken from those known", "error", err, "take_from", names(s.all()))
 		}
 	}
 }
 
 // read reads the number of queues, and takes jobs from so many.
 func (s *sources) read(ctx context.Context) error {
-	counts, err := s.shards.Read(ctx)
-	if err != nil {
+	if _, err := s.shards.Read(ctx); err != nil {
 		return err
 	}
 	var next []*queue.Queue
@@ -101,7 +100,7 @@ func (s *sources) read(ctx context.Context) error {
 		return nil
 	}
 	s.taken.Store(&next)
-	s.log.InfoContext(ctx, "jobs are taken from another number of queues", "queues", names(next), "put_over", counts.Put, "taken_from", counts.Taken)
+	s.log.InfoContext(ctx, "jobs are taken from another number of queues", "take_from", names(next))
 	for _, q := range next {
 		if slices.Contains(before, q) {
 			continue

@@ -73,6 +73,12 @@ param packageCommands packageCommandsType
 @description('Where VMs get their configuration from: a Blob of its own, or the Package.')
 param configurationIn configurationPlaceType
 
+@description('Over how many queues jobs are put.')
+param queueShards int
+
+@description('From how many queues jobs are taken, if that is more.')
+param queueShardsTaken int
+
 @description('Whether there are VMs of regular priority for the on-demand queue.')
 param onDemand bool
 
@@ -112,6 +118,7 @@ param oldestJobHours int
 // As internal/azure/names.go makes them.
 var names namesType = {
   queue: '${prefix}-jobs'
+  jobs: map(range(0, max(queueShards, queueShardsTaken)), i => i == 0 ? '${prefix}-jobs' : '${prefix}-jobs-${i}')
   onDemand: '${prefix}-jobs-ondemand'
   poison: '${prefix}-jobs-poison'
   records: '${prefix}-jobs'
@@ -167,6 +174,7 @@ module storage 'storage.bicep' = if (ownsAccount) {
     accountName: accountName
     redundancy: redundancy
     names: names
+    queueShards: queueShards
     dataContainers: dataContainers
     retention: retention
     firewall: storageFirewall

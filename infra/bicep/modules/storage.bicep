@@ -22,6 +22,9 @@ param redundancy 'Standard_LRS' | 'Standard_ZRS'
 @description('Names of queues and containers.')
 param names namesType
 
+@description('Over how many of the queues of jobs jobs are put. They are taken from all of them.')
+param queueShards int
+
 @description('Containers with the data that jobs work on.')
 param dataContainers dataContainerType[]
 
@@ -68,10 +71,17 @@ resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-0
   name: 'default'
 }
 
+// The first queue has the numbers for workers and producers: docs/FORMATS.md.
+var shards = {
+  shards: string(queueShards)
+  shardstaken: string(length(names.jobs))
+}
+
 resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = [
-  for name in [names.queue, names.onDemand, names.poison]: {
+  for name in concat(names.jobs, [names.onDemand, names.poison]): {
     parent: queueService
     name: name
+    properties: { metadata: name == names.queue ? shards : {} }
   }
 ]
 

@@ -3,8 +3,10 @@
 @export()
 @description('Names of the queues and containers of one deployment, as internal/azure/names.go makes them.')
 type namesType = {
-  @description('Queue of the jobs to do.')
+  @description('Queue of the jobs to do: the first of jobs.')
   queue: string
+  @description('Queues that the jobs to do are spread over.')
+  jobs: string[]
   @description('Queue of the jobs that VMs of regular priority are to finish.')
   onDemand: string
   @description('Queue of dead-lettered jobs.')

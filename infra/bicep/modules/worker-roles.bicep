@@ -26,7 +26,7 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   resource queueService 'queueServices' existing = {
     name: 'default'
 
-    resource jobs 'queues' existing = { name: names.queue }
+    resource jobs 'queues' existing = [for name in names.jobs: { name: name }]
     resource onDemand 'queues' existing = { name: names.onDemand }
     resource poison 'queues' existing = { name: names.poison }
   }
@@ -42,15 +42,17 @@ resource account 'Microsoft.Storage/storageAccounts@2025-01-01' existing = {
   }
 }
 
-resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!takesOnDemand) {
-  scope: account::queueService::jobs
-  name: guid(account::queueService::jobs.id, principalId, roles.queueDataContributor)
-  properties: {
-    principalId: principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.queueDataContributor)
+resource takesJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
+  for i in range(0, takesOnDemand ? 0 : length(names.jobs)): {
+    scope: account::queueService::jobs[i]
+    name: guid(account::queueService::jobs[i].id, principalId, roles.queueDataContributor)
+    properties: {
+      principalId: principalId
+      principalType: 'ServicePrincipal'
+      roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', roles.queueDataContributor)
+    }
   }
-}
+]
 
 resource takesOnDemandJobs 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (takesOnDemand) {
   scope: account::queueService::onDemand
