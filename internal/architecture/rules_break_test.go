@@ -71,6 +71,7 @@ var breaches = []struct {
 	{"drain knows the notice alone", "internal/drain/gate.go", importing(testModule + "/internal/queue"), 3},
 	{"events knows neither messages nor jobs", "internal/events/ready.go", importing(testModule + "/internal/queue"), 3},
 	{"intake stands alone", "internal/intake/pace.go", importing(testModule + "/internal/queue"), 3},
+	{"sources knows queues alone", "internal/sources/sources.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"renewal knows messages alone", "internal/renewal/pace.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"ordered, pool and readahead stand alone", "internal/pool/pool.go", importing(testModule + "/internal/drain"), 3},
 	{"breaker stands alone", "internal/breaker/breaker.go", importing(testModule + "/job"), 3},

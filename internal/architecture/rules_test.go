@@ -298,6 +298,13 @@ var importRules = []importRule{
 		reason:  "a message is kept hidden whatever its job does, and its record decides who may write",
 	},
 	{
+		name:    "sources knows queues alone",
+		in:      []string{"./internal/sources/..."},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/sources/...", "./internal/outage", "./internal/queue", "./internal/retry"},
+		reason:  "which queues there are does not depend on how they are asked",
+	},
+	{
 		name:    "ordered, pool and readahead stand alone",
 		in:      []string{"./internal/ordered/...", "./internal/pool/...", "./internal/readahead/..."},
 		forbids: []string{"./...", sdk},
@@ -336,7 +343,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/activity", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/inputs", "./internal/intake",
-			"./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/survey",
+			"./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/sources", "./internal/survey",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},

@@ -46,6 +46,15 @@ func New(client *azqueue.QueueClient, name string) *Queue {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
+// Names returns the names of queues.
+func Names(queues []*Queue) []string {
+	names := make([]string, 0, len(queues))
+	for _, q := range queues {
+		names = append(names, q.Name())
+	}
+	return names
+}
+
 // Create creates the queue if it does not exist.
 func (q *Queue) Create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -90,7 +90,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim,
 		pressure: w.Pressure, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
-		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.all(), w.fleet.Idle, w.Jitter),
+		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
@@ -109,7 +109,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
 			c.waitAny(ctx, state, state.UntilClose(time.Now(), c.average.Mean, longestPoll))
 			continue
 		}
-		c.rotation.setQueues(w.sources.all())
+		c.rotation.setQueues(w.sources.Taken())
 		c.start(ctx)
 		c.releaseOld(ctx)
 		c.await(ctx, state, c.claim(ctx, state))

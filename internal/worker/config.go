@@ -274,7 +274,7 @@ func (c *Config) validateKinds() error {
 
 // validateQueues checks where jobs come from and where they may be moved.
 func (c *Config) validateQueues() error {
-	taken := names(c.TakeFrom)
+	taken := queue.Names(c.TakeFrom)
 	slices.Sort(taken)
 	switch {
 	case len(slices.Compact(taken)) < len(c.TakeFrom):

@@ -13,6 +13,7 @@ import (
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/presence"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 const (
@@ -125,7 +126,7 @@ func (b *heartbeat) write(ctx context.Context) error {
 	return w.Workers.Write(ctx, presence.Presence{
 		Worker: w.name, State: w.machine.State().String(), BootID: w.BootID,
 		StartedAt: w.started, At: time.Now(), Program: w.Program,
-		TakesFrom: names(w.sources.all()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
+		TakesFrom: queue.Names(w.sources.Taken()), Kinds: slices.Collect(maps.Keys(w.Kinds)), Jobs: w.runner.Jobs(),
 		VM: w.events.VM(), Ready: w.events.Ready(), LastEvent: event, LastDrain: drain,
 		Steered: follows != nil, Control: steered.revision, Asked: steered.asked,
 		Activity: w.meter.Report(),

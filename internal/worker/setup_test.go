@@ -336,7 +336,7 @@ func (b *testbed) messagesLeft() (n int) {
 }
 
 // jobQueues returns the names of the queues of jobs.
-func (b *testbed) jobQueues() []string { return append(names(b.shards.All()), b.names.OnDemand) }
+func (b *testbed) jobQueues() []string { return append(queue.Names(b.shards.All()), b.names.OnDemand) }
 
 // useShards makes so many queues of jobs.
 func (b *testbed) useShards(counts queue.ShardCounts) {

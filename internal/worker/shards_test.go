@@ -190,7 +190,7 @@ func TestNumberOfShardsChanges(t *testing.T) {
 		b.waitDone("of-1", 90*time.Second)
 		b.waitDone("of-2", 10*time.Second)
 		time.Sleep(20 * time.Second)
-		if p, _, err := b.workers.Read(t.Context(), "vm_0-11112222-0"); err != nil || strings.Join(p.TakesFrom, ",") != strings.Join(names(b.shards.All()), ",") {
+		if p, _, err := b.workers.Read(t.Context(), "vm_0-11112222-0"); err != nil || strings.Join(p.TakesFrom, ",") != strings.Join(queue.Names(b.shards.All()), ",") {
 			t.Errorf("the heartbeat names the queues %v, %v, want all", p.TakesFrom, err)
 		}
 

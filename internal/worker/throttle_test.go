@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -51,7 +52,7 @@ func fairness(shares []float64) float64 {
 // its queue two messages, its claim and its deletion; it is of an idempotent kind, whose
 // calls are all calls for messages.
 func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r atLimit) {
-	queues := names(b.shards.All())
+	queues := queue.Names(b.shards.All())
 	for i := range int((after+window)/time.Second)*limit*len(queues)/2 + workers*300*len(queues) {
 		b.put(fmt.Sprintf("job-%d", i), "nothing", "1")
 	}

@@ -36,7 +36,7 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", names(w.TakeFrom), "move_after", w.MoveAfter, "changeover", w.Changeover)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.TakeFrom), "move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	var last notice
 	for failures := 1; ; failures++ {
@@ -85,7 +85,7 @@ func (n *notice) due(gist string, now time.Time) bool {
 func (w *Worker) checkStorage(ctx context.Context) error {
 	var checks []func(context.Context) error
 	for _, q := range w.withMoves(w.TakeFrom) {
-		checks = append(checks, func(ctx context.Context) error { return w.sources.check(ctx, q) })
+		checks = append(checks, func(ctx context.Context) error { return w.sources.Check(ctx, q) })
 	}
 	checks = append(checks, w.Records.Check, w.Payloads.Check)
 	for _, handler := range w.Kinds {
@@ -110,14 +110,6 @@ func (w *Worker) withMoves(queues []*queue.Queue) []*queue.Queue {
 		queues = append(queues, w.OnDemand)
 	}
 	return queues
-}
-
-func names(queues []*queue.Queue) []string {
-	names := make([]string, 0, len(queues))
-	for _, q := range queues {
-		names = append(names, q.Name())
-	}
-	return names
 }
 
 // chooseName returns the worker's name: the VM's with the start of its id, since a

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/sources"
 	"github.com/spotworker/spotworker/internal/survey"
 	"github.com/spotworker/spotworker/job"
 )
@@ -35,7 +36,7 @@ type Worker struct {
 	losses    *lossEstimate
 	fleet     *delivery.Fleet
 	loops     loops
-	sources   *sources
+	sources   *sources.Sources
 	runner    *delivery.Runner
 	name      string // set by warm-up; with the VM's name where that is known
 	drains    drain.Set
@@ -58,7 +59,7 @@ func New(c Config) (*Worker, error) {
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
-	w.sources = newSources(c)
+	w.sources = sources.New(sources.Config{TakeFrom: c.TakeFrom, Main: c.Queue, Shards: c.Shards, Jitter: c.Jitter, Log: c.Log})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
@@ -87,7 +88,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.tasks.Go(func() { w.events.Run(background) })
 	w.tasks.Go(func() { w.losses.run(background, w) })
 	w.tasks.Go(func() { w.queueSurvey().Run(background) })
-	w.tasks.Go(func() { w.sources.follow(background) })
+	w.tasks.Go(func() { w.sources.Follow(background) })
 	defer context.AfterFunc(ctx, w.terminate)()
 
 	for {
@@ -108,7 +109,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // One that operators keep from work reads.
 func (w *Worker) queueSurvey() survey.Survey {
 	return survey.Survey{
-		Queues: func() []*queue.Queue { return append(w.withMoves(w.sources.all()), w.Poison) }, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		Queues: func() []*queue.Queue { return append(w.withMoves(w.sources.Taken()), w.Poison) }, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
 			state := w.machine.State()
