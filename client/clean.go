@@ -64,6 +64,12 @@ type CleanReport struct {
 	Logs     int
 	LogBytes int64
 
+	// Outputs counts the files that were removed which jobs had stored, and the lists of
+	// them, and OutputBytes their bytes. What a job sent and did not commit counts too,
+	// once it is as old.
+	Outputs     int
+	OutputBytes int64
+
 	// Changed counts jobs that were left alone because somebody wrote or removed their
 	// record during the run, Poison those of which the poison queue has a message, and Failed
 	// those that could not be removed.
@@ -74,15 +80,16 @@ type CleanReport struct {
 	PoisonUnseen bool
 }
 
-// Clean removes jobs that have ended: their records with the results, and their logs. A
-// job that waits, runs or was given up is left alone, and so is one whose record is
+// Clean removes jobs that have ended: their records with the results, their logs and their
+// outputs; and outputs that no record names. A job that waits, runs or was given up is left alone, and so is one whose record is
 // written during the run. Repeating it removes what an interruption left.
 //
 // A job whose record is gone is forgotten: one that is put with the same id is another
 // job and runs. So is a message of it that is left on a queue that the client does not
 // know. The error is [ErrTooYoung] or [ErrBacklog] if that cannot be ruled out.
 //
-// It costs a call for each 5,000 records and logs, and one or two for each job.
+// It costs a call for each 5,000 records, logs and outputs, one or two for each job, one
+// for each output that is removed, and up to two for each job that keeps old ones.
 func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error) {
 	for _, s := range o.Status {
 		if s != StatusDone && s != StatusCancelled {
@@ -93,7 +100,7 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 		return CleanReport{}, c.readable(err, toRead)
 	}
 	cleaner := &operate.Cleaner{
-		Records: c.stores.Records, Logs: c.stores.Logs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
+		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
 			return (len(o.Status) == 0 || slices.Contains(o.Status, Status(r.Status))) &&

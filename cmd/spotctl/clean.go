@@ -26,11 +26,11 @@ const leastDays = int(client.MinCleanAge / (24 * time.Hour))
 
 // Help is shown by clean --help.
 func (*cleanCommand) Help() string {
-	return `Removes the records of jobs that are done or cancelled, with the results, and their logs. Without --yes it says how many and how large, and removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels the latter), and so are those that somebody writes during the run, or of which the poison queue has a message.
+	return `Removes the records of jobs that are done or cancelled, with the results, their logs and their outputs, and outputs that no record names. Without --yes it says how many and how large, and removes nothing. Jobs that wait, run or were given up are left alone ("spotctl poison purge" cancels the latter), and so are those that somebody writes during the run, or of which the poison queue has a message.
 
 Removed is forgotten: a job that is put again with the same id runs again. A record younger than 8 days is not removed, since a message of its job may be hidden for 7 days and would start it again; and none is while a queue has a message that was put longer ago than --older-than. Queues that this deployment's names do not include are not looked at.
 
-A deployment from infra/bicep also removes records and logs, by age (its parameter retention). The command is for less, or without it.
+A deployment from infra/bicep also removes records, logs and outputs, by age (its parameter retention). The command is for less, or without it.
 
 After an interruption the command can be repeated. Exit codes: 0 done, 1 some could not be removed, or nothing was, 78 wrong flags.`
 }
@@ -77,6 +77,8 @@ type cleanLine struct {
 	Bytes     int64  `json:"result_bytes"`
 	Logs      int    `json:"logs"`
 	LogBytes  int64  `json:"log_bytes"`
+	Outputs   int    `json:"outputs"`
+	OutBytes  int64  `json:"output_bytes"`
 	Changed   int    `json:"changed"`
 	Poison    int    `json:"poison"`
 	Failed    int    `json:"failed"`
@@ -88,6 +90,7 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 	if p.json {
 		l := cleanLine{
 			Removed: removed, Records: r.Read, Done: r.Done, Cancelled: r.Cancelled, Bytes: r.Bytes, Logs: r.Logs, LogBytes: r.LogBytes,
+			Outputs: r.Outputs, OutBytes: r.OutputBytes,
 			Changed: r.Changed, Poison: r.Poison, Failed: r.Failed,
 		}
 		if err != nil {
@@ -102,6 +105,9 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 	lines := []string{
 		fmt.Sprintf("%s: %d jobs of %d records: %d done, %d cancelled, with %s of results", what, r.Done+r.Cancelled, r.Read, r.Done, r.Cancelled, size(r.Bytes)),
 		fmt.Sprintf("%s: %d logs, %s", what, r.Logs, size(r.LogBytes)),
+	}
+	if r.Outputs > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %d outputs and lists of them, %s", what, r.Outputs, size(r.OutputBytes)))
 	}
 	for _, left := range []struct {
 		n   int
@@ -120,7 +126,7 @@ func (p *printer) cleaned(r client.CleanReport, removed bool, err error) error {
 	if printErr := p.lines(lines); err == nil {
 		err = printErr
 	}
-	if err == nil && !removed && r.Done+r.Cancelled+r.Logs > 0 {
+	if err == nil && !removed && r.Done+r.Cancelled+r.Logs+r.Outputs > 0 {
 		p.note("nothing was removed: give --yes to remove them, which cannot be undone")
 	}
 	return err

@@ -83,7 +83,7 @@ type flags struct {
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
 	Size   sizeCommand   `cmd:"" help:"Calculate how many VMs, queues and accounts a stream of jobs needs."`
 
-	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results and logs."`
+	Clean cleanCommand `cmd:"" help:"Remove old jobs that are done or cancelled, with results, logs and outputs."`
 
 	Completion completionCommand `cmd:"" help:"Print what makes a shell complete the commands and flags of spotctl."`
 

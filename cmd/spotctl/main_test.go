@@ -23,6 +23,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/ledger"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/script"
@@ -78,6 +79,7 @@ func TestScripts(t *testing.T) {
 			"visible":   visible,
 			"refuse":    refuse,
 			"printed":   printed,
+			"stored":    stored,
 		},
 	})
 }
@@ -183,6 +185,24 @@ func deadlines(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	claim.MovesFor("the deadline was \x1b[31mnear")
 	ts.Check(claim.Release(ctx, last))
+}
+
+// stored ID PATH=CONTENT... leaves a job that is done and has stored these outputs.
+func stored(ts *testscript.TestScript, _ bool, args []string) {
+	w, ctx := worldOf(ts), context.Background()
+	d := checkpoint.Delivery{ID: args[0], Kind: "resize", PayloadHash: queue.Payload{}.Hash(), MessageID: uuid.NewString()}
+	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
+	ts.Check(err)
+	set := w.stores.Outputs.NewSet(args[0], 1, claim.Token(), outputs.Limits{Files: 100, Bytes: 1 << 30}, outputs.Ref{}, nil)
+	for _, arg := range args[1:] {
+		path, content, _ := strings.Cut(arg, "=")
+		_, err := set.Send(ctx, path, int64(len(content)), strings.NewReader(content))
+		ts.Check(err)
+	}
+	ref, err := set.Record(ctx)
+	ts.Check(err)
+	claim.CarryOutputs(checkpoint.Outputs(ref))
+	ts.Check(claim.Commit(ctx, nil))
 }
 
 // strand ID STATUS PAYLOAD [KIND] leaves a job of 50 % without a message. STATUS is open or

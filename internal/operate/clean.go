@@ -10,12 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -37,7 +39,7 @@ var (
 )
 
 // Cleaner removes what is left of jobs that have ended: their records, with the results,
-// and their logs. Jobs that are poison, waiting or running are left alone. Payloads need
+// their logs and their outputs. Jobs that are poison, waiting or running are left alone. Payloads need
 // no cleaning: a worker deletes that of a job with its message.
 //
 // It goes through records and logs in the order of their names, side by side, so it holds
@@ -48,6 +50,7 @@ var (
 type Cleaner struct {
 	Records          *checkpoint.Store
 	Logs             *joblog.Store
+	Outputs          *outputs.Store
 	Queue            queue.Jobs
 	OnDemand, Poison *queue.Queue
 	OlderThan        time.Duration // at least [MinCleanAge]
@@ -65,6 +68,9 @@ type CleanReport struct {
 
 	Logs     int // also those without a record
 	LogBytes int64
+
+	Outputs     int // files and their lists; also those that no list or record names
+	OutputBytes int64
 
 	Changed int // left alone: written or removed since they were listed
 	Poison  int // left alone: the poison queue has a message of the job
@@ -85,7 +91,13 @@ func (c *Cleaner) Clean(ctx context.Context, progress func(CleanReport), failed 
 	if err := r.findPoison(ctx); err != nil {
 		return r.report, err
 	}
-	err := r.all(ctx)
+	if err := r.all(ctx); err != nil || c.SkipOrphanedLogs {
+		return r.report, err
+	}
+	err := r.garbage(ctx)
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) { // a deployment of an earlier version
+		err = nil
+	}
 	return r.report, err
 }
 
@@ -226,6 +238,7 @@ func (r *cleaning) one(ctx context.Context, record *checkpoint.Record, log *jobl
 				report.Cancelled++
 			}
 		})
+		r.outputsOf(ctx, *record)
 	}
 	if log == nil {
 		return

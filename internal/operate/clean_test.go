@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -48,7 +51,7 @@ func (b *rig) cleaner(t *testing.T) *Cleaner {
 	t.Helper()
 	s := b.connect(t, b.link)
 	return &Cleaner{
-		Records: s.Records, Logs: s.Logs, Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, OlderThan: MinCleanAge,
+		Records: s.Records, Logs: s.Logs, Outputs: s.Outputs, Queue: s.Queue, OnDemand: s.OnDemand, Poison: s.Poison, OlderThan: MinCleanAge,
 	}
 }
 
@@ -297,4 +300,73 @@ func pathOf(b *rig, id string) string {
 		}
 	}
 	return ""
+}
+
+// TestCleanOutputs: outputs go with their job, and those that nothing names go at that age;
+// those of jobs that stay, and young ones, are left alone.
+func TestCleanOutputs(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		store := func(id, status string) {
+			claim, err := b.stores.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: "m"}, "vm_0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := outputs.Limits{Files: 10, Bytes: 1 << 20}
+			stale := b.stores.Outputs.NewSet(id, 1, "22222222-dead", all, outputs.Ref{}, nil)
+			set := b.stores.Outputs.NewSet(id, 1, claim.Token(), all, outputs.Ref{}, nil)
+			for _, s := range []*outputs.Set{stale, set} {
+				if _, err := s.Send(t.Context(), "x", 5, strings.NewReader("12345")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ref, err := set.Record(t.Context())
+			if err == nil {
+				claim.CarryOutputs(checkpoint.Outputs(ref))
+				if status == "done" {
+					err = claim.Commit(t.Context(), nil)
+				} else {
+					err = claim.Save(t.Context(), checkpoint.Snapshot{})
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func() (n map[string]int) {
+			n = map[string]int{}
+			for _, blob := range b.server.Blobs(b.names.Outputs) {
+				n[strings.Split(blob.Name, "/")[1]]++
+			}
+			return n
+		}
+		store("goes", "done")
+		store("runs", "running")
+		store("stays", "done")
+		orphan := b.stores.Outputs.NewSet("orphan", 1, "33333333-dead", outputs.Limits{Files: 1, Bytes: 10}, outputs.Ref{}, nil)
+		if _, err := orphan.Send(t.Context(), "x", 5, strings.NewReader("12345")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(MinCleanAge + time.Hour)
+		store("young", "done")
+		c := b.cleaner(t)
+		c.Select = func(r checkpoint.Record) bool { return r.ID != "stays" }
+		c.DryRun = true
+		if _, err := c.Clean(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]int{"goes": 3, "runs": 3, "stays": 3, "orphan": 1, "young": 3}, left()); diff != "" {
+			t.Errorf("blobs after a dry run (-want +got)\n%s", diff)
+		}
+		c.DryRun = false
+		report, err := c.Clean(t.Context(), nil, nil)
+		if err != nil || report.Failed > 0 {
+			t.Fatalf("Clean = %+v, %v", report, err)
+		}
+		if diff := cmp.Diff(map[string]int{"runs": 3, "stays": 2, "young": 3}, left()); diff != "" {
+			t.Errorf("blobs left (-want +got)\n%s", diff)
+		}
+		if report.Outputs != 5 {
+			t.Errorf("outputs removed = %d, want 5: three of a job, one that was not committed, one without a record", report.Outputs)
+		}
+	})
 }
