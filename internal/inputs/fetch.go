@@ -296,7 +296,7 @@ func (t *task) fetch(ctx context.Context, file *planned) error {
 		var leads atomic.Bool
 		result := t.fetcher.flight.DoChan(key, func() (any, error) {
 			leads.Store(true)
-			return nil, t.download(ctx, file, key, name)
+			return nil, t.downloadOnce(ctx, file, key, name)
 		})
 		select {
 		case <-ctx.Done():
@@ -309,13 +309,28 @@ func (t *task) fetch(ctx context.Context, file *planned) error {
 				return r.Err
 			}
 		}
-		held, err := t.cache.hold(key, file.size, name)
-		if err != nil {
-			return onDisk("link an input from the cache", err)
-		}
-		if held {
-			t.fetcher.config.Observer.CountInputs(wasCached, 1, file.size)
-			return nil
+		if held, err := t.hold(file, key, name); held || err != nil {
+			return err
 		}
 	}
+}
+
+// downloadOnce downloads a file unless another job did that since the cache was asked.
+func (t *task) downloadOnce(ctx context.Context, file *planned, key, name string) error {
+	if held, err := t.hold(file, key, name); held || err != nil {
+		return err
+	}
+	return t.download(ctx, file, key, name)
+}
+
+// hold is that of the cache for one file that another job may have fetched.
+func (t *task) hold(file *planned, key, name string) (bool, error) {
+	held, err := t.cache.hold(key, file.size, name)
+	if err != nil {
+		return false, onDisk("link an input from the cache", err)
+	}
+	if held {
+		t.fetcher.config.Observer.CountInputs(wasCached, 1, file.size)
+	}
+	return held, nil
 }

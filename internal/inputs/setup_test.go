@@ -2,8 +2,8 @@ package inputs
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -27,7 +27,8 @@ type bench struct {
 	folder  string
 
 	mu       sync.Mutex
-	calls    map[string]int   // by operation
+	calls    map[string]int // by operation
+	called   func(operation string)
 	observed map[string]int64 // files by what the observer was told
 }
 
@@ -46,6 +47,9 @@ func setup(t testing.TB) *bench {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.calls[string(r.Operation)]++
+		if b.called != nil {
+			b.called(string(r.Operation))
+		}
 	})
 	return b
 }
@@ -90,6 +94,13 @@ func (b *bench) counted() map[string]int {
 	calls := b.calls
 	b.calls = map[string]int{}
 	return calls
+}
+
+// onCall makes every call to the account call f.
+func (b *bench) onCall(f func(operation string)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.called = f
 }
 
 func (b *bench) took(did string) int64 {
@@ -152,8 +163,8 @@ func contents(t testing.TB, held *Held) map[string]string {
 // content returns bytes that differ from range to range.
 func content(size int) []byte {
 	data := make([]byte, size)
-	for i := 0; i < size; i += 8 {
-		copy(data[i:], fmt.Sprintf("%08d", i))
+	for i := 0; i+8 <= size; i += 8 {
+		binary.LittleEndian.PutUint64(data[i:], uint64(i))
 	}
 	return data
 }
