@@ -12,7 +12,7 @@ import (
 // TestPutOverShards: jobs are spread over all queues by their ids, and counted on all.
 func TestPutOverShards(t *testing.T) {
 	b := setup(t)
-	if err := operate.Resize(t.Context(), queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue), 4, func(int) {}); err != nil {
+	if err := operate.Resize(t.Context(), queue.NewShards(b.stores.Names.Queue, b.stores.Account.Queue), 4, 0, func(int) {}); err != nil {
 		t.Fatal(err)
 	}
 	if sum, err := b.PutMany(t.Context(), numbered(400, "job-"), PutOptions{}); err != nil || sum.Put != 400 {

@@ -18,7 +18,7 @@ import (
 // shardsCommand shows or sets over how many queues the jobs are spread.
 type shardsCommand struct {
 	Number int           `arg:"" optional:"" help:"Spread jobs over so many queues from now on, 1 to ${most_shards}. Without it nothing is changed."`
-	Wait   time.Duration `help:"Longest time to wait until the queues are empty that are to be left." default:"10m" env:"-"`
+	Wait   time.Duration `help:"Longest time to wait until the queues are empty that are to be left; 0s is no limit." default:"10m" env:"-"`
 }
 
 // Help is shown by shards --help.
@@ -44,6 +44,9 @@ type shardLine struct {
 func (c *shardsCommand) run(ctx context.Context, s *session) error {
 	if c.Number < 0 || c.Number > queue.MaxShards {
 		return &cli.ConfigError{Err: fmt.Errorf("%d queues are out of range: give 1 to %d", c.Number, queue.MaxShards)}
+	}
+	if c.Wait < 0 {
+		return &cli.ConfigError{Err: fmt.Errorf("--wait is %s; it must not be negative", c.Wait)}
 	}
 	if c.Number > 0 {
 		return c.resize(ctx, s)
@@ -111,10 +114,8 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	within, cancel := withTimeout(ctx, c.Wait)
-	defer cancel()
 	last := -1
-	err = operate.Resize(within, stores.Jobs, c.Number, func(messages int) {
+	err = operate.Resize(ctx, stores.Jobs, c.Number, c.Wait, func(messages int) {
 		if messages != last {
 			s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
 		}

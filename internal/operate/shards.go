@@ -30,10 +30,11 @@ var ErrShardsInUse = errors.New("they still have messages")
 //
 // To fewer queues it takes two steps, so that no job is left behind: first jobs are put
 // over fewer queues and still taken from all, and when the others have been empty for 75
-// s, jobs are taken from fewer too. The error is [ErrShardsInUse] if they are not empty
-// before ctx ends; then the second step is left, and repeating Resize takes it. It calls
-// waiting with the number of messages left at each look.
-func Resize(ctx context.Context, jobs *queue.Shards, shards int, waiting func(messages int)) error {
+// s, jobs are taken from fewer too. The error is [ErrShardsInUse] if that takes longer
+// than patience, where that is not 0, or ctx ends; then the second step is left, and
+// repeating Resize takes it. It calls waiting with the number of messages left at each
+// look.
+func Resize(ctx context.Context, jobs *queue.Shards, shards int, patience time.Duration, waiting func(messages int)) error {
 	if err := (queue.ShardCounts{Put: shards, Taken: shards}).Validate(); err != nil {
 		return err
 	}
@@ -55,15 +56,16 @@ func Resize(ctx context.Context, jobs *queue.Shards, shards int, waiting func(me
 	if now.Taken <= shards {
 		return nil
 	}
-	if err := awaitEmpty(ctx, jobs, shards, waiting); err != nil {
+	if err := awaitEmpty(ctx, jobs, shards, patience, waiting); err != nil {
 		return err
 	}
 	return jobs.Write(ctx, queue.ShardCounts{Put: shards, Taken: shards})
 }
 
 // awaitEmpty waits until the queues from that one on have been empty for shardsEmptyFor.
-func awaitEmpty(ctx context.Context, jobs *queue.Shards, from int, waiting func(messages int)) error {
-	for since := time.Now(); ; {
+func awaitEmpty(ctx context.Context, jobs *queue.Shards, from int, patience time.Duration, waiting func(messages int)) error {
+	began := time.Now()
+	for since := began; ; {
 		left := 0
 		for _, q := range jobs.All()[from:] {
 			n, err := q.Depth(ctx)
@@ -78,7 +80,8 @@ func awaitEmpty(ctx context.Context, jobs *queue.Shards, from int, waiting func(
 			return nil
 		}
 		waiting(left)
-		if err := retry.Sleep(ctx, shardsPoll); err != nil {
+		isOver := patience > 0 && time.Since(began)+shardsPoll > patience
+		if isOver || retry.Sleep(ctx, shardsPoll) != nil {
 			return fmt.Errorf("jobs are put over %d queues, and still taken from %d: %w", from, len(jobs.All()), ErrShardsInUse)
 		}
 	}

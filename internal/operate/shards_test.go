@@ -17,7 +17,7 @@ import (
 func onShards(t *testing.T, test func(t *testing.T, b *rig)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *rig) {
-		if err := Resize(t.Context(), b.stores.Jobs, 3, func(int) {}); err != nil {
+		if err := Resize(t.Context(), b.stores.Jobs, 3, 0, func(int) {}); err != nil {
 			t.Fatal(err)
 		}
 		b.Queue = b.stores.Jobs
@@ -30,9 +30,9 @@ func onShards(t *testing.T, test func(t *testing.T, b *rig)) {
 func TestResize(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rig) {
 		jobs := b.stores.Jobs
-		resize := func(ctx context.Context, n int) error { return Resize(ctx, jobs, n, func(int) {}) }
+		resize := func(n int) error { return Resize(t.Context(), jobs, n, 10*time.Minute, func(int) {}) }
 		began := time.Now()
-		if err := resize(t.Context(), 4); err != nil || jobs.Counts() != (queue.ShardCounts{Put: 4, Taken: 4}) || time.Since(began) > time.Second {
+		if err := resize(4); err != nil || jobs.Counts() != (queue.ShardCounts{Put: 4, Taken: 4}) || time.Since(began) > time.Second {
 			t.Fatalf("Resize to 4 = %v, %+v, want four queues at once", err, jobs.Counts())
 		}
 		for _, q := range jobs.All() {
@@ -44,9 +44,7 @@ func TestResize(t *testing.T) {
 		if err := last.Put(t.Context(), queue.Envelope{ID: "a", Kind: "k"}, 24*time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		if err := resize(ctx, 2); !errors.Is(err, ErrShardsInUse) || jobs.Counts() != (queue.ShardCounts{Put: 2, Taken: 4}) {
+		if err := resize(2); !errors.Is(err, ErrShardsInUse) || jobs.Counts() != (queue.ShardCounts{Put: 2, Taken: 4}) {
 			t.Errorf("Resize to 2 with a message that is hidden = %v, %+v, want ErrShardsInUse and jobs taken from four", err, jobs.Counts())
 		}
 		time.Sleep(24 * time.Hour)
@@ -60,15 +58,13 @@ func TestResize(t *testing.T) {
 			}
 		})
 		began = time.Now()
-		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if err := resize(ctx, 2); err != nil || jobs.Counts() != (queue.ShardCounts{Put: 2, Taken: 2}) {
+		if err := resize(2); err != nil || jobs.Counts() != (queue.ShardCounts{Put: 2, Taken: 2}) {
 			t.Errorf("Resize again = %v, %+v, want two queues", err, jobs.Counts())
 		}
 		if took := time.Since(began); took < 55*time.Second+shardsEmptyFor || took > 70*time.Second+shardsEmptyFor {
 			t.Errorf("it took %s, want 75 s from when the queue was empty after 1 min", took)
 		}
-		if err := resize(t.Context(), 17); err == nil {
+		if err := resize(17); err == nil {
 			t.Error("Resize to 17 queues = nil, want an error")
 		}
 	})
