@@ -25,7 +25,7 @@ type tryCommand struct {
 	Evictions   int               `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
 	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`
 	Grace       time.Duration     `help:"Time in which the program has to end after SIGTERM. An eviction leaves it at most 4.375s, which is the default." default:"4375ms"`
-	Compare     string            `help:"What has to be the same with and without evictions: ${enum}." enum:"result,none" default:"result"`
+	Compare     string            `help:"What has to be the same with and without evictions: ${enum}. outputs is the result and the files in SPOTWORKER_OUTPUT." enum:"result,outputs,none" default:"result"`
 	JSON        bool              `name:"json" help:"Print the report as JSON on standard output, and the story on standard error."`
 	Bin         string            `help:"Folder with worker and producer. Default: the one of this program, else they are built from this source." placeholder:"DIR"`
 	Keep        bool              `help:"Keep the workers' logs and the kinds file."`

@@ -22,6 +22,7 @@ type example struct {
 	folder, kind string
 	needs        string // a program without which it is skipped
 	payload      string
+	outputs      bool // its outputs are compared, too
 	slowly       map[string]string
 	prepare      func(t *testing.T, folder string)
 }
@@ -29,7 +30,7 @@ type example struct {
 var examples = []example{
 	{folder: "training", kind: "train", needs: "python3", payload: `{"epochs": 120, "points": 800, "seed": 7}`},
 	{folder: "training", kind: "sweep", needs: "python3", payload: `{"rate": [0.5, 0.8, 1.0, 1.2, 1.5], "damping": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6]}`},
-	{folder: "chunks", kind: "chunks", needs: "gzip", payload: "numbers", slowly: map[string]string{"CHUNK": "100000", "PAUSE": "0.1"}, prepare: numbers},
+	{folder: "chunks", kind: "chunks", needs: "gzip", payload: "numbers", outputs: true, slowly: map[string]string{"CHUNK": "100000", "PAUSE": "0.1"}, prepare: numbers},
 	{folder: "logstats", kind: "logstats", needs: "python3", payload: `{"file": "access.log"}`, slowly: map[string]string{"PAUSE": "0.03"}, prepare: accessLog},
 	{folder: "checksums", kind: "checksums", needs: "cksum", payload: list(), slowly: map[string]string{"PAUSE": "0.1"}, prepare: listed},
 	{folder: "matmul", kind: "matmul", needs: "cc", payload: "640 7", slowly: map[string]string{"PAUSE_MS": "250"}, prepare: compile},
@@ -50,6 +51,9 @@ func TestExamples(t *testing.T) {
 			c := trial.DefaultConfig()
 			c.KindsFile, c.Kind, c.Environment, c.Payload = filepath.Join(folder, "kinds.json"), ex.kind, ex.slowly, ex.payload
 			c.Binaries, c.Evictions, c.Timeout = binaries, 2, 3*time.Minute
+			if ex.outputs {
+				c.Compare = trial.CompareOutputs
+			}
 			var out labtest.Output
 			report, err := trial.Run(t.Context(), c, &out)
 			if err != nil || !report.Interruptible || len(report.Evictions) == 0 {

@@ -13,8 +13,9 @@ type Compare string
 
 // What can be compared.
 const (
-	CompareResult  Compare = "result" // the result file
-	CompareNothing Compare = "none"   // nothing: results may differ
+	CompareResult  Compare = "result"  // the result file
+	CompareOutputs Compare = "outputs" // the result file, and the files of SPOTWORKER_OUTPUT
+	CompareNothing Compare = "none"    // nothing: results may differ
 )
 
 // Config describes a trial.
@@ -95,8 +96,8 @@ func (c Config) Validate() error {
 		return errors.New("--kind names a kind of --kinds-file, which is not given")
 	case c.Payload != "" && c.PayloadFile != "":
 		return errors.New("give --payload or --payload-file, not both")
-	case c.Compare != CompareResult && c.Compare != CompareNothing:
-		return fmt.Errorf("--compare %q is not known: give %s or %s", c.Compare, CompareResult, CompareNothing)
+	case c.Compare != CompareResult && c.Compare != CompareOutputs && c.Compare != CompareNothing:
+		return fmt.Errorf("--compare %q is not known: give %s, %s or %s", c.Compare, CompareResult, CompareOutputs, CompareNothing)
 	}
 	return c.validateNumbers()
 }

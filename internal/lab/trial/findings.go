@@ -67,10 +67,13 @@ func (f *findings) ofUndisturbed(c Config, seen observed) {
 			return
 		}
 	}
-	if len(seen.plain) == 2 && c.Compare == CompareResult && seen.plain[1].Done && !bytes.Equal(seen.plain[0].Result, seen.plain[1].Result) {
+	if len(seen.plain) < 2 || !seen.plain[1].Done {
+		return
+	}
+	if what := differ(c, seen.plain[0], seen.plain[1]); what != "" {
 		f.add("not-deterministic", Problem,
 			"Take out what differs: seed the random numbers from the payload, leave times and names of machines out of the result. If both results are right, try it with --compare none.",
-			"two undisturbed runs have different results: %s and %s", show(seen.plain[0].Result), show(seen.plain[1].Result))
+			"two undisturbed runs differ: %s", what)
 	}
 }
 
@@ -85,8 +88,8 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 		}
 	case !job.Done:
 		f.ofFailure(job)
-	case c.Compare == CompareResult && !bytes.Equal(job.Result, seen.plain[0].Result):
-		f.ofResult(job, seen.plain[0])
+	default:
+		f.ofResult(differ(c, job, seen.plain[0]), job)
 	}
 	if f.ignoresRestore(seen) {
 		f.add("ignores-restore", Problem, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it.",
@@ -115,17 +118,38 @@ func (f *findings) ofFailure(job *course) {
 	}
 }
 
+// differ says how two jobs differ in what has to be the same; empty if they do not.
+func differ(c Config, one, other *course) string {
+	if c.Compare == CompareNothing {
+		return ""
+	}
+	if !bytes.Equal(one.Result, other.Result) {
+		return fmt.Sprintf("the results are %s and %s", show(one.Result), show(other.Result))
+	}
+	if c.Compare != CompareOutputs || maps.Equal(one.Outputs, other.Outputs) {
+		return ""
+	}
+	for path := range one.Outputs {
+		if one.Outputs[path] != other.Outputs[path] && other.Outputs[path] != "" {
+			return fmt.Sprintf("the output %q has another content", path)
+		}
+	}
+	return fmt.Sprintf("the outputs are %q and %q", slices.Sorted(maps.Keys(one.Outputs)), slices.Sorted(maps.Keys(other.Outputs)))
+}
+
 // ofResult explains a result that differs.
-func (f *findings) ofResult(job, plain *course) {
+func (f *findings) ofResult(what string, job *course) {
+	if what == "" {
+		return
+	}
 	last := lastRun(job)
-	got, want := show(job.Result), show(plain.Result)
 	if last.Strike != nil && exitedWithZero(last) {
 		f.add("half-done", Problem, "Exit with 75 when SIGTERM comes before the end, and write no result. Exit code 0 with a result says that the job is done.",
-			"it exited with 0 and a result when it was stopped, although it was not done: the result is %s, undisturbed it is %s", got, want)
+			"it exited with 0 and a result when it was stopped, although it was not done; evicted and undisturbed, %s", what)
 		return
 	}
 	f.add("result-differs", Problem, "The checkpoint lacks something that the result depends on, or it is made before the work that it stands for is done. Save only what is complete, and all of it: counters, random state, files.",
-		"after evictions the result is %s, undisturbed it is %s", got, want)
+		"evicted and undisturbed runs differ: %s", what)
 	f.scratchState(job)
 }
 
@@ -394,7 +418,7 @@ func (f *findings) ofTrial(c Config, seen observed) {
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
 			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)
 	}
-	if c.Compare == CompareResult && len(plain.Result) == 0 {
+	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
 		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
 			"it has no result, so that nothing was compared")
 	}

@@ -60,6 +60,12 @@ func TestFind(t *testing.T) {
 		{func(o *observed) { o.plain[1].Done, o.plain[1].Reason = false, "it broke"; o.evicted = nil }, []string{"program-fails"}, false},
 		{func(o *observed) { o.plain[1].Result = []byte("43"); o.evicted = nil }, []string{"not-deterministic"}, false},
 		{func(o *observed) { o.evicted.Result = nil }, []string{"result-differs"}, false},
+		{func(o *observed) { o.plain[0].Outputs, o.evicted = map[string]string{"a": "1"}, nil }, []string{"not-deterministic"}, false},
+		{func(o *observed) {
+			for i, c := range o.courses() {
+				c.Outputs = map[string]string{"a": []string{"1", "1", "2"}[i]}
+			}
+		}, []string{"result-differs"}, false},
 		{func(o *observed) { o.evicted.Result, o.evicted.Runs[0].Files["work/lines"] = nil, 7 }, []string{"result-differs", "scratch-state"}, false},
 		{func(o *observed) {
 			o.evicted.Result, o.evicted.Runs, o.evicted.Runs[0].Exit = []byte("7"), o.evicted.Runs[:1], "exited with code 0"
@@ -113,7 +119,7 @@ func TestFind(t *testing.T) {
 		o := observed{plain: []*course{undisturbed(), undisturbed()}, evicted: evictedOnce()}
 		tt.change(&o)
 		c := DefaultConfig()
-		c.Evictions = 1
+		c.Evictions, c.Compare = 1, CompareOutputs
 		r := judge(c, "program", o)
 		found := slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity == Remark })
 		if !slices.Equal(names(found), tt.want) || r.Interruptible != tt.good {

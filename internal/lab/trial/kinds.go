@@ -56,6 +56,9 @@ func (c Config) fromCommand() (program, error) {
 		p.command = append(p.command, argument)
 	}
 	p.settings = map[string]any{"command": p.command}
+	if c.Compare == CompareOutputs {
+		p.settings["outputs"] = true
+	}
 	if len(c.Environment) > 0 {
 		p.settings["environment"] = c.Environment
 	}
@@ -111,6 +114,9 @@ func (c Config) fromKindsFile() (program, error) {
 		p.settings["directory"] = k.Directory
 	}
 	p.settings["environment"] = c.environmentOf(k)
+	if c.Compare == CompareOutputs && p.settings["outputs"] == nil {
+		p.settings["outputs"] = true
+	}
 	delete(p.settings, "pass_environment") // the lab's workers have an environment of their own
 	delete(p.settings, "idempotent")       // such a job may leave no record
 	p.limit()

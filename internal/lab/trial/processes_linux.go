@@ -18,7 +18,8 @@ const observesProcesses = true
 const reaperName = "spotworker-reaper "
 
 // processesOf returns the processes whose environment has a path below a scratch folder:
-// those of the program of that VM, also where they left its process group.
+// those of the program of that VM, also where they left its process group. One that is
+// ending has no command line any more.
 func processesOf(scratch string) map[int]child {
 	found := map[int]child{}
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -32,7 +33,7 @@ func processesOf(scratch string) map[int]child {
 		if err != nil {
 			continue
 		}
-		if p, ok := readProcess(dir); ok && !strings.HasPrefix(p.Command, reaperName) {
+		if p, ok := readProcess(dir); ok && p.Command != "" && !strings.HasPrefix(p.Command, reaperName) {
 			p.PID = pid
 			found[pid] = p
 		}

@@ -16,7 +16,8 @@ type course struct {
 	Done    bool      // or it failed permanently
 	Reason  string    // why it failed
 	Result  []byte
-	Unusual string // why the observation of files is incomplete; empty if it is not
+	Outputs map[string]string // hashes of the files that it has stored, by path
+	Unusual string            // why the observation of files is incomplete; empty if it is not
 }
 
 // took is how long the program ran in all.

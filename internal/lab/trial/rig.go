@@ -117,6 +117,7 @@ func (r *rig) watchProcesses(ctx context.Context, m *machine) {
 	ticker := time.NewTicker(processEvery)
 	defer ticker.Stop()
 	programs := map[*run]int{}
+	var before map[int]child // strays of the last look: a process that is just ending is none
 	for {
 		select {
 		case <-ticker.C:
@@ -132,11 +133,12 @@ func (r *rig) watchProcesses(ctx context.Context, m *machine) {
 		if programs[now] == 0 {
 			programs[now] = leader(all)
 		}
-		if found := strays(all, programs[now]); programs[now] != 0 && len(found) > 0 {
-			r.recorder.see(func() {
-				maps.Copy(now.Strays, found)
-			})
+		found := strays(all, programs[now])
+		maps.DeleteFunc(before, func(pid int, p child) bool { return found[pid].born != p.born })
+		if programs[now] != 0 && len(before) > 0 {
+			r.recorder.see(func() { maps.Copy(now.Strays, before) })
 		}
+		before = found
 	}
 }
 

@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -192,7 +191,7 @@ func (t *trial) play(ctx context.Context) (seen observed, err error) {
 				ErrNotInterruptible, text.Duration(c.took()), t.config.Timeout)
 		}
 	}
-	if t.config.Compare == CompareResult && !bytes.Equal(seen.plain[0].Result, seen.plain[1].Result) {
+	if differ(t.config, seen.plain[0], seen.plain[1]) != "" {
 		return seen, nil // nothing could be compared
 	}
 	return seen, t.evicted(ctx, &seen)
@@ -223,6 +222,7 @@ func (t *trial) undisturbed(ctx context.Context, n int) (*course, error) {
 func (t *trial) settle(ctx context.Context, c *course) {
 	if c.Done {
 		c.Result, _ = t.rig.client.Result(ctx, t.jobID())
+		c.Outputs = t.outputs(ctx)
 	}
 	for _, r := range c.Runs {
 		m := t.rig.vms[r.VM]
@@ -233,6 +233,19 @@ func (t *trial) settle(ctx context.Context, c *course) {
 		left := m.sweep()
 		t.recorder.see(func() { r.Outlive = left })
 	}
+}
+
+// outputs returns what the last job has stored.
+func (t *trial) outputs(ctx context.Context) map[string]string {
+	files, err := t.rig.client.Outputs(ctx, t.jobID())
+	if err != nil {
+		return nil
+	}
+	stored := map[string]string{}
+	for _, f := range files {
+		stored[f.Path] = f.SHA256
+	}
+	return stored
 }
 
 func (t *trial) jobID() string { return fmt.Sprintf("try-%d", t.jobs) }
@@ -302,19 +315,8 @@ const longestEvery = 10 * time.Second
 
 // next waits until the program has run for long enough on some VM, and returns that VM;
 // nil if the job is over before.
-func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (m *machine, err error) {
-	var began time.Time
-	t.await(ctx, func(c *course) bool {
-		if !c.Ended.IsZero() || len(c.Runs) == 0 {
-			return !c.Ended.IsZero()
-		}
-		now := c.Runs[len(c.Runs)-1]
-		if now.Started.IsZero() || !now.Ended.IsZero() {
-			return false
-		}
-		m, began = t.rig.vms[now.VM], now.Started
-		return m != nil
-	})
+func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*machine, error) {
+	m, began := t.awaitStart(ctx)
 	if m == nil || ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -337,6 +339,23 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (m *m
 		return nil, context.Cause(ctx)
 	}
 	return m, nil
+}
+
+// awaitStart waits for the next start of the program, and returns where and when it was;
+// nil if the job is over.
+func (t *trial) awaitStart(ctx context.Context) (m *machine, began time.Time) {
+	t.await(ctx, func(c *course) bool {
+		if !c.Ended.IsZero() || len(c.Runs) == 0 {
+			return !c.Ended.IsZero()
+		}
+		now := c.Runs[len(c.Runs)-1]
+		if now.Started.IsZero() || !now.Ended.IsZero() {
+			return false
+		}
+		m, began = t.rig.vms[now.VM], now.Started
+		return m != nil
+	})
+	return m, began
 }
 
 // firstSign is how long a job took to its first checkpoint or progress; 0 if it had none.
