@@ -106,6 +106,11 @@ func TestFlagsReachChaos(t *testing.T) {
 }
 
 func TestFlagsReachTry(t *testing.T) {
+	t.Setenv("SPOTWORKER_KINDS_FILE", "that of a worker")
+	t.Setenv("SPOTWORKER_PAYLOAD", "that of a job")
+	if c := parsed(t, "try", "go").Try.config(); c.KindsFile != "" || c.Payload != "" {
+		t.Errorf("configuration = %+v, want nothing from the variables of workers and jobs", c)
+	}
 	want := trial.Config{
 		KindsFile: "k", Kind: "a", Environment: map[string]string{"A": "b,c;d"}, PayloadFile: "p", Every: time.Second, Evictions: 3,
 		Timeout: time.Minute, Grace: 2 * time.Second, Compare: trial.CompareNothing, Binaries: "b", Keep: true,

@@ -16,11 +16,11 @@ import (
 type tryCommand struct {
 	Command []string `arg:"" optional:"" passthrough:"" help:"Program and its arguments. Relative paths of existing files become absolute ones."`
 
-	KindsFile   string            `help:"Try a kind of this kinds file, as a worker would run it, in place of a program." placeholder:"FILE"`
-	Kind        string            `help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
-	Payload     string            `help:"Payload of the job." placeholder:"TEXT"`
-	PayloadFile string            `help:"File with the payload." placeholder:"FILE"`
-	Env         map[string]string `help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
+	KindsFile   string            `env:"-" help:"Try a kind of this kinds file, as a worker would run it, in place of a program." placeholder:"FILE"`
+	Kind        string            `env:"-" help:"The kind of the kinds file, where it has several." placeholder:"NAME"`
+	Payload     string            `env:"-" help:"Payload of the job." placeholder:"TEXT"`
+	PayloadFile string            `env:"-" help:"File with the payload." placeholder:"FILE"`
+	Env         map[string]string `env:"-" help:"Variables for the program." placeholder:"NAME=TEXT" mapsep:"none"`
 	Every       time.Duration     `help:"Time from a start of the program to its next eviction. 0s chooses one by how long the program takes." default:"0s"`
 	Evictions   int               `help:"Evictions at most; then the program is left alone until it has ended." default:"6"`
 	Timeout     time.Duration     `help:"The trial fails if it takes longer." default:"10m"`

@@ -402,8 +402,8 @@ func (f *findings) ofProcesses(seen observed) {
 
 // ofTrial is about what the trial could not find out.
 func (f *findings) ofTrial(c Config, seen observed) {
-	if seen.overdue {
-		f.add("out-of-time", Problem, "Give the program less to do, or --timeout a longer time.", "the trial did not end within %s", c.Timeout)
+	if seen.overdue != "" {
+		f.add("out-of-time", Problem, "Give the program less to do, or --timeout a longer time.", "%s", seen.overdue)
 	}
 	if len(seen.plain) == 0 || !seen.plain[0].Done {
 		return

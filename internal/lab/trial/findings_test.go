@@ -81,7 +81,7 @@ func TestFind(t *testing.T) {
 		{func(o *observed) { o.plain[0].Runs[0].Changed = true }, []string{"checkpoint-changed"}, false},
 		{func(o *observed) { o.evicted.Runs[1].First = 0 }, []string{"ignores-restore"}, false},
 		{func(o *observed) { o.evicted.Ended, o.evicted.Done, o.gaveUp = time.Time{}, false, "it did not end" }, []string{"not-finished"}, false},
-		{func(o *observed) { o.overdue = true }, []string{"out-of-time"}, false},
+		{func(o *observed) { o.overdue = "it took long" }, []string{"out-of-time"}, false},
 		{func(o *observed) { // saves within the grace, and ends long after
 			o.evicted.Runs[0].Ended, o.evicted.Runs[0].Killed = at(8.9), true
 		}, []string{"ignores-stop"}, true},

@@ -109,8 +109,8 @@ func (t *trial) run(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(played, context.Canceled):
 		return played
-	case errors.Is(played, errTimeLimit):
-		seen.overdue = true
+	case errors.Is(context.Cause(ctx), errTimeLimit):
+		seen.overdue = fmt.Sprintf("the trial did not end within %s", t.config.Timeout)
 	case played != nil:
 		return errors.Join(played, closed)
 	}
@@ -159,7 +159,7 @@ type observed struct {
 	evicted *course   // nil if it was not needed
 	every   time.Duration
 	gaveUp  string // why the evicted job was not brought to its end; empty if it was
-	overdue bool   // the time limit was exceeded
+	overdue string // why there was not enough time; empty if there was
 }
 
 const (
@@ -187,8 +187,8 @@ func (t *trial) play(ctx context.Context) (seen observed, err error) {
 			return seen, nil // it does not work at all
 		}
 		if n == 0 && c.took()*4 > t.config.Timeout {
-			return seen, fmt.Errorf("%w: one run takes %s, and a trial some five times that; give the program less to do, or a longer --timeout than %s",
-				ErrNotInterruptible, text.Duration(c.took()), t.config.Timeout)
+			seen.overdue = fmt.Sprintf("one run takes %s, and a trial some five times that", text.Duration(c.took()))
+			return seen, nil
 		}
 	}
 	if differ(t.config, seen.plain[0], seen.plain[1]) != "" {

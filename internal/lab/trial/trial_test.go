@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/labtest"
 )
@@ -44,6 +45,28 @@ func TestRun(t *testing.T) {
 	}
 	if len(report.Evictions) != 1 || report.Undisturbed.Seconds < 1.4 {
 		t.Errorf("report = %+v, want one eviction of a program of 1.5 s", report)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+		t.Errorf("the trial left %q behind", left)
+	}
+}
+
+// TestRunOutOfTime tries a program that never ends.
+func TestRunOutOfTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs real workers")
+	}
+	if _, err := exec.LookPath("sleep"); err != nil {
+		t.Skip("sleep is not installed")
+	}
+	_, folder := labtest.Programs(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	c := DefaultConfig()
+	c.Command, c.Binaries, c.Timeout = []string{"sleep", "1000"}, folder, 2*time.Second
+	var out bytes.Buffer
+	report, err := Run(t.Context(), c, &out)
+	if !errors.Is(err, ErrNotInterruptible) || !slices.Equal(names(report.Findings), []string{"out-of-time"}) {
+		t.Errorf("Run = %v with findings %q, want out-of-time\n%s", err, names(report.Findings), out.String())
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
 		t.Errorf("the trial left %q behind", left)
