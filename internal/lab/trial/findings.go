@@ -210,7 +210,7 @@ func listFiles(files map[string]int64) string {
 
 // ignoresRestore reports whether the last run did all the work, although earlier ones had
 // saved a good part. Its progress tells; without any, whether it saved as often as an
-// undisturbed run, or took as long.
+// undisturbed run; and if it saves seldom, whether it took as long.
 func (f *findings) ignoresRestore(seen observed) bool {
 	job, plain := seen.evicted, seen.plain[0]
 	if !job.Done || len(job.Runs) < 2 || !lastRun(job).Resumed {
@@ -228,9 +228,11 @@ func (f *findings) ignoresRestore(seen observed) bool {
 		}
 		saves += len(r.Saves)
 	}
-	usual, all := min(plain.took(), seen.plain[len(seen.plain)-1].took()), len(plain.saves())
-	again := all >= growthSaves && saves*5 > all && len(last.Saves)*20 >= all*19
-	return again || saved > usual*3/10 && last.took() > usual*9/10
+	if all := len(plain.saves()); all >= growthSaves {
+		return saves*5 > all && len(last.Saves)*20 >= all*19 && last.took() > seen.usual()*6/10
+	}
+	longest := max(plain.took(), seen.plain[len(seen.plain)-1].took())
+	return saved > longest/2 && last.took() > longest*19/20
 }
 
 // ofStops is about the ends of runs that were asked to stop.
@@ -414,6 +416,8 @@ func (f *findings) ofTrial(c Config, seen observed) {
 	case short:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(plain.took()))
+	case job != nil && strikes(job) == 0:
+		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.", "it was done before its first eviction, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
 			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)

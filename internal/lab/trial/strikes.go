@@ -12,6 +12,7 @@ type strike string
 // The ways.
 const (
 	notice  strike = "notice"   // an eviction with notice
+	stop    strike = "stop"     // the worker is stopped: a notice that comes at once
 	kill    strike = "kill"     // the VM dies without notice
 	midSave strike = "mid-save" // a stop while a checkpoint is being written
 	torn    strike = "torn"     // the VM dies while a checkpoint is being written
@@ -21,10 +22,24 @@ const (
 // order is in which order they come, again and again.
 var order = [...]strike{notice, kill, midSave, torn, cutOff, notice}
 
+// strikeFor returns how the nth eviction of a job is done. A program that has saved nothing
+// yet is stopped twice, with time to save: a slow machine may have stopped it the first
+// time before it could handle SIGTERM.
+func (o *observed) strikeFor(n int) strike {
+	switch {
+	case o.usual() < tooShort:
+		return kill
+	case n < 2 && o.savedNothing():
+		return stop
+	}
+	return order[n%len(order)]
+}
+
 // describe says what happens, for people.
 func (s strike) describe() string {
 	return map[strike]string{
 		notice:  "evicted with notice",
+		stop:    "stopped (SIGTERM to the worker)",
 		kill:    "killed without notice",
 		midSave: "stopped (SIGTERM to the worker) while a checkpoint was being written",
 		torn:    "killed while a checkpoint was being written",
@@ -49,7 +64,7 @@ const (
 // strike takes a VM from the program. It returns when the VM is gone.
 func (t *trial) strike(ctx context.Context, m *machine, s strike) error {
 	switch s {
-	case kill:
+	case kill, stop:
 		t.note(m, s)
 	case midSave, torn:
 		if !t.awaitSave(ctx, m, s) {
@@ -70,7 +85,7 @@ func (t *trial) strike(ctx context.Context, m *machine, s strike) error {
 	switch s {
 	case cutOff:
 		sleep(ctx, afterStop)
-	case midSave:
+	case midSave, stop:
 		m.Terminate() // also where no checkpoint was begun
 		t.awaitDrained(ctx, m)
 	case notice:

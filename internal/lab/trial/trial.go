@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -260,7 +261,7 @@ func (t *trial) put(ctx context.Context) (*course, error) {
 
 // evicted runs the program again, and takes one VM after another from it.
 func (t *trial) evicted(ctx context.Context, seen *observed) error {
-	usual := min(seen.plain[0].took(), seen.plain[1].took())
+	usual := seen.usual()
 	seen.every = cmp.Or(t.config.Every, everyFor(usual, t.config.Evictions))
 	evictions := t.config.Evictions
 	if usual < tooShort {
@@ -272,10 +273,7 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		return err
 	}
 	for n := 0; n < evictions; n++ {
-		s := order[n%len(order)]
-		if usual < tooShort {
-			s = kill
-		}
+		s := seen.strikeFor(n)
 		m, err := t.next(ctx, seen, n, s)
 		if err != nil || m == nil {
 			return t.last(ctx, seen, err)
@@ -289,19 +287,22 @@ func (t *trial) evicted(ctx context.Context, seen *observed) error {
 		var struck *run
 		t.recorder.look(func(*course) { struck = t.recorder.last(m.name) })
 		t.narrator.Say("%s", t.tell(n+1, m.name, struck))
-		if hopeless(seen) {
-			return nil
+		if seen.savedNothing() && c.Ended.IsZero() && (n > 0 || evictions == 1 || !strings.Contains(struck.Exit, "signal")) {
+			return nil // it starts from the beginning each time
 		}
 	}
 	return t.last(ctx, seen, nil)
 }
 
-// hopeless reports whether the program saves nothing: neither undisturbed nor when it was
-// evicted with notice.
-func hopeless(seen *observed) bool {
-	c := seen.evicted
-	first := c.Runs[0]
-	return first.Strike != nil && *first.Strike == notice && len(c.saves()) == 0 && len(seen.plain[0].saves()) == 0 && c.Ended.IsZero()
+// usual is how long the program takes undisturbed.
+func (o *observed) usual() time.Duration {
+	return min(o.plain[0].took(), o.plain[len(o.plain)-1].took())
+}
+
+// savedNothing reports whether the program has saved nothing so far, neither undisturbed
+// nor when it was stopped.
+func (o *observed) savedNothing() bool {
+	return len(o.plain[0].saves()) == 0 && len(o.evicted.saves()) == 0
 }
 
 // everyFor returns the time between two evictions for a program that takes so long.
@@ -321,8 +322,12 @@ func (t *trial) next(ctx context.Context, seen *observed, n int, s strike) (*mac
 		return nil, context.Cause(ctx)
 	}
 	wait := seen.every
-	if s == notice || s == cutOff {
+	switch s {
+	case notice, cutOff:
 		wait -= min(noticeLag, wait/2)
+	case stop:
+		wait = max(wait, seen.usual()*time.Duration(5+2*n)/10)
+	default:
 	}
 	t.awaitRun(ctx, time.Until(began.Add(wait)), func(*run) bool { return false })
 	if first := firstSign(seen.plain[0]); first > 0 && (n == 0 || t.config.Every == 0) {
