@@ -28,6 +28,7 @@ type chaosCommand struct {
 	DuplicateEvery     int           `help:"Jobs for each one that is put twice, on average. 0 is none." default:"50"`
 	LargeEvery         int           `help:"Jobs for each one whose payload is in a blob, on average. 0 is none." default:"20"`
 	StreamEvery        int           `help:"Jobs for each one with a state of 3 MiB, on average. 0 is none." default:"30"`
+	AnyMoment          bool          `help:"Kill at any moment only, as VMs die, and not at storage calls."`
 	Keep               bool          `help:"Keep the logs of the last workers even if every promise was kept."`
 }
 
@@ -57,7 +58,7 @@ func (c *chaosCommand) config() chaos.Config {
 		Kills: c.Kills, For: c.For, Seed: c.Seed, Workers: c.Workers, JobsAtOnce: c.JobsAtOnce, PerSecond: c.PerSecond,
 		JobTime: c.JobTime, Visibility: c.Visibility, CheckpointInterval: c.CheckpointInterval,
 		FreezeEvery: c.FreezeEvery, EvictEvery: c.EvictEvery, CutEvery: c.CutEvery, ProgramEvery: c.ProgramEvery, LackEvery: c.LackEvery,
-		DuplicateEvery: c.DuplicateEvery, LargeEvery: c.LargeEvery, StreamEvery: c.StreamEvery,
+		AnyMoment: c.AnyMoment, DuplicateEvery: c.DuplicateEvery, LargeEvery: c.LargeEvery, StreamEvery: c.StreamEvery,
 		ConnectionString: os.Getenv(chaosStorage), Keep: c.Keep,
 	}
 }

@@ -508,7 +508,7 @@ var sizeRule = struct {
 		{"./internal/emulator/storage", 22, "one account behind one protocol: a file for each part of the REST documentation"},
 		{"./internal/delivery", 13, "one message from its claim to its end: a file for each step, and for what steps share"},
 		{"./internal/checkpoint", 15, "record, rulings, claims, the saving and reading of large states, and the policy of when to save, which only together keep a record consistent"},
-		{"./internal/lab/chaos", 13, "killer, proxy, workload and their histories, which only one command uses"},
+		{"./internal/lab/chaos", 14, "killer, proxy, workload, its traces and their histories, which only one command uses"},
 	},
 }
 

@@ -38,6 +38,9 @@ type Config struct {
 	// worker's connections to storage; 0 is none.
 	FreezeEvery, EvictEvery, CutEvery int
 
+	// AnyMoment makes all kills come at any moment, as VMs die, and none at a call.
+	AnyMoment bool
+
 	// ProgramEvery is how many jobs there are, on average, for one that is a
 	// program, and LackEvery how many workers for one that cannot run programs; 0
 	// is none.

@@ -22,6 +22,9 @@ const (
 // effect.
 func (r *chaos) kill(random *rand.Rand) func(context.Context, *vm) {
 	when, matches, skip := moment(random.IntN(int(moments))), drawCalls(random), random.IntN(matchingCalls)
+	if r.config.AnyMoment {
+		when = anyMoment
+	}
 	return func(ctx context.Context, v *vm) {
 		if when == anyMoment {
 			r.end(v)

@@ -31,6 +31,7 @@ type recorder struct {
 // vmState is what is known of one VM's worker.
 type vmState struct {
 	slots int
+	died  time.Time        // when it was killed; zero if it was not
 	stale bool             // it was frozen or cut off for longer than the visibility
 	holds map[string]*hold // by message
 	free  oracle.Slots     // when it could have taken a job
@@ -213,11 +214,19 @@ func (r *recorder) killed(name string) int {
 		}
 	}
 	r.stop(v, now)
+	v.died = now
 	if n > 0 {
 		r.killsWithJobs++
 	}
 	r.jobsAtKills += n
 	return n
+}
+
+// diedAt returns when a VM was killed; zero if it was not.
+func (r *recorder) diedAt(name string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.vm(name).died
 }
 
 // slots returns when each VM's worker could have taken a job. The caller holds mu,

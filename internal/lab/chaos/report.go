@@ -25,6 +25,7 @@ type findings struct {
 	messages, poison                      int // at the end
 	median, p99                           time.Duration
 	idle, quarantined                     oracle.Idle
+	effort                                effort
 	faults, stories                       []string
 }
 
@@ -39,6 +40,9 @@ func (r *chaos) report(ctx context.Context, took time.Duration, judged time.Time
 		return err
 	}
 	if f.poison, err = r.stores.Poison.Depth(ctx); err != nil {
+		return err
+	}
+	if f.effort, err = r.compare(ctx); err != nil {
 		return err
 	}
 	table, broken := f.table(r.config, took)
@@ -160,6 +164,7 @@ func (f *findings) happened(c Config, took time.Duration) string {
 	row("storage calls, writes of records", "%d, %d", f.calls, v.Writes)
 	row("  writes refused: in all, to absent workers", "%d, %d", f.refused, f.refusedStale)
 	row("longest idle in quarantine", "%s", seconds(f.quarantined.Length()))
+	f.effort.rows(row)
 	row("put to outcome: median, 99 %, oldest job", "%s, %s, %s", seconds(f.median), seconds(f.p99), seconds(v.LongestLife))
 	return b.String()
 }

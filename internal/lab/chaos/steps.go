@@ -32,8 +32,13 @@ func WorkerMain() {
 	if len(os.Args) < 2 || os.Args[1] != WorkerCommand {
 		return
 	}
-	os.Args = append(os.Args[:1], os.Args[2:]...)
-	spotworker.Main(job.Kinds{stepsKind: job.HandlerFunc(Steps)})
+	args, trace, err := takeTraceFlag(os.Args[2:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Args = append(os.Args[:1], args...)
+	spotworker.Main(job.Kinds{stepsKind: job.HandlerFunc(trace.steps)})
 }
 
 // stepsKind is the kind of the jobs of a chaos run.
@@ -80,7 +85,10 @@ func (p payload) after(steps int) position {
 }
 
 // Steps is the handler of a chaos run. In each step it waits, hashes and reports.
-func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
+func Steps(ctx context.Context, j *job.Job) ([]byte, error) { return trace{}.steps(ctx, j) }
+
+// steps is the handler, with a trace of what it does.
+func (t trace) steps(ctx context.Context, j *job.Job) (result []byte, err error) {
 	var p payload
 	if err := json.Unmarshal(j.Payload, &p); err != nil {
 		return nil, job.Permanent(err)
@@ -88,10 +96,19 @@ func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err := j.CheckVersion(0); err != nil {
 		return nil, err
 	}
+	called := time.Now()
 	at, err := p.resume(j)
 	if err != nil {
 		return nil, err
 	}
+	t.addAt(traceBegan, j.ID, at.Step, called)
+	defer func() {
+		finished := 0
+		if err == nil {
+			finished = 1
+		}
+		t.add(traceEnded, j.ID, finished)
+	}()
 	for at.Step < p.Steps {
 		if retry.Sleep(ctx, p.Each) != nil {
 			return nil, context.Cause(ctx)
@@ -100,6 +117,7 @@ func Steps(ctx context.Context, j *job.Job) ([]byte, error) {
 		if err := p.report(j, at); err != nil {
 			return nil, err
 		}
+		t.add(traceStep, j.ID, at.Step)
 	}
 	return at.result(), nil
 }

@@ -67,10 +67,11 @@ func (r *chaos) storageFor(name string) string {
 
 // argsFor returns the flags of one VM's worker.
 func (r *chaos) argsFor(name string) []string {
+	args := []string{traceFlag + r.traceOf(name)}
 	if v := r.vm(name); v != nil && v.programs {
-		return []string{"--kinds-file=" + r.kindsFile}
+		args = append(args, "--kinds-file="+r.kindsFile)
 	}
-	return nil
+	return args
 }
 
 func (r *chaos) vm(name string) *vm {
