@@ -12,11 +12,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/tracing"
 )
 
 // Options say which deployment to use, and how. Required is one of Account and
@@ -71,6 +73,11 @@ type Options struct {
 	// Version is that of the program, for the User-Agent header. Optional.
 	Version string
 
+	// TracerProvider records a span of OpenTelemetry for each job that is put, which its
+	// workers continue. Default: none; then workers continue the span in the context
+	// that a job is put with, if there is one.
+	TracerProvider trace.TracerProvider
+
 	// Transport replaces the HTTP transport: for tests (package clienttest), or a
 	// network of your own.
 	Transport policy.Transporter
@@ -79,6 +86,7 @@ type Options struct {
 // Client is one deployment. Its methods may be called from many goroutines at once.
 type Client struct {
 	stores   *deployment.Stores
+	tracer   *tracing.Tracer // nil records nothing
 	parallel int
 	name     string
 
@@ -121,6 +129,9 @@ func Open(o Options) (*Client, error) {
 	c := &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
+	}
+	if o.TracerProvider != nil {
+		c.tracer = tracing.New(o.TracerProvider, o.Version)
 	}
 	return c, nil
 }

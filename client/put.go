@@ -244,7 +244,7 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
 		Queue: c.stores.Jobs, BeforePut: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
-		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name,
+		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}
 	if o.Unchecked != nil {

@@ -60,6 +60,12 @@ type Spec struct {
 	// Deadline is when the producer wants the job to be done; zero if it gave none.
 	// The worker does not enforce it.
 	Deadline time.Time
+
+	// Trace is the W3C traceparent of this run, for calls that continue the job's trace:
+	// that of the worker's span, or the producer's where the worker records no traces;
+	// empty if there is neither. The context of [Handler] has the same span for code that
+	// uses OpenTelemetry.
+	Trace string
 }
 
 // Job is one run of a job, as its handler sees it.

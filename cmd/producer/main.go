@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/producer"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/tracing/otlp"
 )
 
 // version is set by the linker.
@@ -75,6 +77,9 @@ func main() {
 	cli.Exit("producer", run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
+// traceFlush bounds how long the spans of jobs that were put are sent before it exits.
+const traceFlush = 5 * time.Second
+
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	program := cli.Program{
@@ -92,6 +97,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	r := newReport(&f, newScreen(stdout, stderr, !f.Quiet))
+	traces, err := otlp.Start(otlp.Config{Service: "spotworker-producer", Version: version, Env: os.Getenv, Log: slog.New(slog.NewTextHandler(stderr, nil))})
+	if err != nil {
+		return &cli.ConfigError{Err: err}
+	}
+	if traces != nil {
+		f.TracerProvider = traces.Provider()
+		defer traces.Close(traceFlush)
+	}
 	return r.finish(f.command.run(ctx, &session{report: r, flags: &f, stdin: stdin}))
 }
 

@@ -46,6 +46,8 @@ var breaches = []struct {
 	{"activity stands alone", "internal/activity/slots.go", importing(testModule + "/internal/presence"), 3},
 	{"metrics stands alone", "internal/metrics/jobs.go", importing(testModule + "/internal/worker"), 3},
 	{"Prometheus is in one place", "internal/queue/queue.go", importing("github.com/prometheus/client_golang/prometheus"), 3},
+	{"the SDK for traces is in one place", "internal/queue/queue.go", importing("go.opentelemetry.io/otel/sdk/trace"), 3},
+	{"tracing stands alone", "internal/tracing/tracing.go", importing(testModule + "/internal/queue"), 3},
 	{"monitor knows health alone", "internal/monitor/server.go", importing(testModule + "/internal/metrics"), 3},
 	{"systemd stands alone", "internal/systemd/notifier.go", importing(testModule + "/internal/health"), 3},
 	{"winservice stands alone", "internal/winservice/run.go", importing(testModule + "/internal/worker"), 3},

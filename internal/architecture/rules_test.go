@@ -121,6 +121,20 @@ var importRules = []importRule{
 		reason:  "a metric made elsewhere would land in a registry that is not served, or have no line in docs/operating.md",
 	},
 	{
+		name:    "the SDK for traces is in one place",
+		in:      []string{"./..."},
+		notIn:   []string{"./internal/tracing/..."},
+		forbids: []string{"go.opentelemetry.io/otel/sdk/...", "go.opentelemetry.io/otel/exporters/...", "go.opentelemetry.io/proto/..."},
+		reason:  "what records spans need not know whether and where they are sent; programs that import the client bring their own SDK",
+	},
+	{
+		name:    "tracing stands alone",
+		in:      []string{"./internal/tracing"},
+		forbids: []string{"./...", sdk},
+		allows:  []string{"./internal/tracing"},
+		reason:  "producer, client and engine record spans through it, and it knows none of them",
+	},
+	{
 		name:    "monitor knows health alone",
 		in:      []string{"./internal/monitor/..."},
 		forbids: []string{"./...", sdk},
@@ -332,7 +346,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health", "./internal/inputs/...",
-			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry",
+			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/tracing",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},
@@ -343,7 +357,7 @@ var importRules = []importRule{
 		allows: []string{
 			"./internal/worker/...", "./job", "./internal/activity", "./internal/jobid", "./internal/joblog",
 			"./internal/checkpoint", "./internal/control", "./internal/delivery", "./internal/drain", "./internal/events", "./internal/health", "./internal/inputs", "./internal/intake",
-			"./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/sources", "./internal/survey",
+			"./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/pool", "./internal/preempt", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/runtimedir", "./internal/sources", "./internal/survey", "./internal/tracing",
 		},
 		reason: "the engine is handed its clients and its handlers, and knows no emulator and no lab",
 	},
@@ -353,7 +367,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers", "./internal/inputs/named",
-			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling", "./job",
+			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling", "./internal/tracing", "./job",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},
@@ -401,7 +415,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/activity", "./internal/azure", "./internal/checkpoint", "./internal/control", "./internal/deployment", "./internal/jobid", "./internal/joblog",
-			"./internal/operate", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/producer", "./internal/queue", "./job",
+			"./internal/operate", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/producer", "./internal/queue", "./internal/tracing", "./job",
 		},
 		reason: "other programs import it: it is a thin layer over what producer and spotctl do, and brings no worker with it",
 	},

@@ -6,6 +6,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/deployment"
@@ -30,6 +32,9 @@ type Storage struct {
 	// OnEnd is called when a call to the account has ended, retries included. Optional.
 	OnEnd func(outage.Call) `kong:"-"`
 
+	// TracerProvider records a span for each job that is put. Optional.
+	TracerProvider trace.TracerProvider `kong:"-"`
+
 	// Transport replaces the HTTP transport. For tests.
 	Transport policy.Transporter `kong:"-"`
 }
@@ -48,7 +53,7 @@ func (s *Storage) Client(parallel int, version, name string) (*client.Client, er
 	c, err := client.Open(client.Options{
 		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
-		Shards: s.Shards, Parallel: parallel, Version: version, Name: name,
+		Shards: s.Shards, Parallel: parallel, Version: version, Name: name, TracerProvider: s.TracerProvider,
 	})
 	if err != nil {
 		return nil, &ConfigError{err}

@@ -16,6 +16,7 @@ import (
 	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
+	"github.com/spotworker/spotworker/internal/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -45,6 +46,10 @@ type Delivery struct {
 	// has returned and its cleanups have run; it is nil if no handler was called.
 	finished, closed chan struct{}
 	abandoned        bool // the handler did not return in time
+
+	span          *tracing.Span // of this delivery; nil where no traces are recorded
+	handlerSpan   *tracing.Span // of its handler
+	tracedOutcome string        // how it ended, for the trace
 
 	claim         *checkpoint.Claim
 	job           *job.Job
@@ -123,6 +128,8 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	defer d.stopRenewing()
 	defer d.leaveQuarantine()
 	finished := d.runner.logs.Begin()
+	d.beginTrace(ctx)
+	defer d.endTrace()
 	var out outcome
 	if d.unusable != nil {
 		out = *d.unusable
@@ -177,22 +184,32 @@ func (d *Delivery) runJob(ctx context.Context) outcome {
 		return out
 	}
 	defer leave()
-	if out, ok := d.recover(ctx); !ok {
-		return out
-	}
-	if out, moves := d.moveAtClaim(); moves {
-		return out
-	}
-	if out, ok := d.fetchInputs(ctx); !ok {
-		return out
-	}
-	if out, ok := d.load(ctx); !ok {
-		d.releaseInputs()
+	if out, ok := d.prepare(ctx); !ok {
 		return out
 	}
 	d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more
 	end = new(d.runHandler(ctx, handler))
 	return d.afterHandler(ctx, end)
+}
+
+// prepare recovers the job, unless it has to move, and loads what its handler needs.
+func (d *Delivery) prepare(ctx context.Context) (outcome, bool) {
+	step := d.span.Step("recover")
+	defer step.End(nil)
+	if out, ok := d.recover(ctx); !ok {
+		return out, false
+	}
+	if out, moves := d.moveAtClaim(); moves {
+		return out, false
+	}
+	if out, ok := d.fetchInputs(ctx); !ok {
+		return out, false
+	}
+	out, ok := d.load(ctx)
+	if !ok {
+		d.releaseInputs()
+	}
+	return out, ok
 }
 
 // afterHandler decides what the end of the handler means. It is a function of its own
@@ -206,6 +223,34 @@ func (d *Delivery) afterHandler(ctx context.Context, end *ended) outcome {
 	d.runner.observer.Returned()
 	d.failure = end.failureClass()
 	return decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
+}
+
+// beginTrace begins the span of the delivery. A message that is no job has none.
+func (d *Delivery) beginTrace(ctx context.Context) {
+	if d.runner.tracer == nil || d.unusable != nil {
+		return
+	}
+	d.span = d.runner.tracer.Process(ctx, tracing.Message{
+		Trace: d.envelope.Trace, Queue: d.lease.Queue().Name(), MessageID: d.lease.ID, JobID: d.envelope.ID, Kind: d.envelope.Kind,
+		Attempt: int(d.lease.Deliveries), Since: d.begun,
+	})
+	d.span.Set("spotworker.worker", d.runner.owner)
+}
+
+// endTrace ends the span of the delivery. A job that failed makes it one that failed.
+func (d *Delivery) endTrace() {
+	if d.span == nil {
+		return
+	}
+	d.span.Set("spotworker.outcome", d.tracedOutcome)
+	if d.claim != nil {
+		d.span.Count("spotworker.job.generation", int64(d.claim.Record().Generation))
+	}
+	var err error
+	if d.failure != "" {
+		err = errors.New("job failed: " + d.failure)
+	}
+	d.span.End(err)
 }
 
 // decode decodes the message. It returns what to do with one that cannot be run, and
@@ -296,6 +341,7 @@ func (d *Delivery) reportOutcome(out outcome) {
 		word = outcomeMoved
 	}
 	d.reportRun(out.action)
+	d.tracedOutcome = word
 	d.runner.observer.Ended(word)
 }
 

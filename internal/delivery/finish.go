@@ -29,10 +29,10 @@ func (d *Delivery) finish(ctx context.Context, out outcome) {
 	defer leave()
 	begun, refused := time.Now(), 0
 	for failures := 1; ; failures++ {
-		err := d.apply(ctx, out)
+		err := d.applyTraced(ctx, out)
 		if conflict := asConflict(err); conflict != nil {
 			out = outcomeOf(conflict)
-			err = d.apply(ctx, out)
+			err = d.applyTraced(ctx, out)
 		}
 		if err == nil {
 			d.reportOutcome(out)
@@ -62,6 +62,7 @@ func (d *Delivery) reportLate(ctx context.Context, out outcome, err error) {
 	d.leftOut = true
 	d.reportRun(interrupted)
 	d.runner.counters.late.Add(1)
+	d.tracedOutcome = outcomeLeft
 	d.runner.observer.Ended(outcomeLeft)
 	level := slog.LevelDebug
 	due, suppressed := d.runner.lateLines.allow(d.envelope.Kind, time.Now())
@@ -86,6 +87,17 @@ func (d *Delivery) enterGate(ctx context.Context, out outcome) (leave func()) {
 		return func() {} // no time left: finish finds that out and logs it
 	}
 	return leave
+}
+
+// applyTraced is apply, as a part of the delivery's trace.
+func (d *Delivery) applyTraced(ctx context.Context, out outcome) error {
+	if d.span == nil {
+		return d.apply(ctx, out)
+	}
+	step := d.span.Settle(settleNames[out.action])
+	err := d.apply(ctx, out)
+	step.End(err)
+	return err
 }
 
 // apply carries an outcome out, once. Every step of it may be repeated.

@@ -58,6 +58,12 @@ var actionNames = [...]string{"", "commit", "interrupted", "retry", "poison", "r
 
 func (a action) String() string { return actionNames[a] }
 
+// settleNames are the names of spans, by what they do with the message.
+var settleNames = map[action]string{
+	commit: "commit", interrupted: "release", retryLater: "fail", poison: "dead-letter", reject: "dead-letter", alreadyOver: "finish",
+	putBack: "requeue", storageRefused: "requeue", requeue: "requeue", skip: "requeue", drop: "leave",
+}
+
 // result is what the claim loop needs to know of an action.
 func (a action) result() Result {
 	switch a {

@@ -184,8 +184,9 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	}
 	record := d.claim.Record()
 	d.saved, d.restored = restored, restored
+	d.handlerSpan = d.span.Step("handler")
 	d.job = job.New(job.Spec{
-		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload,
+		ID: d.envelope.ID, Kind: d.envelope.Kind, Payload: payload, Trace: d.handlerSpan.Parent(d.envelope.Trace),
 		Attempt: record.Failures + 1, Deadline: d.envelope.Deadline,
 	}, restored)
 	if d.inputs != nil {
@@ -296,7 +297,7 @@ func (d *Delivery) reportStart(record checkpoint.Record, resumed bool) {
 // been put before, by an earlier run of the handler.
 func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) error {
 	e := queue.Envelope{
-		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: d.envelope.Trace, ChosenID: true,
+		ID: id, Kind: f.Kind, EnqueuedAt: time.Now().UTC(), Deadline: f.Deadline, Estimate: f.Estimate, Trace: d.handlerSpan.Parent(d.envelope.Trace), ChosenID: true,
 	}
 	var err error
 	switch data := f.Payload.(type) {

@@ -181,8 +181,10 @@ func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end en
 			d.jobLog.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			end = ended{err: fmt.Errorf("%w: %v", errPanicked, p)}
 		}
+		d.handlerSpan.End(end.err)
 	}()
-	result, err := handler.Run(job.WithPrinter(job.WithLogger(ctx, d.jobLog), d.output.Add), d.job)
+	ctx = job.WithPrinter(job.WithLogger(d.handlerSpan.In(ctx, d.envelope.Trace), d.jobLog), d.output.Add)
+	result, err := handler.Run(ctx, d.job)
 	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
 }
 

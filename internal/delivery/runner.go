@@ -25,6 +25,7 @@ import (
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -65,7 +66,8 @@ type Config struct {
 	Observer  Observer
 	Loops     *health.Loops // for notes on open circuit breakers
 	Jitter    retry.Jitter
-	Started   time.Time // when the process began to work
+	Started   time.Time       // when the process began to work
+	Tracer    *tracing.Tracer // nil records no traces
 	Log       *slog.Logger
 }
 
@@ -108,6 +110,7 @@ type Runner struct {
 	loops     *health.Loops
 	jitter    retry.Jitter
 	started   time.Time
+	tracer    *tracing.Tracer
 	log       *slog.Logger
 
 	active        *registry
@@ -143,7 +146,7 @@ func NewRunner(c Config) *Runner {
 		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet, inputs: c.Inputs, outputs: c.Outputs,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
-		jitter: c.Jitter, started: c.Started, log: c.Log,
+		jitter: c.Jitter, started: c.Started, tracer: c.Tracer, log: c.Log,
 		active: newRegistry(), renewals: renewal.NewSet(c.Visibility),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1), logs: joblog.NewKeeper(c.Logs, c.LogSize),

@@ -337,8 +337,12 @@ func (d *Delivery) latest() *job.Progress {
 
 // measureSave makes a write that records a state, and reports its result.
 func (d *Delivery) measureSave(write func() error) error {
-	begun := time.Now()
+	begun, step := time.Now(), d.span.Step("checkpoint")
 	err := write()
+	if step != nil {
+		step.Count("spotworker.checkpoint.bytes", d.recordedSize())
+		step.End(err)
+	}
 	result := savedWell
 	switch {
 	case asConflict(err) != nil:

@@ -37,12 +37,15 @@ const (
 	// As Azure App Service names them; see package tokenproxy.
 	envTokenEndpoint = "IDENTITY_ENDPOINT"
 	envTokenSecret   = "IDENTITY_HEADER"
+
+	// As OpenTelemetry's conventions have it for programs that are started by others.
+	envTrace = "TRACEPARENT"
 )
 
 // contract lists the names that a kinds file cannot set.
 var contract = []string{
 	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
-	envInputs, envOutput, envOutputSent, envTokenEndpoint, envTokenSecret,
+	envInputs, envOutput, envOutputSent, envTokenEndpoint, envTokenSecret, envTrace,
 }
 
 // base lists the variables of the worker's environment that every program gets: it
@@ -125,6 +128,9 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 	}
 	if f.hasSentList {
 		vars[envOutputSent] = f.sentList
+	}
+	if j.Trace != "" {
+		vars[envTrace] = j.Trace
 	}
 	if f.tokenEndpoint != "" {
 		vars[envTokenEndpoint], vars[envTokenSecret] = f.tokenEndpoint, f.tokenSecret

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/tracing"
 )
 
 // DefaultParallel is the default number of jobs put at once.
@@ -78,6 +79,10 @@ type Producer struct {
 	// recorded as the last writer of records that are reopened.
 	Records *checkpoint.Store
 	Name    string
+
+	// Tracer records a span for each job that is put, which its message names as its
+	// trace. Without it that is the span of the context, if there is one.
+	Tracer *tracing.Tracer
 
 	// DryRun does everything but write: no message is put, no payload stored, no
 	// record reopened. Jobs that would be put are counted and reported as confirmed.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/tracing"
 )
 
 // run is the state of one [Producer.Run].
@@ -222,12 +223,23 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
 func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
 	if j.onDemand {
-		return p.OnDemand.PutAny(ctx, e, j.delay, p.Payloads)
+		return p.putTraced(ctx, p.OnDemand, e, j)
 	}
 	if p.BeforePut != nil {
 		p.BeforePut(ctx)
 	}
-	return p.Queue.For(e.ID).PutAny(ctx, e, j.delay, p.Payloads)
+	return p.putTraced(ctx, p.Queue.For(e.ID), e, j)
+}
+
+// putTraced puts the message, which names the span of that, or the one in ctx, as its trace.
+func (p *Producer) putTraced(ctx context.Context, to *queue.Queue, e queue.Envelope, j Job) error {
+	span := p.Tracer.Put(ctx, tracing.Message{Queue: to.Name(), JobID: e.ID, Kind: e.Kind})
+	if e.Trace = span.Parent(""); span == nil {
+		e.Trace = tracing.Parent(ctx)
+	}
+	err := to.PutAny(ctx, e, j.delay, p.Payloads)
+	span.End(err)
+	return err
 }
 
 // firstQueue returns the queue for the job, or the first of several: all workers that

@@ -24,6 +24,7 @@ import (
 	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/runtimedir"
+	"github.com/spotworker/spotworker/internal/tracing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -146,6 +147,9 @@ type Config struct {
 
 	// Observer counts what happens, for metrics. Default: none.
 	Observer Observer
+
+	// Tracer records traces of the jobs. Default: none.
+	Tracer *tracing.Tracer
 
 	// Pressure counts the calls that storage refused because they came too fast, which
 	// slow claims down. Optional: claims that are refused count in any case.

@@ -72,7 +72,7 @@ func New(c Config) (*Worker, error) {
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
-		Jitter: c.Jitter, Started: now, Log: c.Log,
+		Jitter: c.Jitter, Started: now, Tracer: c.Tracer, Log: c.Log,
 	})
 	w.steering = &steering{worker: w, store: c.Control, runner: w.runner}
 	c.Observer.Watch(w.runner.Silence)

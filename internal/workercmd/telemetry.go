@@ -25,6 +25,7 @@ import (
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/process/resource"
 	"github.com/spotworker/spotworker/internal/systemd"
+	"github.com/spotworker/spotworker/internal/tracing/otlp"
 	"github.com/spotworker/spotworker/internal/worker"
 )
 
@@ -37,6 +38,7 @@ type telemetry struct {
 	pressure  intake.Pressure // what the claims go by
 	outages   *outage.Watch
 	pusher    *push.Pusher // nil where metrics are only served
+	traces    *otlp.Sender // nil where the environment asks for none
 	collector *collector   // nil if the garbage collector is the program's
 
 	state atomic.Value // of the lifecycle, a string
@@ -111,6 +113,25 @@ func (t *telemetry) Drained(reason string, took time.Duration) {
 	if t.pusher != nil {
 		t.pusher.Soon()
 	}
+	if t.traces != nil {
+		go t.traces.Flush(traceFlush)
+	}
+}
+
+// traceFlush bounds how long spans are sent when a drain or the worker has ended: all jobs
+// are released by then.
+const traceFlush = time.Second
+
+// startTraces starts to send traces where OpenTelemetry's variables ask for that. Wrong
+// ones cost the traces and not the worker.
+func (t *telemetry) startTraces(version, vm string, log *slog.Logger) {
+	sender, err := otlp.Start(otlp.Config{
+		Service: "spotworker", Version: version, Attributes: map[string]string{"host.name": vm}, Env: os.Getenv, Log: log,
+	})
+	if err != nil {
+		log.Warn("traces are not recorded: a variable of OpenTelemetry is wrong", "error", err)
+	}
+	t.traces = sender
 }
 
 // Delivered also counts the job for the status.

@@ -104,6 +104,8 @@ func runUnder(ctx context.Context, o Options, stdout, stderr io.Writer, under ne
 	}
 	t := f.telemetry(log, under)
 	t.collector = gc
+	t.startTraces(f.version, cmp.Or(f.VMName, hostName()), log)
+	defer func() { t.traces.Close(traceFlush) }()
 	w, closeKinds, err := f.worker(o.Kinds, log, t, id)
 	if err != nil {
 		return err
@@ -174,6 +176,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		config.Logs = stores.Logs
 	}
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
+	config.Tracer = t.traces.Spans()
 	config.OnName, config.OnVM = id.setWorker, id.setVM
 	fetcher, closeInputs, err := f.inputs(stores, t, log)
 	if err != nil {
