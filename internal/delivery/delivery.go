@@ -124,7 +124,7 @@ func (d *Delivery) Run(ctx context.Context) Result {
 	d.cleanup, d.tries = cleanup, tries
 	defer d.untrack()
 	defer d.unlockID()
-	d.renewal = d.runner.renewals.Start(cleanup, d.lease, d.log, d.messageLost)
+	d.renewal = d.runner.renewals.Start(ctx, cleanup, d.lease, d.log, d.messageLost)
 	defer d.stopRenewing()
 	defer d.leaveQuarantine()
 	finished := d.runner.logs.Begin()

@@ -64,6 +64,7 @@ type Renewal struct {
 	set     *Set
 	lease   *queue.Lease
 	log     *slog.Logger
+	work    context.Context // ends when the job has to stop
 	cleanup context.Context // bounds every call
 	lost    func(error)
 
@@ -85,9 +86,10 @@ func NewSet(least time.Duration) *Set {
 
 // Start renews the lease until the renewal is stopped or cleanup ends. When another
 // worker has the message it calls lost, once, and ends. A renewal that fails is
-// retried: the record decides who may write, not the message.
-func (s *Set) Start(cleanup context.Context, lease *queue.Lease, log *slog.Logger, lost func(error)) *Renewal {
-	r := &Renewal{set: s, lease: lease, log: log, cleanup: cleanup, lost: lost}
+// retried: the record decides who may write, not the message. Once work has ended the
+// message is about to be released, and such a failure is no warning.
+func (s *Set) Start(work, cleanup context.Context, lease *queue.Lease, log *slog.Logger, lost func(error)) *Renewal {
+	r := &Renewal{set: s, lease: lease, log: log, work: work, cleanup: cleanup, lost: lost}
 	_, after := s.pace.current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,11 +193,15 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
 		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message may become visible",
 			"until", until, "error", err)
 		return until, nil
-	case err != nil && ctx.Err() != nil:
+	case err != nil && (ctx.Err() != nil || r.cleanup.Err() != nil):
 		return time.Time{}, nil // cut off: it is not needed any more
 	case err != nil:
 		pace.observe(queue.Throttled(err))
-		r.log.Log(ctx, outage.Level(err, slog.LevelWarn), "message not renewed; trying again", "error", err, "retry_in", renewRetry)
+		level := outage.Level(err, slog.LevelWarn)
+		if r.work.Err() != nil {
+			level = slog.LevelDebug // a drain cuts tries short; the release comes next
+		}
+		r.log.Log(ctx, level, "message not renewed; trying again", "error", err, "retry_in", renewRetry)
 		return time.Now().Add(renewRetry), nil
 	default:
 		pace.observe(false)

@@ -1,12 +1,14 @@
 package worker
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -95,6 +97,63 @@ func TestRenewalReplyLostAtTheEnd(t *testing.T) {
 		b.waitFor("no message left", time.Minute, func() bool { return b.messagesLeft() == 0 })
 		if r := b.record("long"); r.Generation != 1 || r.Interruptions != 0 || len(p.log.find("message lost; stopping the job")) != 0 {
 			t.Errorf("record = generation %d, %d interruptions, want one uninterrupted run", r.Generation, r.Interruptions)
+		}
+	})
+}
+
+// TestNoWarningForARenewalInADrain: once a job has to stop its message is released soon, so
+// a renewal that fails until then is no warning. Before the stop it is one.
+func TestNoWarningForARenewalInADrain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		var mu sync.Mutex
+		refusing, slow, refused := false, false, 0
+		refuse := func(on bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			refusing, refused = on, 0
+		}
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case refusing && c.Operation == storage.OpUpdateMessage && refused < 2:
+				refused++
+				return storage.Fault{Refuse: &storage.Error{Status: 400, Code: "OutOfRangeQueryParameterValue"}}
+			case slow && c.Container == b.names.Records:
+				return storage.Fault{Before: 3 * time.Second} // the last state takes its time
+			}
+			return storage.Fault{}
+		})
+		work := &steps{n: 100, each: time.Second}
+		b.put("long", "steps", "")
+		p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) { c.Visibility = minVisibility })
+		warned := func() (n int) {
+			for _, line := range p.log.find("message not renewed; trying again") {
+				if line["level"] == "WARN" {
+					n++
+				}
+			}
+			return n
+		}
+		b.waitFor("some work", 20*time.Second, func() bool { return work.done("long") >= 3 })
+		refuse(true)
+		b.waitFor("a warning", 10*time.Second, func() bool { return warned() > 0 })
+		refuse(false)
+		time.Sleep(5 * time.Second)
+		before := warned()
+		mu.Lock()
+		slow = true
+		mu.Unlock()
+		if _, err := b.metadata.SimulateEviction("vm_0"); err != nil {
+			t.Fatal(err)
+		}
+		b.waitFor("shutdown", 2*time.Second, func() bool { return p.machine.State() == lifecycle.Shutdown })
+		refuse(true)
+		b.waitFor("the end of the drain", 20*time.Second, func() bool { return len(p.log.find("drained")) == 1 })
+		mu.Lock()
+		defer mu.Unlock()
+		if got := warned() - before; got != 0 || refused == 0 {
+			t.Errorf("%d warnings in the drain with %d renewals refused, want none with some", got, refused)
 		}
 	})
 }
