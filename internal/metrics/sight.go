@@ -9,10 +9,9 @@ import (
 
 // sight measures for how long the metadata service has not answered.
 type sight struct {
-	mu       sync.Mutex
-	answer   time.Time     // of the last poll that was answered; zero before the first
-	since    time.Time     // when blindness began; zero while the worker sees
-	blindFor time.Duration // in all, up to since
+	mu        sync.Mutex
+	answer    time.Time // of the last poll that was answered; zero before the first
+	blindness lasting
 }
 
 var (
@@ -38,21 +37,18 @@ func (s *sight) answered(at time.Time) {
 func (s *sight) blind(since, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if since.IsZero() && !s.since.IsZero() {
-		s.blindFor += now.Sub(s.since)
+	if since.IsZero() {
+		s.blindness.end(now)
+	} else {
+		s.blindness.begin(since)
 	}
-	s.since = since
 }
 
 // Collect implements [prometheus.Collector].
 func (s *sight) Collect(out chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	blind := s.blindFor
-	if !s.since.IsZero() {
-		blind += time.Since(s.since)
-	}
-	out <- prometheus.MustNewConstMetric(blindDesc, prometheus.CounterValue, blind.Seconds())
+	out <- prometheus.MustNewConstMetric(blindDesc, prometheus.CounterValue, s.blindness.seconds(time.Now()))
 	if !s.answer.IsZero() {
 		seconds := float64(s.answer.UnixMilli()) / 1e3
 		out <- prometheus.MustNewConstMetric(lastAnswerDesc, prometheus.GaugeValue, seconds)

@@ -51,9 +51,8 @@ func (s *Storage) Called(service, operation, status string, took time.Duration, 
 type outage struct {
 	isOver atomic.Bool // the last call was answered: what most calls find
 
-	mu    sync.Mutex
-	since time.Time     // when the first of the failed calls began; zero while storage answers
-	total time.Duration // in all, up to since
+	mu   sync.Mutex
+	time lasting // from the first of the failed calls
 }
 
 var outageDesc = prometheus.NewDesc(namespace+"_storage_unreachable_seconds_total",
@@ -65,12 +64,10 @@ func (o *outage) observe(answered bool, took time.Duration) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch now := time.Now(); {
-	case !answered && o.since.IsZero():
-		o.since = now.Add(-took)
-	case answered && !o.since.IsZero():
-		o.total += now.Sub(o.since)
-		o.since = time.Time{}
+	if answered {
+		o.time.end(time.Now())
+	} else {
+		o.time.begin(time.Now().Add(-took))
 	}
 	o.isOver.Store(answered)
 }
@@ -82,11 +79,7 @@ func (o *outage) Describe(out chan<- *prometheus.Desc) { out <- outageDesc }
 func (o *outage) Collect(out chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	total := o.total
-	if !o.since.IsZero() {
-		total += time.Since(o.since)
-	}
-	out <- prometheus.MustNewConstMetric(outageDesc, prometheus.CounterValue, total.Seconds())
+	out <- prometheus.MustNewConstMetric(outageDesc, prometheus.CounterValue, o.time.seconds(time.Now()))
 }
 
 // clockEvery is how often the machine's clock is compared with the service's.

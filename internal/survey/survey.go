@@ -20,9 +20,11 @@ const (
 	Every   = 30 * time.Second
 	Readers = 3
 
-	// LogEvery is how often a fleet logs readings, by so many workers each time as
-	// read for metrics.
+	// LogEvery is how often a fleet logs readings, and Loggers by how many workers each
+	// time: twice as many, since alerts conclude from 15 minutes without a line that no
+	// worker takes messages.
 	LogEvery = 5 * time.Minute
+	Loggers  = 2 * Readers
 
 	// deniedPause is how long a queue is left alone that this worker may not read.
 	deniedPause = time.Hour
@@ -64,9 +66,9 @@ func (s Survey) Run(ctx context.Context) {
 		}
 		now, log := time.Now(), false
 		if now.Sub(logged) >= LogEvery && s.Logs() {
-			logged, log = now, isChosen(s.Jitter, workers)
+			logged, log = now, isChosen(s.Jitter, Loggers, workers)
 		}
-		if !log && !isChosen(s.Jitter, workers) {
+		if !log && !isChosen(s.Jitter, Readers, workers) {
 			continue
 		}
 		for _, q := range s.Queues() {
@@ -77,9 +79,9 @@ func (s Survey) Run(ctx context.Context) {
 	}
 }
 
-// isChosen reports whether this worker, one of so many, is among the readers.
-func isChosen(jitter retry.Jitter, workers int) bool {
-	return jitter.Spread(time.Duration(workers)*time.Second) < Readers*time.Second
+// isChosen reports whether this worker, one of so many, is among those that chance chooses.
+func isChosen(jitter retry.Jitter, choose, workers int) bool {
+	return jitter.Spread(time.Duration(workers)*time.Second) < time.Duration(choose)*time.Second
 }
 
 // read reads a queue. It returns false if this worker may not.
