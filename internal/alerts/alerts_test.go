@@ -14,6 +14,9 @@ var update = flag.Bool("update", false, "write the files that come from the tabl
 const (
 	tableBegin = "<!-- generated: begin (go test ./internal/alerts -update) -->\n"
 	tableEnd   = "<!-- generated: end alerts -->\n"
+
+	logBegin = "// Generated from internal/alerts by: go test ./internal/alerts -update\n"
+	logEnd   = "\nresource alerts "
 )
 
 var root = filepath.Join("..", "..")
@@ -25,11 +28,13 @@ func TestFilesAreOfTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	document := filepath.Join(root, "docs", "operating.md")
+	logs := filepath.Join(root, "infra", "bicep", "modules", "alerts.bicep")
 	for path, want := range map[string]string{
 		filepath.Join(root, "infra", "prometheus", "alerts.yml"):                    Prometheus(),
 		filepath.Join(root, "infra", "bicep", "modules", "prometheus-alerts.bicep"): Bicep(),
 		filepath.Join(root, "infra", "grafana", "spotworker.json"):                  dashboard,
-		document: between(t, document, Markdown()),
+		document: between(t, document, tableBegin, Markdown(), tableEnd),
+		logs:     between(t, logs, logBegin, BicepLogRules(), logEnd),
 	} {
 		if *update {
 			if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -47,19 +52,19 @@ func TestFilesAreOfTheTable(t *testing.T) {
 	}
 }
 
-// between returns a document with the table replaced.
-func between(t *testing.T, path, table string) string {
+// between returns a document with what is between begin and end replaced.
+func between(t *testing.T, path, begin, content, end string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(text), tableBegin)
-	_, after, also := strings.Cut(rest, tableEnd)
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, also := strings.Cut(rest, end)
 	if !ok || !also {
-		t.Fatalf("%s has no place for the table, between %q and %q", path, tableBegin, tableEnd)
+		t.Fatalf("%s has no place for what is generated, between %q and %q", path, begin, end)
 	}
-	return before + tableBegin + table + tableEnd + after
+	return before + begin + content + end + after
 }
 
 // TestMetricsExist: alerts and dashboard ask for metrics that a worker has.

@@ -28,39 +28,17 @@ param poisonPerHour int
 @maxValue(48)
 param oldestJobHours int
 
+// Generated from internal/alerts by: go test ./internal/alerts -update
 var rules = [
   {
-    name: 'poison'
-    title: 'Jobs are given up'
-    text: 'More than ${poisonPerHour} messages went to the poison queue within an hour. Each is there with its reason.'
-    severity: 2
-    query: '${tableName} | where msg == "message moved to the poison queue"'
-    operator: 'GreaterThan'
-    threshold: poisonPerHour
-    window: 'PT1H'
-    frequency: 'PT5M'
-  }
-  {
-    name: 'oldest-job'
-    title: 'A job does not end'
-    text: 'A job that was started within the last two days was put more than ${oldestJobHours} h ago, and has neither ended nor been given up. It fails again and again, is interrupted too often or is large; or there are too few workers, and jobs wait.'
-    severity: 3
-    query: '${tableName} | where isnotempty(job_id) | summarize put = min(enqueued_at), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and put < ago(${oldestJobHours}h)'
-    operator: 'GreaterThan'
-    threshold: 0
-    window: 'P2D'
-    frequency: 'PT1H'
-  }
-  {
     name: 'no-workers'
-    title: 'Jobs have not ended, and there are no VMs'
-    text: 'Jobs that were started within the last two days have not ended, and no VM has sent a heartbeat for 15 minutes. Either there is no capacity at the price that was set, or all VMs fail at their start. Jobs that no worker has started yet are seen by the alerts over metrics alone.'
+    title: 'Jobs wait, and no worker takes any'
+    text: 'Messages were on a queue when a worker read it last, and for 15 minutes no worker has read one, started a job or committed one. There is no capacity, or all workers fail at their start or are drained. Silent where the queue was empty then.'
     severity: 1
-    // Where all jobs have ended there is no need for a VM.
-    query: 'let seen = toscalar(Heartbeat | where Category == "Azure Monitor Agent" | summarize max(TimeGenerated)); ${tableName} | where isnotempty(job_id) | summarize ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and isnotnull(seen) and seen < ago(15m)'
+    query: 'let alive = toscalar(${tableName} | where TimeGenerated > ago(15m) and msg in ("queue read", "job started", "job committed") | summarize count()); ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, messages) by queue | where messages > 0 and alive == 0'
     operator: 'GreaterThan'
     threshold: 0
-    window: 'P2D'
+    window: 'PT6H'
     frequency: 'PT5M'
   }
   {
@@ -87,6 +65,17 @@ var rules = [
     frequency: 'PT5M'
   }
   {
+    name: 'poison'
+    title: 'Jobs are given up'
+    text: 'More than ${poisonPerHour} messages went to the poison queue within an hour. Each is there with its reason.'
+    severity: 2
+    query: '${tableName} | where msg == "message moved to the poison queue"'
+    operator: 'GreaterThan'
+    threshold: poisonPerHour
+    window: 'PT1H'
+    frequency: 'PT5M'
+  }
+  {
     name: 'blind-watchers'
     title: 'Workers would not see an eviction'
     text: 'The metadata service has given the workers of more than one VM in ten no answer for 5 minutes. Until it does, an eviction costs up to one checkpoint interval of work.'
@@ -98,6 +87,17 @@ var rules = [
     threshold: 0
     window: 'P1D'
     frequency: 'PT5M'
+  }
+  {
+    name: 'oldest-job'
+    title: 'A job waits or does not end'
+    text: 'A message has been at the front of a queue for more than ${oldestJobHours} h, or a job that was put so long ago and started within the last two days has neither ended nor been given up. There are too few workers or none that has its kind; or the job fails again and again, is interrupted too often or is large.'
+    severity: 3
+    query: 'let waits = ${tableName} | where msg == "queue read" and queue !endswith "-poison" | summarize arg_max(TimeGenerated, since) by queue | where since < ago(${oldestJobHours}h) | project name = queue; let open = ${tableName} | where isnotempty(job_id) | summarize put = min(enqueued_at), ended = countif(msg in ("job committed", "message moved to the poison queue", "message deleted: its job is over already")) by job_id | where ended == 0 and put < ago(${oldestJobHours}h) | project name = job_id; union waits, open'
+    operator: 'GreaterThan'
+    threshold: 0
+    window: 'P2D'
+    frequency: 'PT1H'
   }
 ]
 

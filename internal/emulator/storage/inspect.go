@@ -55,6 +55,22 @@ func (s *Server) Containers() []string {
 	return slices.Collect(s.blobs.names.from(""))
 }
 
+// AgeMessages makes the messages of a queue look as if they had been put that much earlier,
+// as those of a queue that was left alone.
+func (s *Server) AgeMessages(queueName string, by time.Duration) {
+	s.queues.mu.RLock()
+	q := s.queues.queues[queueName]
+	s.queues.mu.RUnlock()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, m := range q.messages {
+		m.inserted = m.inserted.Add(-by)
+	}
+}
+
 // Messages returns all messages of a queue, in the order in which they become
 // visible; none where there is no such queue.
 func (s *Server) Messages(queueName string) []Message {

@@ -64,6 +64,9 @@ func TestRecord(t *testing.T) {
 			s := newScene(t, programs.Worker, i)
 			s.run(ticks)
 			s.recording.write(t, name, ticks, asked)
+			s.mu.Lock()
+			_ = os.WriteFile(filepath.Join("testdata", name+".raw"), []byte(s.begun.Format(time.RFC3339Nano)+"\n"+strings.Join(s.raw, "\n")), 0o644)
+			s.mu.Unlock()
 			if name == "calm" {
 				s.recording.write(t, "sample", min(ticks, sampleTicks), func(string) bool { return true })
 			}
@@ -103,6 +106,8 @@ type scene struct {
 	vms       map[string]*lab.VM
 	started   int
 	put       int
+	raw       []string
+	begun     time.Time
 }
 
 // kinds are the kinds of jobs in a scene. A VM whose flag file is there fails what it
@@ -195,6 +200,11 @@ func (s *scene) line(vm string, line []byte) {
 	if json.Unmarshal(line, &l) != nil {
 		return
 	}
+	if l.Level != "DEBUG" {
+		s.mu.Lock()
+		s.raw = append(s.raw, vm+"\t"+strings.TrimSpace(string(line)))
+		s.mu.Unlock()
+	}
 	if l.Level != "DEBUG" && l.Msg != "job started" && l.Msg != "job committed" {
 		s.lines.Add(1)
 	}
@@ -252,6 +262,7 @@ func (s *scene) run(ticks int) {
 	if s.incident.atFirst != nil {
 		s.incident.atFirst(ctx, s)
 	}
+	s.begun = time.Now()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for tick := range ticks {

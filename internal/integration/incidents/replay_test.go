@@ -35,7 +35,7 @@ func TestIncidents(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			r, want := read(t, name), all[name].alert
-			fired := replay(t, r, rulesOf(t, all[name]))
+			fired := replay(t, r, rules(t))
 			onset := time.Duration(r.onset-1) * every // it begins right after a scrape
 			for _, alert := range slices.Sorted(maps.Keys(fired)) {
 				if after := fired[alert] - onset; want == "" || after <= 0 {
@@ -80,27 +80,6 @@ func TestDerivedIncidents(t *testing.T) {
 // rules is the file of the rules.
 func rules(t *testing.T) string {
 	return filepath.Join(parts.Repository(t), "infra", "prometheus", "alerts.yml")
-}
-
-// rulesOf is the file of the rules, with the thresholds that an incident of minutes needs.
-func rulesOf(t *testing.T, i incident) string {
-	if i.oldestWait == "" {
-		return rules(t)
-	}
-	text, err := os.ReadFile(rules(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const usual = `queue!~".+-poison"}) > 3600`
-	changed := strings.Replace(string(text), usual, strings.Replace(usual, "3600", i.oldestWait, 1), 1)
-	if changed == string(text) {
-		t.Fatal("no rule has the threshold of the oldest waiting job")
-	}
-	path := filepath.Join(t.TempDir(), "alerts.yml")
-	if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 var firing = regexp.MustCompile(`alertname="(\w+)"`)

@@ -25,8 +25,6 @@ type incident struct {
 	atFirst    func(ctx context.Context, s *scene)
 	begin      func(ctx context.Context, s *scene) // at the onset; nil where nothing goes wrong
 	each       func(s *scene, tick int)            // after each scrape
-
-	oldestWait string // replaces the threshold of the oldest waiting job, in seconds
 }
 
 func incidents() map[string]incident {
@@ -94,8 +92,11 @@ func incidents() map[string]incident {
 			},
 		},
 		"jobs-wait": {
-			alert: "SpotworkerJobsWait", oldestWait: "60",
-			begin: func(ctx context.Context, s *scene) { s.putJobs(ctx, 1000) },
+			alert: "SpotworkerJobsWait",
+			begin: func(ctx context.Context, s *scene) {
+				s.putJobs(ctx, 1000)
+				s.local.Storage.AgeMessages(s.stores.Queue.Name(), time.Hour)
+			},
 		},
 	}
 }
