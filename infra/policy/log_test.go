@@ -212,8 +212,8 @@ func (l logged) says(operator, wanted string) bool {
 
 // kusto are the words of the query language that the queries use, and the table
 // of the agents with its column.
-var kusto = strings.Fields(`where summarize by and or in startswith join kind inner on distinct project order
-	desc let toscalar dcount ago min max isnotnull countif isnotempty arg_max h m Heartbeat Category SpotworkerLog_CL`)
+var kusto = strings.Fields(`where summarize by and or in startswith endswith join kind inner on distinct project order union
+	desc let toscalar count dcount ago min countif isnotempty arg_max h m Heartbeat SpotworkerLog_CL`)
 
 // unknownNames returns the names in a query that are neither columns nor its own.
 func unknownNames(query string, columns []string) []string {
