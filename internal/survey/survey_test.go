@@ -43,7 +43,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 			t.Fatal(err)
 		}
 		r.Survey = Survey{
-			Queues: []*queue.Queue{r.queue}, Working: func() int { return 1 }, MayRead: func() bool { return true }, Logs: func() bool { return true },
+			Queues: func() []*queue.Queue { return []*queue.Queue{r.queue} }, Working: func() int { return 1 }, MayRead: func() bool { return true }, Logs: func() bool { return true },
 			Report: func(queue string, messages int, oldest time.Duration) {
 				r.read = append(r.read, fmt.Sprintf("%s %d %s", queue, messages, oldest))
 			},
