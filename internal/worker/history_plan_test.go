@@ -19,6 +19,8 @@ type plan struct {
 	cancels         []plannedCancel
 	holds           []plannedHold
 
+	deadlines map[string]plannedDeadline // by job
+
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
 	mix    kindMix
@@ -56,6 +58,7 @@ type workerRun struct {
 	incidents   []incident
 	concurrency int
 	moveAfter   int
+	changeover  time.Duration
 	onDemand    bool          // it takes from the on-demand queue too
 	skew        time.Duration // of the service's clock, as this worker sees it
 }
@@ -113,6 +116,7 @@ func planFor(seed uint64) *plan {
 	p.mixIdempotent()
 	p.planSteering()
 	p.mixShards()
+	p.planDeadlines()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)
 	}

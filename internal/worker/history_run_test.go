@@ -117,6 +117,7 @@ func (h *history) put(j *plannedJob) {
 	q := h.queueFor(j)
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
 	h.mix.mark(&e)
+	h.setDeadline(&e)
 	if j.payload != nil {
 		e.Payload = queue.BytesPayload(j.payload)
 		var err error
@@ -205,7 +206,7 @@ func (h *history) start(w workerRun, change ...func(*Config)) *process {
 			c.Shards = nil
 		}
 		c.Observer = h.recorder.watchSlots(w.vm, w.concurrency, queues...)
-		c.Concurrency, c.MoveAfter, c.Log = w.concurrency, w.moveAfter, slog.New(slog.DiscardHandler)
+		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)
 		if w.onDemand {
 			takeFromBoth(c)
 		}
@@ -229,6 +230,7 @@ func (h *history) check() {
 			}
 		}
 		h.countJob(h.b.record(j.id))
+		h.checkDeadline(h.b.record(j.id))
 		if j.kind == "again" && h.b.record(j.id).Status == "" {
 			h.done++ // checkOutcome has seen that it finished
 			h.unrecorded++
@@ -283,6 +285,7 @@ func (h *history) logHistory() {
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
+	s.WriteString(h.deadlinesText())
 	for _, f := range h.faults.periods {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
 	}

@@ -73,7 +73,7 @@ type historyStats struct {
 	replays, purges, requeues                   int
 	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
 	workers, kills, notices, freezes, takeovers int
-	interruptions, failures                     int
+	interruptions, failures, movedForDeadline   int
 	calls                                       int64
 	virtual, worstWait                          time.Duration
 	entries                                     []string // all entries of the recorder with their times; of one history
@@ -85,14 +85,14 @@ func (c *historyStats) add(d historyStats) {
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
-	c.interruptions, c.failures = c.interruptions+d.interruptions, c.failures+d.failures
+	c.interruptions, c.failures, c.movedForDeadline = c.interruptions+d.interruptions, c.failures+d.failures, c.movedForDeadline+d.movedForDeadline
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
 	c.worstWait = max(c.worstWait, d.worstWait)
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.

@@ -94,7 +94,9 @@ func (rec *recorder) checkMessageCall(r storage.Result) {
 		rec.checkPut(r)
 	case r.Operation == storage.OpGetMessages:
 		for _, id := range r.MessageIDs {
-			rec.add(rec.job(rec.jobOf[id]), rec.sender, "claims message "+short(id))
+			j := rec.job(rec.jobOf[id])
+			j.recordClaim(rec.sender, r.Queue)
+			rec.add(j, rec.sender, "claims message "+short(id))
 		}
 	case r.Operation == storage.OpDeleteMessage && r.Status == http.StatusNoContent:
 		rec.checkDelete(r)
@@ -120,6 +122,7 @@ func (rec *recorder) checkPut(r storage.Result) {
 		j := rec.job(id)
 		j.lastPut = time.Now()
 		rec.add(j, rec.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
+		rec.checkMovesOnce(j, r)
 		if !m.Expires.IsZero() && rec.sender != "test" {
 			rec.addViolation(j, "a message was put that expires at %s", m.Expires)
 		}

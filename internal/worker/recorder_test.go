@@ -66,7 +66,9 @@ type jobHistory struct {
 	logCreated string            // the record that the log belongs to
 	finished   int               // how often the handler of an idempotent kind finished
 	lastPut    time.Time         // when its newest message was put
-	entries    []historyEntry
+
+	claimedFrom map[string][]string // by VM: the queues from which it claimed messages of the job
+	entries     []historyEntry
 }
 
 // historyEntry is one line of a job's history.
