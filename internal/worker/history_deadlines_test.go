@@ -72,14 +72,13 @@ func (h *history) checkDeadline(r checkpoint.Record) {
 }
 
 // checkMovesOnce checks a message that a worker put on the on-demand queue: the worker must
-// have had one of the job's messages from the queue of jobs, since what is on the on-demand
-// queue stays there. A message that an operator removed may be replaced.
+// have had one of the job's messages from another queue, since what is on the on-demand queue
+// stays there. A message that an operator removed may be replaced.
 func (rec *recorder) checkMovesOnce(j *jobHistory, r storage.Result) {
 	if r.Queue != rec.b.names.OnDemand || rec.cleared {
 		return
 	}
-	from := j.claimedFrom[rec.sender]
-	if len(from) > 0 && !slices.Contains(from, rec.b.names.Queue) {
+	if from := j.claimedFrom[rec.sender]; len(from) == 1 && from[0] == r.Queue {
 		rec.addViolation(j, "its message is on the on-demand queue already, and was put there again")
 	}
 }
