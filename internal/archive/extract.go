@@ -41,7 +41,14 @@ func (x *extraction) run() error {
 	if err != nil {
 		return err
 	}
-	todo := pieces(entries)
+	var todo []piece
+	for all := (pieces{entries: entries}); ; {
+		piece, ok := all.next()
+		if !ok {
+			break
+		}
+		todo = append(todo, piece)
+	}
 	slices.SortFunc(todo, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
 	if err := checkOrder(todo, x.at); err != nil {
 		return err
@@ -65,11 +72,19 @@ func (x *extraction) run() error {
 	return x.link(entries)
 }
 
-// link makes the links.
+// link makes the links, hard ones first: those are to files, and a path must not lead
+// through a symbolic link.
 func (x *extraction) link(entries []entry) error {
+	if err := linkAll(entries, hardLink, x.root.Link); err != nil {
+		return err
+	}
+	return linkAll(entries, link, x.root.Symlink)
+}
+
+func linkAll(entries []entry, kind byte, link func(target, name string) error) error {
 	for i := range entries {
-		if e := &entries[i]; e.kind == link {
-			if err := x.root.Symlink(filepath.FromSlash(e.target), filepath.FromSlash(e.path)); err != nil {
+		if e := &entries[i]; e.kind == kind {
+			if err := link(filepath.FromSlash(e.target), filepath.FromSlash(e.path)); err != nil {
 				return err
 			}
 		}
@@ -83,7 +98,7 @@ func (x *extraction) index() ([]entry, error) {
 	if _, err := io.ReadFull(x.stream, header); err != nil {
 		return nil, cutOff(err)
 	}
-	length, links, err := decodeHeader(header)
+	length, version, err := decodeHeader(header)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +120,8 @@ func (x *extraction) index() ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.kind == link && !links {
-			return nil, fmt.Errorf("%w: link %.80q in an archive without links", ErrDamaged, e.path)
+		if needs := versionOf([]entry{e}); needs > version {
+			return nil, fmt.Errorf("%w: %.80q is of a type that version %d has and %d has not", ErrDamaged, e.path, needs, version)
 		}
 		if err := known.add(e, x.limits); err != nil {
 			return nil, err
@@ -136,6 +151,11 @@ func (t *tree) add(e entry, l Limits) error {
 	}
 	if parent := path.Dir(e.path); parent != "." && !t.folders[parent] {
 		return fmt.Errorf("%w: the folder of %.80q is missing", ErrDamaged, e.path)
+	}
+	if e.kind == hardLink {
+		if i, found := slices.BinarySearchFunc(t.entries, e.target, func(have entry, path string) int { return cmp.Compare(have.path, path) }); !found || !t.entries[i].isFile() {
+			return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
+		}
 	}
 	if len(t.entries) >= l.Entries {
 		return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, l.Entries)
@@ -172,18 +192,21 @@ func (x *extraction) create(e *entry) error {
 	switch e.kind {
 	case folder:
 		return x.root.Mkdir(name, 0o700)
-	case link:
+	case link, hardLink:
 		return nil
 	}
 	mode := os.FileMode(0o600)
-	if e.kind == executable {
+	if e.kind == executable || e.kind == sparseExec {
 		mode = 0o700
 	}
 	file, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
-	return file.Close()
+	if e.holes != nil {
+		err = file.Truncate(e.holes.size)
+	}
+	return errors.Join(err, file.Close())
 }
 
 // fill copies a piece into its file.
@@ -195,7 +218,7 @@ func (x *extraction) fill(p piece) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.CopyN(io.NewOffsetWriter(file, p.from), x.stream, p.size)
+	n, err := io.CopyN(io.NewOffsetWriter(packed{file, p.entry.holes}, p.from), x.stream, p.size)
 	x.at = p.at + n
 	return errors.Join(cutOff(err), file.Close())
 }

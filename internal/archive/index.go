@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,12 +17,13 @@ const chunk = 1 << 20
 const (
 	magic     = "spotworker-archive 1 "  // without links
 	magic2    = "spotworker-archive 2 "  // with some; of the same length
+	magic3    = "spotworker-archive 3 "  // with hard links or sparse files too
 	digits    = 12                       // of a number
 	headerLen = len(magic) + digits + 1  // bytes
 	fieldsLen = len("f ") + 3*(digits+1) // of a line, before the path
 	maxIndex  = 64 << 20                 // bytes
 	maxPath   = 4096                     // bytes
-	maxLine   = fieldsLen + 4*maxPath + 4*maxTarget + len("\"\" \"\"\n")
+	maxLine   = fieldsLen + 4*maxPath + max(4*maxTarget+len(`"" ""\n`), maxRanges*len(" 000000000000+000000000000"))
 )
 
 // Limits are the limits on a stream and its folder.
@@ -43,6 +43,9 @@ var (
 
 	// ErrDamaged is the error of a stream that [Index.Open] did not write.
 	ErrDamaged = errors.New("archive is damaged")
+
+	// ErrChanged is the error of a folder or file that something wrote to while it was read.
+	ErrChanged = errors.New("changed while it was read")
 )
 
 // types of entries, as they stand in the index.
@@ -51,46 +54,66 @@ const (
 	plain      = 'f'
 	executable = 'x'
 	link       = 'l'
+	hardLink   = 'h' // another name of a file before it
+	sparse     = 's' // a file with holes
+	sparseExec = 'z' // the same, executable
 )
 
 // entry is a file, a folder or a link.
 type entry struct {
 	kind   byte
 	path   string // with slashes, below the folder
-	target string // of a link
-	size   int64  // of a file, bytes
+	target string // of a link; of a hard link the path of the file
+	size   int64  // of a file, bytes; of one with holes without them
 	body   int64  // where its whole chunks begin in the stream
 	rest   int64  // where what is left begins
+
+	holes *ranges // of a file with holes
+	stamp stamp   // when it was scanned
+}
+
+// isFile reports whether the entry has bytes of its own.
+func (e *entry) isFile() bool {
+	return e.kind == plain || e.kind == executable || e.kind == sparse || e.kind == sparseExec
 }
 
 func (e *entry) restSize() int64 { return e.size % chunk }
 func (e *entry) bodySize() int64 { return e.size - e.restSize() }
 
-// hasLinks reports whether a link is among the entries.
-func hasLinks(entries []entry) bool {
-	return slices.ContainsFunc(entries, func(e entry) bool { return e.kind == link })
-}
-
-// encode writes header and index.
-func encode(entries []entry) []byte {
-	var lines bytes.Buffer
+// versionOf returns the lowest version of the format that has all kinds of entries.
+func versionOf(entries []entry) int {
+	version := 1
 	for i := range entries {
-		e := &entries[i]
-		fmt.Fprintf(&lines, "%c %0*x %0*x %0*x %s\n", e.kind, digits, e.size, digits, e.body, digits, e.rest, e.names())
+		switch entries[i].kind {
+		case link:
+			version = max(version, 2)
+		case hardLink, sparse, sparseExec:
+			return 3
+		}
 	}
-	version := magic
-	if hasLinks(entries) {
-		version = magic2
-	}
-	return append(fmt.Appendf(nil, "%s%0*x\n", version, digits, lines.Len()), lines.Bytes()...)
+	return version
 }
 
-// names is the path, and of a link the target behind it, as the index has them.
+// appendHeader appends the header of an index of that length.
+func appendHeader(to []byte, entries []entry, length int64) []byte {
+	return fmt.Appendf(to, "%s%0*x\n", [...]string{1: magic, 2: magic2, 3: magic3}[versionOf(entries)], digits, length)
+}
+
+// appendLine appends the entry's line of the index.
+func (e *entry) appendLine(to []byte) []byte {
+	return fmt.Appendf(to, "%c %0*x %0*x %0*x %s\n", e.kind, digits, e.size, digits, e.body, digits, e.rest, e.names())
+}
+
+// names is the path, and what stands behind it, as the index has them: the target of a
+// link, or where a file with holes has data.
 func (e *entry) names() string {
-	if e.kind != link {
-		return strconv.Quote(e.path)
+	switch e.kind {
+	case link, hardLink:
+		return strconv.Quote(e.path) + " " + strconv.Quote(e.target)
+	case sparse, sparseExec:
+		return strconv.Quote(e.path) + e.holes.String()
 	}
-	return strconv.Quote(e.path) + " " + strconv.Quote(e.target)
+	return strconv.Quote(e.path)
 }
 
 // encodedLen is the length of header and index. It does not depend on where the
@@ -103,20 +126,22 @@ func encodedLen(entries []entry) int64 {
 	return n
 }
 
-// decodeHeader returns the index's length, and whether there may be links in it.
-func decodeHeader(line []byte) (length int64, links bool, err error) {
-	number, ok := bytes.CutPrefix(line, []byte(magic))
-	if !ok {
-		number, links = bytes.CutPrefix(line, []byte(magic2))
+// decodeHeader returns the index's length, and the version of the format.
+func decodeHeader(line []byte) (length int64, version int, err error) {
+	var number []byte
+	for n, known := range []string{magic, magic2, magic3} {
+		if text, ok := bytes.CutPrefix(line, []byte(known)); ok {
+			version, number = n+1, text
+		}
 	}
-	if !ok && !links || len(number) != digits+1 || number[digits] != '\n' {
-		return 0, false, fmt.Errorf("%w: it does not begin with %q or %q and a length", ErrDamaged, magic, magic2)
+	if version == 0 || len(number) != digits+1 || number[digits] != '\n' {
+		return 0, 0, fmt.Errorf("%w: it does not begin with %q, %q or %q and a length", ErrDamaged, magic, magic2, magic3)
 	}
 	length, err = decodeNumber(number[:digits])
 	if err == nil && length > maxIndex {
 		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, length, maxIndex)
 	}
-	return length, links, err
+	return length, version, err
 }
 
 // decodeLine reads a line of the index, without its newline.
@@ -147,10 +172,16 @@ func (e *entry) decodeNames(text string) error {
 	if e.path, err = strconv.Unquote(quoted); err != nil {
 		return err
 	}
-	if target, ok := strings.CutPrefix(text[len(quoted):], " "); ok && e.kind == link {
-		if e.target, err = strconv.Unquote(target); err != nil {
-			return err
-		}
+	behind := text[len(quoted):]
+	switch e.kind {
+	case link, hardLink:
+		target, _ := strings.CutPrefix(behind, " ")
+		e.target, err = strconv.Unquote(target)
+	case sparse, sparseExec:
+		e.holes, err = decodeRanges(behind)
+	}
+	if err != nil {
+		return err
 	}
 	if e.names() != text { // such as other quotes, or something behind
 		return strconv.ErrSyntax
@@ -170,12 +201,14 @@ func decodeNumber(text []byte) (int64, error) {
 // check validates an entry, without its relation to others.
 func (e *entry) check() error {
 	switch {
-	case e.kind != folder && e.kind != plain && e.kind != executable && e.kind != link:
+	case e.kind != folder && e.kind != link && e.kind != hardLink && !e.isFile():
 		return fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
-	case (e.kind == folder || e.kind == link) && e.size != 0:
+	case !e.isFile() && e.size != 0:
 		return fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
 	case len(e.path) > maxPath, e.path == ".", path.Clean(e.path) != e.path, !filepath.IsLocal(filepath.FromSlash(e.path)):
 		return fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
+	case e.holes != nil && e.holes.data() != e.size:
+		return fmt.Errorf("%w: file %.80q has %d bytes in its ranges, and not %d", ErrDamaged, e.path, e.holes.data(), e.size)
 	case e.kind == link:
 		if err := checkTarget(e.path, e.target); err != nil {
 			return fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)

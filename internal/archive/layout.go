@@ -53,19 +53,30 @@ type piece struct {
 	size  int64
 }
 
-// pieces returns the pieces of all files: first the rests, then the whole
-// chunks, which is their order in a stream that [place] has laid out.
-func pieces(entries []entry) []piece {
-	var all []piece
-	for i := range entries {
-		if e := &entries[i]; e.restSize() > 0 {
-			all = append(all, piece{entry: e, at: e.rest, from: e.bodySize(), size: e.restSize()})
+// pieces goes through the pieces of all files: first the rests, then the whole chunks,
+// which is their order in a stream that [place] has laid out.
+type pieces struct {
+	entries []entry
+	at      int
+	bodies  bool // the rests are through
+}
+
+func (p *pieces) next() (next piece, ok bool) {
+	for {
+		if p.at == len(p.entries) {
+			if p.bodies {
+				return piece{}, false
+			}
+			p.at, p.bodies = 0, true
+			continue
+		}
+		e := &p.entries[p.at]
+		p.at++
+		switch {
+		case !p.bodies && e.restSize() > 0:
+			return piece{entry: e, at: e.rest, from: e.bodySize(), size: e.restSize()}, true
+		case p.bodies && e.bodySize() > 0:
+			return piece{entry: e, at: e.body, size: e.bodySize()}, true
 		}
 	}
-	for i := range entries {
-		if e := &entries[i]; e.bodySize() > 0 {
-			all = append(all, piece{entry: e, at: e.body, size: e.bodySize()})
-		}
-	}
-	return all
 }

@@ -59,13 +59,13 @@ func TestLinkFormat(t *testing.T) {
 	if got := streamOf(t, dir); !bytes.Equal(got, want) {
 		t.Errorf("stream is\n%q, want\n%q", got, want)
 	}
-	if index, err := Scan(dir, roomy); err != nil || !index.HasLinks() {
+	if index, err := Scan(dir, roomy); err != nil || index.Version() != 2 {
 		t.Errorf("Scan = %+v, %v, want links", index, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "latest")); err != nil {
 		t.Fatal(err)
 	}
-	if index, err := Scan(dir, roomy); err != nil || index.HasLinks() || !bytes.HasPrefix(streamOf(t, dir), []byte(magic)) {
+	if index, err := Scan(dir, roomy); err != nil || index.Version() != 1 || !bytes.HasPrefix(streamOf(t, dir), []byte(magic)) {
 		t.Errorf("Scan without links = %+v, %v, want an archive of version 1", index, err)
 	}
 }

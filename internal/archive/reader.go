@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,16 +15,48 @@ func (x *Index) Open() (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := encode(x.entries)
-	return &reader{root: root, pieces: pieces(x.entries), part: bytes.NewReader(head), left: int64(len(head))}, nil
+	size := encodedLen(x.entries)
+	return &reader{index: x, root: root, pieces: pieces{entries: x.entries}, part: newHead(x.entries, size), left: size}, nil
+}
+
+// head reads header and index, a few lines at a time.
+type head struct {
+	entries []entry // whose lines are still to come
+	part    []byte
+}
+
+func newHead(entries []entry, size int64) *head {
+	return &head{entries: entries, part: appendHeader(nil, entries, size-int64(headerLen))}
+}
+
+// Read implements [io.Reader].
+func (h *head) Read(p []byte) (int, error) {
+	const lines = 64
+	if len(h.part) == 0 {
+		n := min(lines, len(h.entries))
+		if n == 0 {
+			return 0, io.EOF
+		}
+		for i := range n {
+			h.part = h.entries[i].appendLine(h.part)
+		}
+		h.entries = h.entries[n:]
+	}
+	n := copy(p, h.part)
+	if h.part = h.part[n:]; len(h.part) == 0 {
+		h.part = h.part[:0]
+	}
+	return n, nil
 }
 
 // reader reads a folder as a stream: header and index, then the pieces and the zeros
 // between them.
 type reader struct {
+	index  *Index
 	root   *os.Root
-	pieces []piece // still to come
-	at     int64   // of the next byte
+	pieces pieces // still to come
+	gap    *piece // the piece behind the zeros
+	at     int64  // of the next byte
 
 	part io.Reader // the current part
 	left int64     // bytes that are left of it
@@ -45,7 +76,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		err = nil
 		if n == 0 && len(p) > 0 {
-			return 0, fmt.Errorf("a file of folder %s is shorter than it was", filepath.Base(r.root.Name()))
+			return 0, fmt.Errorf("a file of folder %s is shorter than it was: %w", filepath.Base(r.root.Name()), ErrChanged)
 		}
 	}
 	return n, err
@@ -56,20 +87,28 @@ func (r *reader) next() error {
 	if err := r.closeFile(); err != nil {
 		return err
 	}
-	if len(r.pieces) == 0 {
-		return io.EOF
+	var piece piece
+	if r.gap != nil {
+		piece, r.gap = *r.gap, nil
+	} else {
+		next, ok := r.pieces.next()
+		if !ok {
+			if err := r.index.verify(); err != nil {
+				return err
+			}
+			return io.EOF
+		}
+		if gap := next.at - r.at; gap > 0 {
+			r.gap, r.part, r.left = &next, zeros{}, gap
+			return nil
+		}
+		piece = next
 	}
-	piece := r.pieces[0]
-	if gap := piece.at - r.at; gap > 0 {
-		r.part, r.left = zeros{}, gap
-		return nil
-	}
-	r.pieces = r.pieces[1:]
 	file, err := r.open(piece.entry)
 	if err != nil {
 		return err
 	}
-	r.file, r.part, r.left = file, io.NewSectionReader(file, piece.from, piece.size), piece.size
+	r.file, r.part, r.left = file, io.NewSectionReader(packed{file, piece.entry.holes}, piece.from, piece.size), piece.size
 	return nil
 }
 
@@ -80,8 +119,8 @@ func (r *reader) open(e *entry) (*os.File, error) {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() != e.size) {
-		err = fmt.Errorf("file %q changed after its folder was renamed into place", e.path)
+	if err == nil && (!info.Mode().IsRegular() || stampOf(info) != e.stamp) {
+		err = fmt.Errorf("file %q: %w", e.path, ErrChanged)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -98,7 +137,9 @@ func (r *reader) closeFile() error {
 }
 
 // Close implements [io.Closer].
-func (r *reader) Close() error { return errors.Join(r.closeFile(), r.root.Close()) }
+func (r *reader) Close() error {
+	return errors.Join(r.closeFile(), r.root.Close())
+}
 
 // zeros is the padding between two parts.
 type zeros struct{}

@@ -142,7 +142,7 @@ func TestExtractRefuses(t *testing.T) {
 	}{
 		"nothing":                 {nil, ErrDamaged},
 		"something else":          {[]byte(strings.Repeat("PK", 100)), ErrDamaged},
-		"another version":         {[]byte("spotworker-archive 3 000000000000\n"), ErrDamaged},
+		"another version":         {[]byte("spotworker-archive 4 000000000000\n"), ErrDamaged},
 		"an index that is huge":   {[]byte(magic + "0fffffffffff\n"), ErrTooLarge},
 		"a path to the top":       {one(`"/etc/x"`), ErrDamaged},
 		"a path upwards":          {one(`"../x"`), ErrDamaged},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,11 +33,19 @@ type collector struct {
 	from   string        // where the program writes a checkpoint
 	dir    string        // where collected checkpoints are
 	limits archive.Limits
+	log    *slog.Logger
 
 	number int
 	last   *collected
 
+	// torn is a collected checkpoint that something wrote to while it was read; empty if
+	// there is none. It is read again at each look until it is whole, or there is another.
+	torn   string
+	warned bool // of a torn checkpoint
+	many   bool // and of one with many files
+
 	ended     bool      // the program has, so that this is the last look
+	killed    bool      // by the worker
 	heldSince time.Time // when the checkpoint was found to be open elsewhere; zero if it is not
 }
 
@@ -48,7 +57,7 @@ const heldLimit = 30 * time.Second
 // says why the checkpoint cannot be used.
 func (c *collector) collect() (*job.Progress, error) {
 	if _, err := os.Lstat(c.from); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return c.again()
 	}
 	name := filepath.Join(c.dir, strconv.Itoa(c.number+1))
 	if err := c.move(name); err != nil {
@@ -58,13 +67,58 @@ func (c *collector) collect() (*job.Progress, error) {
 		return nil, fmt.Errorf("collect the checkpoint: %w", err)
 	}
 	c.number++
+	c.dropTorn()
+	return c.take(name)
+}
+
+// again reads a torn checkpoint again. One that something still wrote to when its program
+// was killed is half a checkpoint, and is given up.
+func (c *collector) again() (*job.Progress, error) {
+	if c.torn == "" && c.last.isTorn() {
+		c.warnTorn()
+		c.torn = c.last.leave()
+	}
+	switch {
+	case c.torn == "":
+		return nil, nil
+	case c.ended && c.killed:
+		c.log.Warn("checkpoint is left out: its program was still writing to it when it was killed; the one before stands")
+		c.dropTorn()
+		return nil, nil
+	}
+	return c.take(c.torn)
+}
+
+// take reads a collected checkpoint, which takes the place of the last one.
+func (c *collector) take(name string) (*job.Progress, error) {
 	state, next, err := c.state(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, archive.ErrChanged):
+		c.warnTorn()
+		c.torn = name
+		return nil, nil
+	case err != nil:
 		return nil, explainCheckpoint(err)
 	}
+	c.torn = ""
 	c.last.supersede()
 	c.last = next
 	return state, nil
+}
+
+func (c *collector) warnTorn() {
+	if !c.warned {
+		c.warned = true
+		c.log.Warn("checkpoint was written to after it was renamed into place: it is read again later, and the one before stands until then")
+	}
+}
+
+// dropTorn removes a torn checkpoint.
+func (c *collector) dropTorn() {
+	if c.torn != "" {
+		(&collected{user: c.user, name: c.torn, superseded: true}).removeIfFree()
+		c.torn = ""
+	}
 }
 
 // move moves the program's checkpoint to a name. Only the last look waits for another
@@ -112,17 +166,32 @@ func (c *collector) inspect(name string) (version int, size int64, open func() (
 		if err != nil {
 			return 0, 0, nil, err
 		}
-		version := stateFolder
-		if index.HasLinks() {
-			version = stateLinks
-		}
-		return version, index.Size(), index.Open, nil
+		c.warnMany(index.Entries())
+		return stateFolder + index.Version() - 1, index.Size(), index.Open, nil
 	case !info.Mode().IsRegular():
 		return 0, 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
 	case info.Size() > c.limits.Bytes:
 		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), c.limits.Bytes)
 	}
-	return stateFile, info.Size(), func() (io.ReadCloser, error) { return scratch.OpenRegular(name) }, nil
+	archive.Await(info)
+	return stateFile, info.Size(), func() (io.ReadCloser, error) {
+		file, err := scratch.OpenRegular(name)
+		if err != nil {
+			return nil, err
+		}
+		return archive.OpenFile(file, info), nil
+	}, nil
+}
+
+// manyEntries is the share of the files and folders that a checkpoint may have at which its
+// owner is warned.
+const manyEntries = 0.8
+
+func (c *collector) warnMany(entries int) {
+	if !c.many && float64(entries) > manyEntries*float64(c.limits.Entries) {
+		c.many = true
+		c.log.Warn("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently", "entries", entries, "limit", c.limits.Entries)
+	}
 }
 
 // explainCheckpoint returns a permanent error for a checkpoint that no further
@@ -156,6 +225,25 @@ type collected struct {
 	mu         sync.Mutex
 	readers    int
 	superseded bool
+	torn       bool // something wrote to it while it was read
+}
+
+// isTorn reports whether something wrote to the checkpoint while it was read.
+func (c *collected) isTorn() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.torn
+}
+
+// leave gives up the checkpoint without its files, whose name it returns.
+func (c *collected) leave() (name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.superseded, c.torn, name, c.name = true, false, c.name, ""
+	return name
 }
 
 // Open opens the checkpoint's state.
@@ -174,7 +262,7 @@ func (c *collected) Open() (io.ReadCloser, error) {
 		return nil, err
 	}
 	c.readers++
-	return &collectedReader{stream: stream, user: c.user, done: sync.OnceFunc(c.readerClosed)}, nil
+	return &collectedReader{stream: stream, of: c, done: sync.OnceFunc(c.readerClosed)}, nil
 }
 
 func (c *collected) readerClosed() {
@@ -196,7 +284,7 @@ func (c *collected) supersede() {
 }
 
 func (c *collected) removeIfFree() {
-	if c.superseded && c.readers == 0 {
+	if c.superseded && c.readers == 0 && c.name != "" {
 		// What cannot be removed now is removed with the job's folder.
 		_ = c.user.Do(func() error {
 			if err := os.Remove(c.name); err == nil {
@@ -211,15 +299,20 @@ func (c *collected) removeIfFree() {
 // its files one by one.
 type collectedReader struct {
 	stream io.ReadCloser
-	user   *sandbox.User
+	of     *collected
 	done   func()
 }
 
 func (r *collectedReader) Read(p []byte) (n int, err error) {
-	err = r.user.Do(func() (err error) {
+	err = r.of.user.Do(func() (err error) {
 		n, err = r.stream.Read(p)
 		return err
 	})
+	if errors.Is(err, archive.ErrChanged) {
+		r.of.mu.Lock()
+		r.of.torn = true
+		r.of.mu.Unlock()
+	}
 	return n, err
 }
 

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/job"
@@ -17,7 +19,7 @@ import (
 
 func newKeeper(t *testing.T) *collector {
 	t.Helper()
-	return &collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
+	return &collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy, log: slog.New(slog.DiscardHandler)}
 }
 
 // save puts a file where a program would.
@@ -225,5 +227,109 @@ func TestOpenFails(t *testing.T) {
 	k.supersede()
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the checkpoint is still there: %v", err)
+	}
+}
+
+// TestTorn: a checkpoint that is written to while it is read is not stored. It is read again
+// until it is whole, another takes its place, or its program was killed.
+func TestTorn(t *testing.T) {
+	change := func(name string) {
+		t.Helper()
+		time.Sleep(30 * time.Millisecond) // file systems have coarse clocks
+		appendTo(t, name, "more")
+	}
+	begin := func(size int) (*collector, *job.Progress, io.ReadCloser) {
+		k := newKeeper(t)
+		if err := os.Mkdir(k.from, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, filepath.Join(k.from, "f"), strings.Repeat("x", size))
+		p, err := k.collect()
+		if err != nil || p == nil || p.Stream == nil {
+			t.Fatalf("collect = %+v, %v, want a stream", p, err)
+		}
+		stream, err := p.Stream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(filepath.Join(k.dir, "1", "f"))
+		if _, err := io.Copy(io.Discard, stream); !errors.Is(err, archive.ErrChanged) {
+			t.Fatalf("reading what is written to = %v, want %v", err, archive.ErrChanged)
+		}
+		return k, p, stream
+	}
+	again := func(k *collector) string {
+		p, err := k.collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p == nil {
+			return ""
+		}
+		dir := t.TempDir()
+		if err := archive.Extract(strings.NewReader(stateOf(t, p)), dir, roomy); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data[len(data)-4:])
+	}
+	k, _, stream := begin(100_000)
+	_ = stream.Close()
+	if got := again(k); got != "more" {
+		t.Errorf("a torn checkpoint read again ends with %q, want %q", got, "more")
+	}
+	if got := again(k); got != "" {
+		t.Errorf("the same read again ends with %q, want that it is reported once", got)
+	}
+	k.last.supersede()
+	if n := k.left(t); n != 0 {
+		t.Errorf("%d checkpoints are left, want none", n)
+	}
+
+	k, _, stream = begin(100_000)
+	k.save(t, "a later one")
+	if p, err := k.collect(); err != nil || stateOf(t, p) != "a later one" {
+		t.Errorf("collect = %+v, %v, want the later checkpoint", p, err)
+	}
+	_ = stream.Close()
+	if n := k.left(t); n != 0 {
+		t.Errorf("%d checkpoints are left, want that the torn one was removed", n)
+	}
+
+	k, _, stream = begin(100_000)
+	_ = stream.Close()
+	k.ended, k.killed = true, true
+	if got := again(k); got != "" {
+		t.Errorf("what a killed program was writing to ends with %q, want it left out", got)
+	}
+	if n := k.left(t); n != 0 {
+		t.Errorf("%d checkpoints are left, want none", n)
+	}
+}
+
+// TestManyFilesAreReportedEarly: before a checkpoint has so many files that it is refused, the
+// log has a warning.
+func TestManyFilesAreReportedEarly(t *testing.T) {
+	var log logLines
+	k := newKeeper(t)
+	k.limits.Entries, k.log = 10, slog.New(slog.NewJSONHandler(&log, nil))
+	for files, want := range map[int]int{7: 0, 9: 1} {
+		if err := os.Mkdir(k.from, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for i := range files {
+			appendTo(t, filepath.Join(k.from, strings.Repeat("f", i+1)), "x")
+		}
+		log.lines = nil
+		k.many = false
+		if _, err := k.collect(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(log.find("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently")); got != want {
+			t.Errorf("%d files of 10 allowed: %d warnings, want %d", files, got, want)
+		}
 	}
 }

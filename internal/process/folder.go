@@ -18,10 +18,11 @@ const (
 	stateFile   = 1 // the checkpoint is a file; the state is its bytes
 	stateFolder = 2 // the checkpoint is a folder; the state is an archive of package archive
 	stateLinks  = 3 // the same, with symbolic links
+	stateSparse = 4 // the same, with hard links or files with holes
 )
 
 // maxEntries bounds the files and folders of a checkpoint.
-const maxEntries = 100_000
+const maxEntries = 200_000
 
 // folder is a job's folder and the paths in it. The program gets all of them except
 // collected, where its checkpoints are moved.

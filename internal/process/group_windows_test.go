@@ -2,6 +2,7 @@ package process
 
 import (
 	"encoding/json"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -219,7 +220,7 @@ func homes(t *testing.T, parent string) (names []string) {
 func TestHeldCheckpoint(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		dir := t.TempDir()
-		c := collector{from: filepath.Join(dir, "checkpoint"), dir: dir, limits: roomy, ended: ended}
+		c := collector{from: filepath.Join(dir, "checkpoint"), dir: dir, limits: roomy, log: slog.New(slog.DiscardHandler), ended: ended}
 		scanner, err := os.Create(c.from)
 		if err != nil {
 			t.Fatal(err)

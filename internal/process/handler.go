@@ -62,7 +62,7 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 // Run implements [job.Handler]. The job's folder exists until its last checkpoint
 // has been recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := j.CheckVersion(stateFile, stateFolder, stateLinks); err != nil {
+	if err := j.CheckVersion(stateFile, stateFolder, stateLinks, stateSparse); err != nil {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)

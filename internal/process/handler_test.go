@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,7 +150,7 @@ func TestRestore(t *testing.T) {
 // folderState is a folder as it is recorded.
 func folderState(t *testing.T, dir string) *job.Progress {
 	t.Helper()
-	k := collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy}
+	k := collector{from: filepath.Join(t.TempDir(), "checkpoint"), dir: t.TempDir(), limits: roomy, log: slog.New(slog.DiscardHandler)}
 	if err := os.CopyFS(k.from, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}

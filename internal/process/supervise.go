@@ -36,7 +36,7 @@ type run struct {
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 	return &run{
 		job: j, folder: f, log: log,
-		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
+		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
 		progress:  progressFile{name: f.progress},
 		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
 	}
@@ -64,7 +64,7 @@ func (r *run) supervise(ctx context.Context) ended {
 	for stopped := ctx.Done(); ; {
 		select {
 		case end.exit = <-r.program.Exited():
-			r.collector.ended = true
+			r.collector.ended, r.collector.killed = true, end.killed
 			if fault := r.poll(ctx); end.fault == nil { // the last poll
 				end.fault = fault
 			}

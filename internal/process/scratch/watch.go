@@ -82,7 +82,7 @@ func (d *Watch) Stop() {
 }
 
 // Size returns the job's disk usage in bytes, or any number above limit if that is
-// more. A folder counts [folderCounts], anything else its size, but at least
+// more. A folder counts [folderCounts], anything else what it has on the disk, but at least
 // [entryCounts]. Files may come and go during the measurement. A folder that cannot
 // be read or whose path is too long makes the result [math.MaxInt64]. The result of
 // a stopped measurement is meaningless.
@@ -99,7 +99,7 @@ func (f *Folder) Size(limit int64, stopped *atomic.Bool) (total int64) {
 		case d.IsDir():
 			total += folderCounts
 		default:
-			total += max(info.Size(), entryCounts)
+			total += max(archive.Allocated(info), entryCounts)
 		}
 		if total > limit || stopped.Load() {
 			return fs.SkipAll

@@ -1,0 +1,80 @@
+package archive
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// stamp tells whether a file or folder has been written to. It leaves out the time of the
+// last change of an inode, which a new hard link to it changes too: programs link files
+// that do not change into their next checkpoint.
+type stamp struct {
+	inode    uint64 // 0 where files have no number
+	modified int64  // nanoseconds
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	inode, _ := inodeOf(info)
+	return stamp{inode: inode, modified: info.ModTime().UnixNano()}
+}
+
+// settle is how long after its last change a folder is scanned again: file systems take
+// the time of a change from a clock that stands still for some milliseconds, so that a
+// later change may have the same time.
+const settle = 20 * time.Millisecond
+
+// unsettled reports whether a change at that time could be followed by one with the same
+// time.
+func unsettled(modified, now time.Time) bool {
+	age := now.Sub(modified)
+	return age >= 0 && age < settle
+}
+
+// verify returns an error if something was written to the folder since it was scanned.
+func (x *Index) verify() error {
+	for i := range x.entries {
+		e := &x.entries[i]
+		info, err := os.Lstat(filepath.Join(x.folder, filepath.FromSlash(e.path)))
+		if err != nil || stampOf(info) != e.stamp {
+			return fmt.Errorf("%q: %w", e.path, ErrChanged)
+		}
+	}
+	if info, err := os.Lstat(x.folder); err != nil || stampOf(info) != x.stamp {
+		return fmt.Errorf("the folder: %w", ErrChanged)
+	}
+	return nil
+}
+
+// File is a file whose last Read fails with [ErrChanged] if something has written to it
+// since Stat.
+type File struct {
+	file *os.File
+	was  fs.FileInfo
+}
+
+// OpenFile returns an opened file as one that must not change since it was was.
+func OpenFile(file *os.File, was fs.FileInfo) *File { return &File{file, was} }
+
+// Read implements [io.Reader].
+func (f *File) Read(p []byte) (int, error) {
+	n, err := f.file.Read(p)
+	if err != nil || n == 0 {
+		if info, failed := f.file.Stat(); failed != nil || stampOf(info) != stampOf(f.was) || info.Size() != f.was.Size() {
+			return n, fmt.Errorf("the file %w", ErrChanged)
+		}
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (f *File) Close() error { return f.file.Close() }
+
+// Await waits until a change of a file that was last changed at that time would show.
+func Await(info fs.FileInfo) {
+	if unsettled(info.ModTime(), time.Now()) {
+		time.Sleep(settle)
+	}
+}
