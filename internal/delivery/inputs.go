@@ -47,12 +47,12 @@ func (d *Delivery) fetchInputs(ctx context.Context) (outcome, bool) {
 			return d.afterFetch(ctx, err)
 		case now := <-ticker.C:
 			end, over := d.checkCancelled(ctx)
-			if leaving := d.runner.departure.Current(); !over && !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
-				d.cancel(drain.ForNotice(leaving.Notice(now)))
-			}
 			if over {
-				<-fetched
+				_ = <-fetched // it was stopped, which is all that its error says
 				return outcomeOf(end.conflict), false
+			}
+			if leaving := d.runner.departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
+				d.cancel(drain.ForNotice(leaving.Notice(now)))
 			}
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -236,7 +235,7 @@ func (r *resolver) list(client *container.Client, in job.Input) (files []planned
 		where += fmt.Sprintf(" with the prefix %q", in.Prefix)
 	}
 	above := in.Prefix[:strings.LastIndexByte(in.Prefix, '/')+1]
-	pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: to.Ptr(in.Prefix)})
+	pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(in.Prefix)})
 	for pager.More() {
 		ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
 		page, err := pager.NextPage(ctx)
@@ -280,7 +279,7 @@ func listed(in job.Input, above string, item *container.BlobItem) (planned, erro
 	if p.ResourceType != nil && *p.ResourceType == "directory" {
 		file.path, file.size = file.path+"/", 0 // of an account with folders
 	}
-	if p.AccessTier != nil && *p.AccessTier == container.AccessTier(blob.AccessTierArchive) {
+	if p.AccessTier != nil && *p.AccessTier == blob.AccessTierArchive {
 		return planned{}, archived(file.source)
 	}
 	return file, nil
@@ -300,11 +299,11 @@ func withoutFolders(files []planned) []planned {
 	above := map[string]bool{}
 	for i := range files {
 		for at := strings.LastIndexByte(files[i].path, '/'); at >= 0; at = strings.LastIndexByte(files[i].path[:at], '/') {
-			if folder := files[i].path[:at]; above[folder] {
+			folder := files[i].path[:at]
+			if above[folder] {
 				break
-			} else {
-				above[folder] = true
 			}
+			above[folder] = true
 		}
 	}
 	return slices.DeleteFunc(files, func(f planned) bool {

@@ -46,9 +46,9 @@ func setup(t testing.TB) *bench {
 	b.server.OnResult(func(r storage.Result) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.calls[string(r.Operation)]++
+		b.calls[r.Operation]++
 		if b.called != nil {
-			b.called(string(r.Operation))
+			b.called(r.Operation)
 		}
 	})
 	return b

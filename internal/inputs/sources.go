@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -70,7 +69,7 @@ func (s *sources) read(ctx context.Context, f *planned, data []byte, offset int6
 	defer cancel()
 	reply, err := client.NewBlobClient(f.blob).DownloadStream(callCtx, &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: offset, Count: int64(len(data))},
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: to.Ptr(f.etag)}},
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: new(f.etag)}},
 	})
 	if err != nil {
 		return f.explain(ctx, err)

@@ -87,29 +87,19 @@ func Encode(all []job.Input) (json.RawMessage, error) {
 var containerName = regexp.MustCompile(`^(\$root|\$web|[a-z0-9](-?[a-z0-9]){2,62})$`)
 
 // etagForm is the form of an ETag in an HTTP header.
-var etagForm = regexp.MustCompile(`^"[!-~]{1,126}"$`)
+var etagForm = regexp.MustCompile(`^"[\x21-\x7e]{1,126}"$`)
 
 // Check returns what is wrong with an input, as far as that shows without reading
 // anything.
 func Check(in job.Input) error {
-	given := 0
-	for _, name := range []string{in.Blob, in.Prefix, in.Manifest} {
-		if name != "" {
-			given++
-		}
-	}
-	switch err := blobref.CheckContainer(in.Container); {
-	case err != nil:
+	if err := blobref.CheckContainer(in.Container); err != nil {
 		return fmt.Errorf("field container %w", err)
-	case !containerName.MatchString(in.Container):
-		return fmt.Errorf("field container is %.80q, which is no name of a container", in.Container)
-	case given > 1:
-		return errors.New("more than one of blob, prefix and manifest is given")
 	}
-	for field, name := range map[string]string{"blob": in.Blob, "prefix": strings.TrimRight(in.Prefix, "./"), "manifest": in.Manifest} {
-		if err := blobref.CheckBlob(name); name != "" && err != nil {
-			return fmt.Errorf("field %s %w", field, err)
-		}
+	if !containerName.MatchString(in.Container) {
+		return fmt.Errorf("field container is %.80q, which is no name of a container", in.Container)
+	}
+	if err := checkNames(in); err != nil {
+		return err
 	}
 	if in.Account != "" {
 		if _, err := AccountURL(in.Account); err != nil {
@@ -119,13 +109,45 @@ func Check(in job.Input) error {
 	if in.ETag != "" && (in.Blob+in.Manifest == "" || !etagForm.MatchString(in.ETag)) {
 		return fmt.Errorf("field etag is %.80q; it must be the ETag of a blob or manifest as in the HTTP header, quotes included", in.ETag)
 	}
-	if in.To != "" {
-		if in.Manifest != "" {
-			return errors.New("field to is not for a manifest: each line of it may have one")
+	return checkTo(in)
+}
+
+// checkNames checks the names of blobs, of which there is at most one.
+func checkNames(in job.Input) error {
+	given := 0
+	for _, field := range []struct{ name, text string }{
+		{"blob", in.Blob}, {"prefix", in.Prefix}, {"manifest", in.Manifest},
+	} {
+		if field.text == "" {
+			continue
 		}
-		if err := CheckPath(in.To); err != nil {
-			return fmt.Errorf("field to is %.200q: %w", in.To, err)
+		given++
+		text := field.text
+		if field.name == "prefix" {
+			if text = strings.TrimRight(text, "./"); text == "" {
+				continue
+			}
 		}
+		if err := blobref.CheckBlob(text); err != nil {
+			return fmt.Errorf("field %s %w", field.name, err)
+		}
+	}
+	if given > 1 {
+		return errors.New("more than one of blob, prefix and manifest is given")
+	}
+	return nil
+}
+
+// checkTo checks the path in the folder of inputs.
+func checkTo(in job.Input) error {
+	switch {
+	case in.To == "":
+		return nil
+	case in.Manifest != "":
+		return errors.New("field to is not for a manifest: each line of it may have one")
+	}
+	if err := CheckPath(in.To); err != nil {
+		return fmt.Errorf("field to is %.200q: %w", in.To, err)
 	}
 	return nil
 }

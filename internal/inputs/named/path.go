@@ -49,7 +49,7 @@ func CheckWindowsPath(path string) error {
 		base, _, _ := strings.Cut(part, ".")
 		base = strings.ToUpper(strings.TrimRight(base, " "))
 		numbered := len(base) > 3 && (strings.HasPrefix(base, "COM") || strings.HasPrefix(base, "LPT")) &&
-			strings.Contains("0 1 2 3 4 5 6 7 8 9 ¹ ² ³", base[3:])
+			strings.Trim(base[3:], "0123456789¹²³") == "" && utf8.RuneCountInString(base[3:]) == 1
 		switch {
 		case reserved[base] || numbered:
 			return fmt.Errorf("%s is the name of a device on Windows", part)
