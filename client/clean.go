@@ -81,7 +81,8 @@ type CleanReport struct {
 }
 
 // Clean removes jobs that have ended: their records with the results, their logs and their
-// outputs; and outputs that no record names. A job that waits, runs or was given up is left alone, and so is one whose record is
+// outputs; and outputs that no record names. A job that waits, runs or was given up is left
+// alone, and so is one whose record is
 // written during the run. Repeating it removes what an interruption left.
 //
 // A job whose record is gone is forgotten: one that is put with the same id is another

@@ -47,7 +47,8 @@
 //   - A state of an unknown version is read or replaced, or dead-letters the job:
 //     begin with [job.Job.CheckVersion].
 //   - Effects differ: something outside happened twice, or not at all. See [Effects].
-//     A follow-up job ([job.Job.Put]) is an effect.
+//     A follow-up job ([job.Job.Put]) is an effect. Outputs ([job.Job.SendOutput]) are
+//     compared by their paths and contents.
 //
 // The failure names the likely cause and lists each run: what it resumed from, what
 // was saved, what it returned, and what was expected.

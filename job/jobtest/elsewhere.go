@@ -49,7 +49,7 @@ type ending struct {
 // otherProcess resumes a job in a new process, as in a worker that has just started.
 // There, package-level variables have their initial values.
 func (t *trial) otherProcess(ctx context.Context) error {
-	if t.elsewhere == nil || t.SameProcess || !t.alone || t.reports == 0 || len(t.effects.happened) > 0 {
+	if t.elsewhere == nil || t.SameProcess || !t.alone || t.reports == 0 || t.effects.any() {
 		return nil
 	}
 	s, n := t.begin(), (t.reports+1)/2

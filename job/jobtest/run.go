@@ -69,6 +69,7 @@ func (r *run) call(ctx context.Context, h job.Handler) {
 	r.job = job.New(job.Spec{ID: r.c.ID, Kind: r.c.Kind, Payload: bytes.Clone(r.c.Payload), Attempt: 1, Deadline: r.c.Deadline}, r.from.saved(&r.open))
 	r.job.OnReport(r.onReport)
 	r.job.OnPut(r.onPut)
+	r.job.OnOutputs(r.c.Effects)
 	r.marked, r.learned = r.from, ranks{}
 	if r.from != nil {
 		r.highest = progress{r.from.fraction, r.from.rank}

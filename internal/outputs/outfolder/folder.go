@@ -92,15 +92,8 @@ func (f *Folder) Send(ctx context.Context, pass Pass) error {
 	f.removeMissing(found)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFiles)
-	var mu sync.Mutex
-	for name, info := range found {
-		old, known := f.sent[name]
-		if known && !old.fresh && old.matches(info) {
-			continue
-		}
-		if pass == Finished && !unchanged(f.before[name], info) {
-			continue
-		}
+	var mu sync.Mutex // guards f.sent while files are sent
+	for name, old := range f.toSend(found, pass) {
 		group.Go(func() error {
 			now, err := f.sendFile(ctx, root, name, old, pass)
 			if err != nil || now.info == nil {
@@ -115,6 +108,19 @@ func (f *Folder) Send(ctx context.Context, pass Pass) error {
 	err = group.Wait()
 	f.before = found
 	return err
+}
+
+// toSend returns the files that a pass sends, with what was sent of them before.
+func (f *Folder) toSend(found map[string]fs.FileInfo, pass Pass) map[string]sentFile {
+	due := map[string]sentFile{}
+	for name, info := range found {
+		old, known := f.sent[name]
+		sent := known && !old.fresh && old.matches(info)
+		if !sent && (pass != Finished || unchanged(f.before[name], info)) {
+			due[name] = old
+		}
+	}
+	return due
 }
 
 // removeMissing removes files from the outputs that the program has removed. What earlier
