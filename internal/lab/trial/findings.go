@@ -411,9 +411,22 @@ func (f *findings) ofTrial(c Config, seen observed) {
 		return
 	}
 	plain, job := seen.plain[0], seen.evicted
-	short := plain.took() < tooShort
+	f.ofCount(c, plain, job)
+	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
+		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
+			"it has no result, so that nothing was compared")
+	}
+	if job != nil && observesFiles && plain.took() >= tooShort && plain.Runs[0].Reports == 0 {
+		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
+			"it reports no progress")
+	}
+	f.ofObservation(seen)
+}
+
+// ofCount is about how often the program could be evicted.
+func (f *findings) ofCount(c Config, plain, job *course) {
 	switch {
-	case short:
+	case plain.took() < tooShort:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
 			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(plain.took()))
 	case job != nil && strikes(job) == 0:
@@ -422,15 +435,6 @@ func (f *findings) ofTrial(c Config, seen observed) {
 		f.add("few-evictions", Remark, "Give it more to do, or --every a shorter time.",
 			"it was done after %s of %d", text.Plural(strikes(job), "eviction"), c.Evictions)
 	}
-	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
-		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
-			"it has no result, so that nothing was compared")
-	}
-	if job != nil && observesFiles && !short && plain.Runs[0].Reports == 0 {
-		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
-			"it reports no progress")
-	}
-	f.ofObservation(seen)
 }
 
 // ofObservation is about what could not be observed.
