@@ -65,7 +65,7 @@ func TestRecord(t *testing.T) {
 			s.run(ticks)
 			s.recording.write(t, name, ticks, asked)
 			s.mu.Lock()
-			_ = os.WriteFile(filepath.Join("testdata", name+".raw"), []byte(s.begun.Format(time.RFC3339Nano)+"\n"+strings.Join(s.raw, "\n")), 0o644)
+			writeLog(t, name, s.begun, s.logged)
 			s.mu.Unlock()
 			if name == "calm" {
 				s.recording.write(t, "sample", min(ticks, sampleTicks), func(string) bool { return true })
@@ -106,8 +106,8 @@ type scene struct {
 	vms       map[string]*lab.VM
 	started   int
 	put       int
-	raw       []string
-	begun     time.Time
+	logged    []string  // lines of all workers, each behind the VM's name and a tab
+	begun     time.Time // when the recording began
 }
 
 // kinds are the kinds of jobs in a scene. A VM whose flag file is there fails what it
@@ -202,7 +202,7 @@ func (s *scene) line(vm string, line []byte) {
 	}
 	if l.Level != "DEBUG" {
 		s.mu.Lock()
-		s.raw = append(s.raw, vm+"\t"+strings.TrimSpace(string(line)))
+		s.logged = append(s.logged, vm+"\t"+strings.TrimSpace(string(line)))
 		s.mu.Unlock()
 	}
 	if l.Level != "DEBUG" && l.Msg != "job started" && l.Msg != "job committed" {
