@@ -92,13 +92,8 @@ type CleanReport struct {
 // It costs a call for each 5,000 records, logs and outputs, one or two for each job, one
 // for each output that is removed, and up to two for each job that keeps old ones.
 func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error) {
-	for _, s := range o.Status {
-		if s != StatusDone && s != StatusCancelled {
-			return CleanReport{}, fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were given up", s)
-		}
-	}
-	if _, err := c.jobs(ctx); err != nil {
-		return CleanReport{}, c.readable(err, toRead)
+	if err := c.checkClean(ctx, o); err != nil {
+		return CleanReport{}, err
 	}
 	cleaner := &operate.Cleaner{
 		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
@@ -125,4 +120,15 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 		return CleanReport(report), err
 	}
 	return CleanReport(report), c.readable(err, n)
+}
+
+// checkClean refuses what cannot be cleaned, and reads which queues there are to look at.
+func (c *Client) checkClean(ctx context.Context, o CleanOptions) error {
+	for _, s := range o.Status {
+		if s != StatusDone && s != StatusCancelled {
+			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were given up", s)
+		}
+	}
+	_, err := c.jobs(ctx)
+	return c.readable(err, toRead)
 }

@@ -158,12 +158,16 @@ func (f *flags) defaults() producer.Spec {
 	return producer.Spec{OnDemand: f.OnDemand, Terms: producer.Terms{Delay: f.Delay, MaxRun: f.MaxRun, MaxSilence: f.MaxSilence, Estimate: f.Estimate}}
 }
 
+// isShards reports whether there can be so many queues of jobs; 0 means as many as there
+// are.
+func isShards(n int) bool { return n >= 0 && n <= queue.MaxShards }
+
 func (f *flags) check() error {
 	var err error
 	switch {
 	case f.Parallel < 1 || f.Parallel > maxParallel:
 		err = fmt.Errorf("--parallel is %d; it must be 1 to %d", f.Parallel, maxParallel)
-	case f.QueueShards < 0 || f.QueueShards > queue.MaxShards:
+	case !isShards(f.QueueShards):
 		err = fmt.Errorf("--queue-shards is %d; it must be 1 to %d, or 0 for as many as the deployment says", f.QueueShards, queue.MaxShards)
 	case f.Delay < 0 || f.Delay > queue.MaxDelay:
 		err = fmt.Errorf("--delay is %s; it must be 0s to %s", f.Delay, queue.MaxDelay)
