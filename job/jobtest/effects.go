@@ -124,7 +124,7 @@ func (e *Effects) ledger() ledger {
 }
 
 // any reports whether there is an effect or an output.
-func (l ledger) any() bool { return len(l.happened) > 0 || len(l.outputs) > 0 }
+func (got ledger) any() bool { return len(got.happened) > 0 || len(got.outputs) > 0 }
 
 // differs returns a fault if got differs from want, or nil.
 func (got ledger) differs(want ledger) *fault {
