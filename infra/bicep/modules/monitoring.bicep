@@ -81,6 +81,8 @@ var columns = [
   { name: 'folder', type: 'string' }
   { name: 'follow_up_id', type: 'string' }
   { name: 'follow_up_kind', type: 'string' }
+  { name: 'fetched_bytes', type: 'long' }
+  { name: 'files', type: 'long' }
   { name: 'frame', type: 'long' }
   { name: 'generation', type: 'long' }
   { name: 'gone_in', type: 'string' }
