@@ -138,6 +138,9 @@ func TestReport(t *testing.T) {
 	if u := r.Undisturbed; u.Seconds != 10 || u.Checkpoints != 9 || u.Interval != 1 || u.SaveSeconds != 0.1 || u.CheckpointBytes != 100 {
 		t.Errorf("undisturbed = %+v", u)
 	}
+	if raw, err := json.Marshal(judge(c, "program", observed{})); err != nil || bytes.Contains(raw, []byte("null")) {
+		t.Errorf("JSON = %s, %v, want empty lists and no null", raw, err)
+	}
 	if r.Cost == nil || r.Cost.Notice != 0.5 {
 		t.Errorf("cost = %+v, want half a second: release and return", r.Cost)
 	}
