@@ -109,7 +109,7 @@ var mutations = []mutation{
 	{
 		name: "a release leaves the state out",
 		file: "internal/delivery/save.go",
-		old:  "\terr := d.writeWithState(ctx, write)\n", replacement: "\terr := write(d.cleanup, d.unsaved().WithoutState())\n",
+		old:  "\terr := d.writeWithState(ctx, true, write)\n", replacement: "\terr := write(d.cleanup, d.unsaved().WithoutState())\n",
 		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
 	},
 	{
