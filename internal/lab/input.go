@@ -28,8 +28,11 @@ import (
 // The input of digest jobs, unless flags say otherwise.
 const (
 	InputContainer = "lab-files"
-	FileSize       = 32 << 20
-	JobTime        = 12 * time.Second
+
+	// OutputContainer is where compress jobs write.
+	OutputContainer = "lab-output"
+	FileSize        = 32 << 20
+	JobTime         = 12 * time.Second
 
 	// MaxFiles is how many inputs there may be.
 	MaxFiles = 1000

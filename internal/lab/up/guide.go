@@ -71,6 +71,8 @@ func (g guide) write(out io.Writer, vms []string) {
 	g.export(&b, g.tokens(producerVM))
 	if g.sample != "" {
 		fmt.Fprintf(&b, "    %s digests --container %s\n", g.program("producer"), lab.InputContainer)
+		payload := fmt.Sprintf(`{"container":%q,"blob":%q,"target_container":%q}`, lab.InputContainer, g.sample, lab.OutputContainer)
+		fmt.Fprintf(&b, "    %s put --kind compress --payload %s\n", g.program("producer"), g.quoted(payload))
 	} else {
 		b.WriteString("    " + g.program("producer") + " put --kind KIND --payload JSON\n")
 	}
@@ -104,7 +106,7 @@ func (g guide) writeWorker(out io.Writer, vm string) {
 	var b strings.Builder
 	b.WriteString("\n")
 	g.export(&b, slices.Concat(g.tokens(vm), []string{"SPOTWORKER_METADATA_ENDPOINT=" + g.base(vm)}))
-	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --listen " + g.listen(vm) + "\n")
+	b.WriteString("    " + g.program("worker") + " --data-container " + lab.InputContainer + " --default-kind digest --output-container " + lab.OutputContainer + " --listen " + g.listen(vm) + "\n")
 	fmt.Fprint(out, b.String())
 }
 
@@ -163,6 +165,14 @@ func quote(value string) string {
 		return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 	}
 	return value
+}
+
+// quoted quotes a value for the guide's shell.
+func (g guide) quoted(value string) string {
+	if g.windows {
+		return `"` + strings.ReplaceAll(value, `"`, `\"`) + `"`
+	}
+	return quote(value)
 }
 
 func isPlainInShell(c rune) bool {

@@ -186,6 +186,9 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control, u.names.Outputs} {
 		containers[name] = account.Container(name)
 	}
+	if u.config.Files > 0 {
+		containers[lab.OutputContainer] = account.Container(lab.OutputContainer)
+	}
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
 		return err
 	}

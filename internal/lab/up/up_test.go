@@ -69,7 +69,11 @@ func (r *running) paste(t *testing.T, section, vm, program string) string {
 	common := text[from+len("First, in every terminal:") : to]
 	for block := range strings.SplitSeq(text[to:], "\n\n") {
 		if strings.Contains(block, "bin/"+section+" ") && (vm == "" || strings.Contains(block, "/vms/"+vm+"\n")) {
-			script := common + strings.ReplaceAll(block, "bin/"+section, "exec "+program)
+			run := program // each of its lines
+			if section == "worker" {
+				run = "exec " + program // so that it gets the signals
+			}
+			script := common + strings.ReplaceAll(block, "bin/"+section, run)
 			for _, address := range regexp.MustCompile(`https?://[^/;'\s]+`).FindAllString(script, -1) {
 				if !regexp.MustCompile(`^https?://127\.0\.0\.1:\d+$`).MatchString(address) {
 					t.Fatalf("%s is not on loopback, in:\n%s", address, script)
@@ -108,7 +112,7 @@ func (r *running) workerWith(t *testing.T, vm string, flags []string) *labtest.O
 	programs, _ := labtest.Programs(t)
 	script := r.paste(t, "worker", vm, programs.Worker)
 	if len(flags) > 0 {
-		script = strings.Replace(script, "--data-container "+lab.InputContainer+" --default-kind digest", strings.Join(flags, " "), 1)
+		script = strings.Replace(script, "--data-container "+lab.InputContainer+" --default-kind digest --output-container "+lab.OutputContainer, strings.Join(flags, " "), 1)
 	}
 	cmd := shell(t, script)
 	cmd.Stderr = log
@@ -180,11 +184,11 @@ func TestRun(t *testing.T) {
 				t.Errorf("storage over TLS: %t, want %t", got, identity)
 			}
 			ids := r.produce(t)
-			if len(ids) != 2 {
-				t.Fatalf("producer confirmed %q, want two jobs", ids)
+			if len(ids) != 3 {
+				t.Fatalf("producer confirmed %q, want a digest job for each of two files and a compress job", ids)
 			}
 			log := r.worker(t, "spot_2")
-			log.Until(t, `"msg":"job committed"(?s:.*)"msg":"job committed"`)
+			log.Until(t, `("msg":"job committed"(?s:.*)){3}`)
 			for _, id := range ids {
 				if !committed(log.String())[id] {
 					t.Errorf("job %s is not committed", id)
