@@ -48,7 +48,9 @@ func (d *Delivery) fetchInputs(ctx context.Context) (outcome, bool) {
 		case now := <-ticker.C:
 			end, over := d.checkCancelled(ctx)
 			if over {
-				_ = <-fetched // it was stopped, which is all that its error says
+				if err := <-fetched; err != nil {
+					d.log.DebugContext(ctx, "fetch of the job's inputs stopped", "error", err)
+				}
 				return outcomeOf(end.conflict), false
 			}
 			if leaving := d.runner.departure.Current(); !leaving.MayContinue(drain.Estimate{Begun: begun}, now) {
