@@ -89,6 +89,11 @@ var scenarios = []scenario{
 		want: map[string]checkpoint.Status{"a": checkpoint.Done, "long": checkpoint.Done},
 	},
 	{
+		name: "move at a claim", minCalls: 14, wantLog: "job put on the on-demand queue",
+		prepare: leaveOrphanDue(62 * time.Second), act: runsFor(10 * time.Second), want: wantDone("long"),
+		first: changeover(10 * time.Second), second: takeFromBoth,
+	},
+	{
 		name: "expiring message", minCalls: 18, wantLog: "message would expire; put a new one for the job",
 		prepare: enqueueExpiring("long", "steps", time.Hour), act: runsFor(7 * time.Second), want: wantDone("long"),
 	},
@@ -213,8 +218,22 @@ func enqueueTwice(t *testing.T, b *testbed, r *scenarioRun) {
 }
 
 // leaveOrphan leaves a job whose worker was killed.
-func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) {
-	enqueueJobs("long", "steps")(t, b, r)
+func leaveOrphan(t *testing.T, b *testbed, r *scenarioRun) { leaveOrphanDue(0)(t, b, r) }
+
+// leaveOrphanDue is leaveOrphan for a job of 12 s with a deadline; 0 is none. With one it
+// waits until the message is almost visible.
+func leaveOrphanDue(due time.Duration) func(*testing.T, *testbed, *scenarioRun) {
+	return func(t *testing.T, b *testbed, r *scenarioRun) {
+		b.putDue("long", "steps", due, 12*time.Second)
+		killWithState(t, b, r)
+		if due > 0 {
+			time.Sleep(22 * time.Second)
+		}
+	}
+}
+
+// killWithState runs the job long on a worker that dies after a checkpoint.
+func killWithState(t *testing.T, b *testbed, r *scenarioRun) {
 	p := b.start("vm_9", r.kinds)
 	time.Sleep(7 * time.Second)
 	if !b.record("long").HasState() {
