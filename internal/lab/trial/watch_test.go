@@ -3,6 +3,7 @@
 package trial
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,7 @@ type observing struct {
 	t        *testing.T
 	recorder *recorder
 	job      string
+	marks    int
 }
 
 func observe(t *testing.T) *observing {
@@ -39,18 +41,24 @@ func observe(t *testing.T) *observing {
 // made now after them.
 func (o *observing) settle() {
 	o.t.Helper()
-	mark := filepath.Join(o.job, tempName, "mark")
 	for range 200 {
+		o.marks++ // a name of its own: events of an earlier mark may still come
+		name := fmt.Sprintf("%s/mark-%d", tempName, o.marks)
 		seen := make(chan struct{})
+		o.recorder.see(func() { o.recorder.sources[name] = 2 })
 		o.recorder.whenSaving(func(string) { close(seen) })
-		o.recorder.see(func() { o.recorder.sources["tmp/mark"] = 2 })
-		_ = os.WriteFile(mark, nil, 0o600)
-		_ = os.Remove(mark)
+		o.write(name, "")
+		_ = os.Remove(filepath.Join(o.job, name))
+		var ok bool
 		select {
 		case <-seen:
-			o.recorder.see(func() { delete(o.recorder.sources, "tmp/mark") })
-			return
+			ok = true
 		case <-time.After(50 * time.Millisecond): // the folder was not observed yet
+		}
+		o.recorder.whenSaving(nil)
+		o.recorder.see(func() { delete(o.recorder.sources, name) })
+		if ok {
+			return
 		}
 	}
 	o.t.Fatal("the observer has seen nothing")
