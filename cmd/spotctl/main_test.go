@@ -407,7 +407,7 @@ func printed(ts *testscript.TestScript, _ bool, args []string) {
 
 // TestCleanedIsSaid: what clean prints of its counts.
 func TestCleanedIsSaid(t *testing.T) {
-	r := client.CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 3 << 19, Changed: 1, Poison: 4, PoisonUnseen: true}
+	r := client.CleanReport{Read: 7, Done: 2, Cancelled: 1, Bytes: 10, Logs: 2, LogBytes: 3 << 19, Outputs: 3, OutputBytes: 1 << 20, Changed: 1, Poison: 4, PoisonUnseen: true}
 	var out, notes strings.Builder
 	p := &printer{out: &out, err: &notes}
 	if err := p.cleaned(r, false, nil); err != nil {
@@ -415,6 +415,7 @@ func TestCleanedIsSaid(t *testing.T) {
 	}
 	want := "would be removed: 3 jobs of 7 records: 2 done, 1 cancelled, with 10 bytes of results\n" +
 		"would be removed: 2 logs, 1.5 MiB\n" +
+		"would be removed: 3 outputs and lists of them, 1.0 MiB\n" +
 		"left alone: 1 jobs, because somebody wrote or removed them during the run\n" +
 		"left alone: 4 jobs, because the poison queue has a message of them: spotctl poison replay or purge\n" +
 		"the poison queue has more messages than were looked at: jobs of which it has one will be left alone\n"
@@ -427,7 +428,7 @@ func TestCleanedIsSaid(t *testing.T) {
 	if err := p.cleaned(r, true, failed); !errors.Is(err, failed) {
 		t.Errorf("error = %v, want that of the run", err)
 	}
-	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"changed":1,"poison":4,"failed":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
+	if want := `{"removed":true,"records":7,"done":2,"cancelled":1,"result_bytes":10,"logs":2,"log_bytes":1572864,"outputs":3,"output_bytes":1048576,"changed":1,"poison":4,"failed":0,"error":"1 jobs could not be removed"}` + "\n"; out.String() != want {
 		t.Errorf("JSON = %s, want %s", out.String(), want)
 	}
 }

@@ -112,14 +112,14 @@ func tokensFor(kinds []process.Kind, account *azure.Account, log *slog.Logger) (
 	return proxy, proxy.Close, nil
 }
 
-// controlGroups opens the control groups of commands, nil without any: jobs are done also
+// controlGroups opens the control groups of programs, nil without any: jobs are done also
 // where the machine has none.
 func (f *flags) controlGroups(kinds []process.Kind, log *slog.Logger) *tree.Groups {
 	var groups *tree.Groups
 	if f.ControlGroups {
 		var err error
 		if groups, err = tree.OpenGroups(); err != nil {
-			log.Warn("commands have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error", err)
+			log.Warn("programs have no control groups: they end with their jobs in other ways, and total_memory and cpus are not enforced", "error", err)
 		}
 	}
 	for i := range kinds {

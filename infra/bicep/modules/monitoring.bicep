@@ -69,20 +69,22 @@ var columns = [
   { name: 'committed', type: 'long' }
   { name: 'compressed', type: 'long' }
   { name: 'concurrency', type: 'long' }
+  { name: 'control_groups', type: 'boolean' }
   { name: 'description', type: 'string' }
   { name: 'duration', type: 'string' }
   { name: 'early_exits', type: 'long' }
+  { name: 'entries', type: 'long' }
   { name: 'event', type: 'string' }
   { name: 'event_source', type: 'string' }
   { name: 'exit', type: 'string' }
   { name: 'failures', type: 'long' }
   { name: 'failures_total', type: 'long' }
+  { name: 'fetched_bytes', type: 'long' }
   { name: 'file', type: 'string' }
+  { name: 'files', type: 'long' }
   { name: 'folder', type: 'string' }
   { name: 'follow_up_id', type: 'string' }
   { name: 'follow_up_kind', type: 'string' }
-  { name: 'fetched_bytes', type: 'long' }
-  { name: 'files', type: 'long' }
   { name: 'frame', type: 'long' }
   { name: 'generation', type: 'long' }
   { name: 'gone_in', type: 'string' }
@@ -92,6 +94,7 @@ var columns = [
   { name: 'jobs', type: 'long' }
   { name: 'killed', type: 'boolean' }
   { name: 'left', type: 'string' }
+  { name: 'limit', type: 'long' }
   { name: 'lines', type: 'long' }
   { name: 'messages', type: 'long' }
   { name: 'messages_per_second', type: 'real' }
