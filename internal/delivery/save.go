@@ -429,7 +429,7 @@ func (d *Delivery) openOutputs(ctx context.Context) (outcome, bool) {
 	}
 	limits := outputs.Limits(d.outputLimits)
 	d.outputs = d.runner.outputs.NewSet(record.ID, record.Generation, d.claim.Token(), limits, ref, files)
-	d.job.OnOutputs(&outbox.Outbox{Set: d.outputs, Retry: d.retry, Lasting: isLasting, Sent: d.outputSent})
+	d.job.OnOutputs(&outbox.Outbox{Set: d.outputs, Caller: outputCaller{d}})
 	return outcome{}, true
 }
 
@@ -486,11 +486,19 @@ func (d *Delivery) recordOutputs(ctx context.Context) error {
 	return nil
 }
 
-// outputSent counts and logs a file that the job has stored.
-func (d *Delivery) outputSent(ctx context.Context, f outputs.File, took time.Duration) {
-	d.runner.observer.OutputSent(f.Size)
-	d.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
+// outputCaller is a delivery as its outbox sees it.
+type outputCaller struct{ d *Delivery }
+
+// Sent counts and logs a file that the job has stored.
+func (c outputCaller) Sent(ctx context.Context, f outputs.File, took time.Duration) {
+	c.d.runner.observer.OutputSent(f.Size)
+	c.d.log.DebugContext(ctx, "output sent", "name", f.Path, "bytes", f.Size, "took", took)
 }
 
-// isLasting reports whether a further try cannot change an error.
-func isLasting(err error) bool { return !isRetryable(err) }
+// Retry repeats a call to storage.
+func (c outputCaller) Retry(ctx context.Context, what string, try func() error) error {
+	return c.d.retry(ctx, what, try)
+}
+
+// IsLasting reports whether a further try cannot change an error.
+func (c outputCaller) IsLasting(err error) bool { return !isRetryable(err) }

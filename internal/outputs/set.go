@@ -23,11 +23,11 @@ type Limits struct {
 // Set holds the files that a job has sent, as one delivery knows them: those of the
 // record that it acquired, and its own. Its methods may be called from many goroutines.
 type Set struct {
-	store  *Store
-	id     string
-	folder string // of the claim
-	token  string
-	limits Limits
+	store      *Store
+	id         string
+	generation int // of the claim
+	token      string
+	limits     Limits
 
 	mu       sync.Mutex
 	files    map[string]File
@@ -52,7 +52,7 @@ type Sent struct {
 func (s *Store) NewSet(id string, generation int, token string, limits Limits, ref Ref, files []File) *Set {
 	t := &Set{
 		store: s, id: id, token: token, limits: limits, ref: ref,
-		folder: strconv.Itoa(generation) + "-" + token[:min(len(token), 8)],
+		generation: generation,
 	}
 	for _, f := range files {
 		t.add(f)
@@ -86,6 +86,11 @@ func (t *Set) Send(ctx context.Context, path string, size int64, content io.Read
 	return f, nil
 }
 
+// folder is the claim's own, below the job's.
+func (t *Set) folder() string {
+	return strconv.Itoa(t.generation) + "-" + t.token[:min(len(t.token), 8)]
+}
+
 // begin checks a file against the others, and returns the folder to send it to: each time
 // another one, so that no blob is written twice.
 func (t *Set) begin(path string, size int64) (folder string, err error) {
@@ -99,9 +104,9 @@ func (t *Set) begin(path string, size int64) (folder string, err error) {
 	}
 	t.sends[path]++
 	if n := t.sends[path]; n > 1 {
-		return t.folder + "-" + strconv.Itoa(n), nil
+		return t.folder() + "-" + strconv.Itoa(n), nil
 	}
-	return t.folder, nil
+	return t.folder(), nil
 }
 
 // check returns why a file of that size cannot be added.

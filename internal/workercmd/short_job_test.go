@@ -200,6 +200,16 @@ func (l *sdkLoop) run(jobs int) error {
 	return slots.Wait()
 }
 
+// recordOf is metadata as a worker writes it for a short job that is done.
+func recordOf(messageID, kind string) map[string]string {
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	return map[string]string{
+		"v": "1", "status": "done", "kind": kind, "payloadhash": strings.Repeat("0", 64), "messageid": messageID,
+		"token": messageID, "write": "1", "generation": "1", "progress": "1", "createdat": now, "claimedat": now, "endedat": now,
+		"owner": "vm-0", "ledger": "1", "overhead": "1",
+	}
+}
+
 // do does one job.
 func (l *sdkLoop) do(m *azqueue.DequeuedMessage) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -215,14 +225,8 @@ func (l *sdkLoop) do(m *azqueue.DequeuedMessage) error {
 	if err := json.Unmarshal(raw, &envelope); err != nil {
 		return err
 	}
-	now := time.Now().UTC().Format(time.RFC3339Nano)
-	values := map[string]string{
-		"v": "1", "status": "done", "kind": envelope.Kind, "payloadhash": strings.Repeat("0", 64), "messageid": *m.MessageID,
-		"token": *m.MessageID, "write": "1", "generation": "1", "progress": "1", "createdat": now, "claimedat": now, "endedat": now,
-		"owner": "vm-0",
-	}
-	metadata := make(map[string]*string, len(values))
-	for key, value := range values {
+	metadata := map[string]*string{}
+	for key, value := range recordOf(*m.MessageID, envelope.Kind) {
 		metadata[key] = &value
 	}
 	_, err = l.records.NewBlockBlobClient(jobid.Path(envelope.ID)).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), &blockblob.UploadOptions{

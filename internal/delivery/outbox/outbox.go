@@ -16,15 +16,19 @@ import (
 
 // Outbox stores the outputs of one delivery. It implements [job.Outputs].
 type Outbox struct {
-	Set *outputs.Set
+	Set    *outputs.Set
+	Caller Caller
+}
 
+// Caller is the delivery that stores the outputs.
+type Caller interface {
 	// Retry repeats a call to storage until it succeeds, ctx ends, or its error is one
-	// that Lasting reports: no further try can change it.
-	Retry   func(ctx context.Context, what string, try func() error) error
-	Lasting func(error) bool
+	// that IsLasting reports: no further try can change it.
+	Retry(ctx context.Context, what string, try func() error) error
+	IsLasting(err error) bool
 
 	// Sent is called with each file that was stored, and how long that took.
-	Sent func(ctx context.Context, f outputs.File, took time.Duration)
+	Sent(ctx context.Context, f outputs.File, took time.Duration)
 }
 
 // Send stores a file. It is sent again where a call fails, as long as the content can be
@@ -41,14 +45,14 @@ func (o *Outbox) Send(ctx context.Context, path string, size int64, content io.R
 	var f outputs.File
 	var failed error // of a content that cannot be read again
 	begun, tries := time.Now(), 0
-	err := o.Retry(ctx, "send an output of the job", func() (err error) {
+	err := o.Caller.Retry(ctx, "send an output of the job", func() (err error) {
 		if tries++; tries > 1 {
 			if _, err := seeker.Seek(begin, io.SeekStart); err != nil {
 				return &outputs.SourceError{Path: path, Err: err}
 			}
 		}
 		f, err = o.Set.Send(ctx, path, size, content)
-		if err != nil && !canRepeat && !o.Lasting(err) {
+		if err != nil && !canRepeat && !o.Caller.IsLasting(err) {
 			failed, err = err, nil
 		}
 		return err
@@ -56,7 +60,7 @@ func (o *Outbox) Send(ctx context.Context, path string, size int64, content io.R
 	if err = cmp.Or(failed, err); err != nil {
 		return job.Output{}, explain(ctx, err)
 	}
-	o.Sent(ctx, f, time.Since(begun))
+	o.Caller.Sent(ctx, f, time.Since(begun))
 	return outputOf(f), nil
 }
 
@@ -75,7 +79,7 @@ func explain(ctx context.Context, err error) error {
 
 // Open returns the content of an output.
 func (o *Outbox) Open(ctx context.Context, path string) (body io.ReadCloser, err error) {
-	err = o.Retry(ctx, "read an output of the job", func() error {
+	err = o.Caller.Retry(ctx, "read an output of the job", func() error {
 		body, err = o.Set.Open(ctx, path)
 		return err
 	})
