@@ -49,7 +49,7 @@ func workOf(j Job) work {
 	case fraction >= soundFraction && ran >= soundRunTime:
 		return byFraction()
 	case estimate > 0 && fraction > 0:
-		left := bounded(estimate.Seconds() * (1 - fraction))
+		left := min(bounded(estimate.Seconds()*(1-fraction)), estimate) // seconds are rounded
 		return work{done: estimate - left, left: left, known: true}
 	case estimate > 0:
 		return work{done: ran, left: max(estimate-ran, max(estimate, ran)/overrunShare), known: true}
