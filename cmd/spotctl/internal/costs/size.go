@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/sizing"
 )
 
@@ -47,7 +48,7 @@ func (c *Size) Run(_ context.Context, s Session) error {
 	}
 	lines := []string{
 		fmt.Sprintf("VMs          %d, %.1f %% of their time useful", size.VMs, 100*size.Useful),
-		fmt.Sprintf("queues       %d", size.Queues),
+		fmt.Sprintf("queues       %d", size.Queues) + shardsOf(size),
 		fmt.Sprintf("accounts     %d", size.Accounts),
 		fmt.Sprintf("calls        %.2f for a job, %.0f million a month", size.Calls, size.PerMonth.Calls/1e6),
 		fmt.Sprintf("checkpoints  %s, %.0f GB written a month", every(size.Interval), size.PerMonth.Bytes/1e9),
@@ -76,6 +77,14 @@ func every(interval time.Duration) string {
 		return "none: a job is too short, or has no state"
 	}
 	return "every " + interval.Round(time.Second).String()
+}
+
+// shardsOf says which command makes that many queues, where a deployment has them.
+func shardsOf(size sizing.Size) string {
+	if size.Accounts > 1 || size.Queues < 2 || size.Queues > queue.MaxShards {
+		return ""
+	}
+	return fmt.Sprintf(": spotctl shards %d", size.Queues)
 }
 
 // sizeLine is a size, in the JSON output.
