@@ -81,16 +81,7 @@ type Config struct {
 	Keep bool
 
 	// Display shows the fleet while it works. Optional.
-	Display Display
-}
-
-// Display shows the fleet while it works.
-type Display interface {
-	// Show replaces the picture.
-	Show(screen.Scene)
-
-	// End removes the picture: the table follows.
-	End()
+	Display screen.Shower
 }
 
 // Limits of a demo.

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
@@ -107,7 +108,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.prepare(ctx, &lab.Producer{Path: programs.Producer, ConnectionString: d.local.ConnectionString}); err != nil {
 		return err
 	}
-	stopDisplay := d.display(ctx)
+	stopDisplay := screen.Animate(ctx, d.config.Display, d.scene)
 	played := d.play(ctx)
 	closed := d.closeFleet(ctx, played)
 	stopDisplay()

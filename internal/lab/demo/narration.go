@@ -2,12 +2,10 @@ package demo
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/screen"
@@ -95,36 +93,6 @@ func shortName(blob string) string {
 		name = name[:longestName-2] + ".."
 	}
 	return name
-}
-
-// displayEvery is the time between two pictures of the fleet.
-const displayEvery = 100 * time.Millisecond
-
-// display shows the fleet until stop is called, which returns when the display
-// has ended.
-func (d *demo) display(ctx context.Context) (stop func()) {
-	if d.config.Display == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var showing sync.WaitGroup
-	showing.Go(func() {
-		ticker := time.NewTicker(displayEvery)
-		defer ticker.Stop()
-		for {
-			d.config.Display.Show(d.scene(time.Now()))
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		showing.Wait()
-		d.config.Display.End()
-	}
 }
 
 // scene describes the fleet now.

@@ -58,16 +58,7 @@ type Config struct {
 	Binaries string
 
 	// Display shows the VMs while they work. Optional.
-	Display Display
-}
-
-// Display shows the VMs while they work.
-type Display interface {
-	// Show replaces the picture.
-	Show(screen.Scene)
-
-	// End removes the picture: the verdict follows.
-	End()
+	Display screen.Shower
 }
 
 // Limits of a trial.

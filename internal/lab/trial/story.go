@@ -1,10 +1,8 @@
 package trial
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lab/screen"
@@ -41,35 +39,6 @@ func (t *trial) tell(number int, vm string, r *run) string {
 		}
 	})
 	return b.String()
-}
-
-// displayEvery is the time between two pictures.
-const displayEvery = 100 * time.Millisecond
-
-// display shows the VMs until stop is called, which returns when the display has ended.
-func (t *trial) display(ctx context.Context) (stop func()) {
-	if t.config.Display == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var showing sync.WaitGroup
-	showing.Go(func() {
-		ticker := time.NewTicker(displayEvery)
-		defer ticker.Stop()
-		for {
-			t.config.Display.Show(t.scene(time.Now()))
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		showing.Wait()
-		t.config.Display.End()
-	}
 }
 
 // scale is the length of a job's bar, which has no bytes to count.

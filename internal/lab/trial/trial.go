@@ -13,6 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/lab"
+	"github.com/spotworker/spotworker/internal/lab/screen"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/sandbox"
 )
@@ -99,7 +100,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if t.rig, err = openRig(ctx, t.folder, worker, kindsFile, t.recorder, fail); err != nil {
 		return err
 	}
-	stopDisplay := t.display(ctx)
+	stopDisplay := screen.Animate(ctx, t.config.Display, t.scene)
 	t.narrator.Say("Trying %s as a job on a local Azure. Nothing leaves this machine.", &t.program)
 	for _, argument := range t.program.absolute {
 		t.narrator.Say("%s becomes an absolute path: a job's working directory is a folder of its own.", argument)
