@@ -195,7 +195,7 @@ func (f *Folder) visit(root *os.Root, name string, entry fs.DirEntry, found map[
 		}
 		return f.walk(root, name, found, pass)
 	}
-	info, err := entry.Info()
+	info, err := root.Lstat(name) // and not of the entry, which on Windows does not tell one file from another
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is gone already
 	}
