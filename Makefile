@@ -57,13 +57,16 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
 # The package that takes longest goes first, here and in integration: the others
-# run beside it. The worker's tests of hours of virtual time run without the race
-# detector only.
+# run beside it. Without the race detector run the worker's tests of hours of virtual
+# time, and packages that only read files of the repository.
+WITHOUT_RACE := ./infra/policy ./internal/architecture
 .PHONY: test
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
-	@race=$$(tools/race.sh) && set -x && go test $$race -timeout 30m $(TESTFLAGS) ./internal/worker ./... && \
-		{ [ -z "$$race" ] || go test -timeout 30m $(TESTFLAGS) ./internal/worker; }
+	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
+		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
+		go test $$race -timeout 30m $(TESTFLAGS) ./internal/worker $$others && set -x && \
+		go test -timeout 30m $(TESTFLAGS) $${race:+./internal/worker} $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
