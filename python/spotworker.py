@@ -203,16 +203,21 @@ class Job:
             return  # an earlier run has done it
         first = min(self._next, len(numbers))
         self._in_range = True
+        if first > 0:
+            self._report(len(numbers))
         try:
             for position in range(first, len(numbers)):
                 self._next = position
                 if self.stopping:
-                    self._leave()
+                    self._report(len(numbers))
+                    self._write()
+                    sys.exit(LATER)
                 yield numbers[position]
                 self._next = position + 1
                 if self._due or time.monotonic() - self._saved >= self._every:
+                    self._report(len(numbers))
                     self._write()
-                    self.progress(self._next / len(numbers), f"{self._next} of {len(numbers)}")
+            self._report(len(numbers))
         finally:
             self._in_range = False
         self._ranges = self._range = self._range + 1
@@ -234,9 +239,9 @@ class Job:
         self.save(state)
         sys.exit(LATER)
 
-    def _leave(self) -> None:
-        self._write()
-        sys.exit(LATER)
+    def _report(self, count: int) -> None:
+        if count > 0:
+            self.progress(self._next / count, f"{self._next} of {count}")
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Reports how much is done, from 0 to 1."""

@@ -156,6 +156,14 @@ class OnWorker(unittest.TestCase):
         lines = [json.loads(line) for line in (self.root / "progress").read_text().splitlines()]
         self.assertEqual([line["fraction"] for line in lines], [0.5, 1.0, 0.0])
 
+    def test_progress_of_a_range(self):
+        with self.assertRaises(SystemExit):
+            self.work(spotworker.job(), stop_at=1)
+        self.resume()
+        self.work(spotworker.job())
+        lines = [json.loads(line) for line in (self.root / "progress").read_text().splitlines()]
+        self.assertEqual([line["text"] for line in lines], ["2 of 5", "2 of 5", "5 of 5"])
+
     def test_folders(self):
         job = spotworker.job()
         with self.assertRaisesRegex(RuntimeError, "outputs"):

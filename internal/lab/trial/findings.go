@@ -91,11 +91,37 @@ func (f *findings) ofOutcome(c Config, seen observed) {
 	default:
 		f.ofResult(differ(c, job, seen.plain[0]), job)
 	}
-	if f.ignoresRestore(seen) {
-		f.add("ignores-restore", Problem, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it.",
-			"it got its checkpoint and started from the beginning all the same: its last run took %s, an undisturbed one takes %s",
-			text.Duration(lastRun(job).took()), text.Duration(seen.plain[0].took()))
+	f.ofRestore(seen)
+}
+
+// ofRestore is about programs that start from the beginning although they got a
+// checkpoint. What the program reports proves that. Without reports the time of its last
+// run and how often it saved are signs of it, which a machine that is slow for a while
+// gives too: with them it has to have left the checkpoint unread.
+func (f *findings) ofRestore(seen observed) {
+	job := seen.evicted
+	if !job.Done || len(job.Runs) < 2 || !lastRun(job).Resumed {
+		return
 	}
+	last := lastRun(job)
+	severity, how := Problem, ""
+	switch {
+	case last.Reports > 0:
+		if last.ResumedAt <= 0.1 || last.First >= last.ResumedAt/2 {
+			return
+		}
+		how = fmt.Sprintf("%.0f %% were done, and it reported %.0f %%", 100*last.ResumedAt, 100*last.First)
+	case !beganAgain(seen):
+		return
+	default:
+		how = fmt.Sprintf("its last run took %s, an undisturbed one takes %s", text.Duration(last.took()), text.Duration(seen.usual()))
+		if last.Read {
+			severity = Warning
+			how += "; it has read the checkpoint, so the machine may have been slow"
+		}
+	}
+	f.add("ignores-restore", severity, "If SPOTWORKER_RESTORE is set, load the checkpoint there and continue from it. Progress in SPOTWORKER_PROGRESS shows whether it does.",
+		"it got its checkpoint and started from the beginning all the same: %s", how)
 }
 
 func lastRun(c *course) *run { return c.Runs[len(c.Runs)-1] }
@@ -208,18 +234,11 @@ func listFiles(files map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// ignoresRestore reports whether the last run did all the work, although earlier ones had
-// saved a good part. Its progress tells; without any, whether it saved as often as an
-// undisturbed run; and if it saves seldom, whether it took as long.
-func (f *findings) ignoresRestore(seen observed) bool {
-	job, plain := seen.evicted, seen.plain[0]
-	if !job.Done || len(job.Runs) < 2 || !lastRun(job).Resumed {
-		return false
-	}
-	last := lastRun(job)
-	if last.Reports > 0 {
-		return last.ResumedAt > 0.1 && last.First < last.ResumedAt/2
-	}
+// beganAgain reports whether the last run seems to have done all the work, although
+// earlier ones had saved a good part: it saved as often as an undisturbed run, or if the
+// program saves seldom it took as long.
+func beganAgain(seen observed) bool {
+	job, plain, last := seen.evicted, seen.plain[0], lastRun(seen.evicted)
 	var saved time.Duration
 	var saves int
 	for _, r := range job.Runs[:len(job.Runs)-1] {
@@ -289,7 +308,7 @@ func killedText(r *run) string {
 // ofSaving is about what is saved, and when.
 func (f *findings) ofSaving(seen observed) {
 	job, plain := seen.evicted, seen.plain[0]
-	if len(job.saves()) == 0 && strikes(job) > 0 && plain.took() >= tooShort {
+	if len(job.saves()) == 0 && strikes(job) > 0 && seen.usual() >= tooShort {
 		f.add("saves-nothing", Problem, "From time to time write the state to a file in TMPDIR and rename it to SPOTWORKER_CHECKPOINT; at the start load SPOTWORKER_RESTORE if it is set. In Python python/spotworker.py does both.",
 			"it never put a checkpoint in place: after every eviction it starts from the beginning, and what it has done until then is lost")
 		f.scratchState(job)
@@ -411,12 +430,12 @@ func (f *findings) ofTrial(c Config, seen observed) {
 		return
 	}
 	plain, job := seen.plain[0], seen.evicted
-	f.ofCount(c, plain, job)
+	f.ofCount(c, seen.usual(), job)
 	if c.Compare != CompareNothing && len(plain.Result) == 0 && len(plain.Outputs) == 0 {
 		f.add("no-result", Remark, "Write what the job has found, or a hash of its output, to SPOTWORKER_RESULT: then it can be compared.",
 			"it has no result, so that nothing was compared")
 	}
-	if job != nil && observesFiles && plain.took() >= tooShort && plain.Runs[0].Reports == 0 {
+	if job != nil && observesFiles && seen.usual() >= tooShort && plain.Runs[0].Reports == 0 {
 		f.add("no-progress", Remark, `Append lines such as {"fraction": 0.5} to SPOTWORKER_PROGRESS: spotctl shows them, and max_silence can end a program that hangs.`,
 			"it reports no progress")
 	}
@@ -424,11 +443,11 @@ func (f *findings) ofTrial(c Config, seen observed) {
 }
 
 // ofCount is about how often the program could be evicted.
-func (f *findings) ofCount(c Config, plain, job *course) {
+func (f *findings) ofCount(c Config, usual time.Duration, job *course) {
 	switch {
-	case plain.took() < tooShort:
+	case usual < tooShort:
 		f.add("too-short", Remark, "Give it more to do to see more. A job this short need not save anything: that it may run twice is enough.",
-			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(plain.took()))
+			"it takes %s, which is too short to be evicted in the middle again and again", text.Duration(usual))
 	case job != nil && strikes(job) == 0:
 		f.add("not-evicted", Problem, "Give it more to do, or --every a shorter time.", "it was done before its first eviction, so that nothing is known")
 	case job != nil && job.Done && strikes(job) < c.Evictions:

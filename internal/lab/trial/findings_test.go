@@ -41,6 +41,19 @@ func evictedOnce() *course {
 	return &course{Runs: []*run{first, second}, Ended: at(10.6), Done: true, Result: []byte("42")}
 }
 
+// savesSeldom has the program report nothing, save once, at six of ten seconds,
+// and take so many seconds from its checkpoint to its end.
+func savesSeldom(o *observed, last float64) {
+	for _, c := range o.courses() {
+		for _, r := range c.Runs {
+			r.Reports, r.Saves, r.Recorded = 0, []save{{Placed: r.Started.Add(6 * time.Second), Size: 100}}, nil
+		}
+	}
+	first, second := o.evicted.Runs[0], o.evicted.Runs[1]
+	first.Stop, first.Ended, first.Handed = at(7), at(7.1), at(7.2)
+	second.Started, second.Ended = at(8), at(8+last)
+}
+
 func names(all []Finding) []string {
 	var names []string
 	for _, f := range all {
@@ -80,6 +93,12 @@ func TestFind(t *testing.T) {
 		{func(o *observed) { o.plain[0].Runs[0].InPlace[resultName] = true }, []string{"result-in-place"}, false},
 		{func(o *observed) { o.plain[0].Runs[0].Changed = true }, []string{"checkpoint-changed"}, false},
 		{func(o *observed) { o.evicted.Runs[1].First = 0 }, []string{"ignores-restore"}, false},
+		{func(o *observed) { savesSeldom(o, 5) }, nil, true},
+		{func(o *observed) { savesSeldom(o, 10) }, []string{"ignores-restore"}, false},
+		{func(o *observed) { // the machine may have been slow
+			savesSeldom(o, 10)
+			o.evicted.Runs[1].Read = true
+		}, []string{"ignores-restore"}, true},
 		{func(o *observed) { o.evicted.Ended, o.evicted.Done, o.gaveUp = time.Time{}, false, "it did not end" }, []string{"not-finished"}, false},
 		{func(o *observed) { o.overdue = "it took long" }, []string{"out-of-time"}, false},
 		{func(o *observed) { // saves within the grace, and ends long after

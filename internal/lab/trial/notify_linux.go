@@ -53,7 +53,7 @@ func (n *notifier) add(dir string) error {
 		n.tell(change{op: lost})
 		return nil
 	}
-	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	const what = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_CLOSE_NOWRITE | unix.IN_DELETE | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	var watch int
 	raw, err := n.file.SyscallConn()
 	if err != nil {
@@ -132,6 +132,10 @@ func (n *notifier) event(watch int32, mask, cookie uint32, name string) {
 		n.tell(change{op: modified, name: name})
 	case mask&unix.IN_CLOSE_WRITE != 0:
 		n.tell(change{op: closed, name: name})
+	case mask&unix.IN_CLOSE_NOWRITE != 0:
+		if !isDir {
+			n.tell(change{op: read, name: name})
+		}
 	case mask&unix.IN_DELETE != 0:
 		n.tell(change{op: removed, name: name, isDir: isDir})
 	case mask&unix.IN_MOVED_FROM != 0:

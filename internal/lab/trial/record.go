@@ -43,6 +43,7 @@ type run struct {
 	Started   time.Time
 	Resumed   bool    // it got a checkpoint
 	ResumedAt float64 // the fraction recorded with that
+	Read      bool    // it has read that, or some of it
 
 	Saves    []save
 	Recorded []recorded

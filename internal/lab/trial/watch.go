@@ -37,6 +37,7 @@ const (
 	created operation = iota + 1
 	modified
 	closed // after writing
+	read   // and closed
 	moved
 	removed
 	lost // some changes were not told
@@ -115,6 +116,8 @@ func (r *recorder) fileChanged(vm string, c fileChange) (act func(string)) {
 	now := r.last(vm)
 	switch {
 	case now == nil || !now.Ended.IsZero() && c.op != moved:
+	case c.from == restoreName:
+		now.Read = true // from elsewhere
 	case strings.HasPrefix(c.name, keptName+"/"):
 		now.keptChanged(c)
 	case c.name == checkpointName:
@@ -155,6 +158,7 @@ func (r *recorder) checkpointChanged(vm string, now *run, c fileChange) (act fun
 		delete(r.writing[vm], c.name)
 	case closed, lost:
 		delete(r.writing[vm], c.name)
+	case read:
 	}
 	return nil
 }
@@ -178,7 +182,7 @@ func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
 		delete(r.writing[vm], c.name)
 	case moved:
 		delete(r.writing[vm], c.from)
-	case closed, lost:
+	case closed, read, lost:
 	}
 	return nil
 }
@@ -186,8 +190,9 @@ func (r *recorder) ownChanged(vm string, c fileChange) (act func(string)) {
 // told is about what worker and program tell each other.
 func (r *run) told(c fileChange) {
 	switch {
-	case c.name == restoreName:
+	case c.name == restoreName || strings.HasPrefix(c.name, restoreName+"/"):
 		r.Resumed = true
+		r.Read = r.Read || c.op == read
 	case c.name == stopName && c.op == moved:
 		if r.Stop.IsZero() {
 			r.Stop = c.at
