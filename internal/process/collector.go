@@ -150,7 +150,9 @@ func (c *collector) state(name string) (state *job.Progress, next *collected, er
 		return &job.Progress{Stream: next.Open, Version: version}, next, nil
 	}
 	data, err := readAll(open)
-	next.supersede()
+	if !errors.Is(err, archive.ErrChanged) { // it is read again
+		next.supersede()
+	}
 	return &job.Progress{State: data, Version: version}, nil, err
 }
 

@@ -230,6 +230,57 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
+// TestTornInMemory: a small checkpoint, which is read at once, is read again as long as
+// something writes to it.
+func TestTornInMemory(t *testing.T) {
+	for range 100 {
+		if k := newKeeper(t); k.tornInMemory(t) {
+			return
+		}
+	}
+	t.Error("no checkpoint was found torn, want one: all looks fell between two writes")
+}
+
+// tornInMemory collects a checkpoint while something writes to it, and then the whole one.
+// It returns false if the first look fell between two writes.
+func (c *collector) tornInMemory(t *testing.T) bool {
+	t.Helper()
+	c.save(t, "first")
+	file, err := os.OpenFile(c.from, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			_, err := file.WriteString("x")
+			select {
+			case <-end:
+				_, last := file.WriteString("last")
+				ended <- errors.Join(err, last, file.Close())
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	_, first := c.collect()
+	close(end)
+	if err := errors.Join(first, <-ended); err != nil {
+		t.Fatal(err)
+	}
+	if !c.warned {
+		return false
+	}
+	p, err := c.collect()
+	if err != nil || p == nil || !strings.HasSuffix(string(p.State), "last") {
+		t.Errorf("collect = %+v, %v, want the whole checkpoint", p, err)
+	}
+	if n := c.left(t); n != 0 {
+		t.Errorf("%d checkpoints are left, want none", n)
+	}
+	return true
+}
+
 // TestTorn: a checkpoint that is written to while it is read is not stored. It is read again
 // until it is whole, another takes its place, or its program was killed.
 func TestTorn(t *testing.T) {

@@ -104,7 +104,8 @@ func (f *findings) ofRestore(seen observed) {
 		return
 	}
 	last := lastRun(job)
-	severity, how := Problem, ""
+	severity := Problem
+	var how string
 	switch {
 	case last.Reports > 0:
 		if last.ResumedAt <= 0.1 || last.First >= last.ResumedAt/2 {
