@@ -17,6 +17,8 @@
 //   - recover.go acquires the job's record, and loads its payload and last state.
 //   - run.go calls the handler, and enforces the limits of the job.
 //   - save.go writes the record while the handler runs and when it ends.
+//   - files.go deals with what storage holds of a job besides its record: it fetches the
+//     inputs before the handler runs, and stores outputs and the log with each save.
 //   - outcome.go decides what the end of the handler means. Its functions are pure.
 //   - finish.go carries that out: commit, release, move, fail, dead-letter, put back.
 //
