@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// PollEvery is the time between two polls of a worker without work, over all the
-	// queues that it takes from.
+	// PollEvery is the time between two polls of one queue by a worker without work,
+	// as long as the fleet is small.
 	PollEvery = time.Second
 
 	// LongestPoll is the longest time between two polls of one queue, for each queue
@@ -33,23 +33,25 @@ type Polling struct {
 
 // Interval returns the time between two polls.
 func (p Polling) Interval() time.Duration {
-	every := max(time.Duration(p.Fleet)*time.Second/fleetPolls, PollEvery*time.Duration(p.Queues))
+	every := max(time.Duration(p.Fleet)*time.Second/fleetPolls, PollEvery)
 	return min(every, LongestPoll*time.Duration(p.Queues))
 }
 
 // Delay returns how long to wait after so many polls in a row that found the queue
 // empty. The second wait is random within the whole interval: workers that found the
 // queue empty at the same moment, as at the end of a backlog, must not all wait for the
-// same time. Later ones vary by a quarter, so that they do not fall into step.
+// same time. Later ones vary by an eighth, so that they do not fall into step, and no job
+// waits much longer than the interval.
 func (p Polling) Delay(empty int, jitter retry.Jitter) time.Duration {
 	switch {
 	case empty < 1:
 		return 0
 	case empty == 1:
-		return jitter.Vary(firstPoll * time.Duration(p.Queues))
+		return jitter.Vary(firstPoll)
 	case empty == 2:
 		return jitter.Spread(p.Interval())
 	default:
-		return jitter.Vary(p.Interval())
+		every := p.Interval()
+		return every - every/8 + jitter.Spread(every/4)
 	}
 }

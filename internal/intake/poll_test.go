@@ -7,8 +7,8 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
-// TestInterval: a worker polls once a second over all its queues, and less often the
-// more workers poll a queue beside it.
+// TestInterval: a worker polls each of its queues once a second, and less often the more
+// workers poll it too.
 func TestInterval(t *testing.T) {
 	for _, tt := range []struct {
 		fleet, queues int
@@ -20,9 +20,10 @@ func TestInterval(t *testing.T) {
 		{10, 1, 2 * time.Second},
 		{64, 1, LongestPoll},
 		{10_000, 1, LongestPoll},
-		{1, 2, 2 * time.Second},
+		{1, 2, time.Second},
+		{5, 4, time.Second},
 		{10, 2, 2 * time.Second},
-		{20, 2, 4 * time.Second},
+		{64, 2, 64 * time.Second / fleetPolls},
 		{10_000, 2, 2 * LongestPoll},
 	} {
 		if got := (Polling{Queues: tt.queues, Fleet: tt.fleet}).Interval(); got != tt.want {
@@ -44,11 +45,12 @@ func TestPollDelay(t *testing.T) {
 	}{
 		{0, Polling{Queues: 1}, 0, 0},
 		{1, Polling{Queues: 1}, 187500 * time.Microsecond, 312500 * time.Microsecond},
-		{1, Polling{Queues: 2}, 375 * ms, 625 * ms},
+		{1, Polling{Queues: 2}, 187500 * time.Microsecond, 312500 * time.Microsecond},
+		{3, Polling{Queues: 4}, 875 * ms, 1125 * ms},
 		{2, Polling{Queues: 1}, 0, time.Second},
 		{2, Polling{Queues: 1, Fleet: 64}, 0, LongestPoll},
-		{3, Polling{Queues: 1}, 750 * ms, 1250 * ms},
-		{1000, Polling{Queues: 1, Fleet: 64}, 6 * time.Second, 10 * time.Second},
+		{3, Polling{Queues: 1}, 875 * ms, 1125 * ms},
+		{1000, Polling{Queues: 1, Fleet: 64}, 7 * time.Second, 9 * time.Second},
 	} {
 		if got := tt.polling.Delay(tt.empty, least); got != tt.shortest {
 			t.Errorf("shortest Delay(%d) of %+v = %s, want %s", tt.empty, tt.polling, got, tt.shortest)

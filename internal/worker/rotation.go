@@ -135,9 +135,9 @@ func (t *queueRotation) turn(now time.Time) *queueState {
 
 // record records a claim from s that ended at now. An empty queue is polled at an
 // interval that depends on the fleet; one of which claims fail, or bring work for others
-// alone, less and less often. Both waits are longer the more queues there are, so that a
-// worker without work makes no more calls than with one. Where there may be work behind
-// messages of others, s is asked again at once, and the pause after that is no shorter.
+// alone, less and less often, and the more seldom the more queues there are: such claims
+// are in vain, however many are made. Where there may be work behind messages of others,
+// s is asked again at once, and the pause after that is no shorter.
 func (t *queueRotation) record(s *queueState, gave claimResult, now time.Time) {
 	if gave == failed || gave == refused {
 		s.failures++
