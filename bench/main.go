@@ -41,7 +41,7 @@ func main() {
 
 // runCommand are the settings of a run.
 type runCommand struct {
-	Only     []string        `help:"Tables to measure: ${enum}." enum:"jobs,peers,states,puts,order" default:"jobs,peers,states,puts,order"`
+	Only     []string        `help:"Tables to measure: ${enum}." enum:"jobs,many,peers,states,puts,order" default:"jobs,many,peers,states,puts,order"`
 	Rounds   int             `help:"Times that each side is measured." default:"3"`
 	Window   time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
 	Slots    []int           `help:"Jobs at once." default:"1,16,64,256"`
@@ -49,6 +49,7 @@ type runCommand struct {
 	Baseline string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
 	Priority int             `help:"Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb less, and are disturbed more." default:"0"`
 	StateMiB int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
+	InFlight []int           `help:"Jobs in flight at once, of one worker." default:"1000,10000"`
 	Messages int             `help:"Messages that the producer puts." default:"5000"`
 }
 
@@ -66,7 +67,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
+	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue
@@ -78,6 +79,9 @@ func (c *runCommand) Run(ctx context.Context) error {
 	b.say("Load of the machine at the end: %s.", load())
 	return nil
 }
+
+// mostInFlight is the most jobs that one worker runs at once.
+const mostInFlight = 10_000
 
 // check returns an error that says what to change, or nil.
 func (c *runCommand) check() error {
@@ -94,6 +98,8 @@ func (c *runCommand) check() error {
 		return errors.New("--state-mib must be 16 to 4096")
 	case c.Priority < -20 || c.Priority > 19:
 		return errors.New("--priority must be -20 to 19")
+	case slices.ContainsFunc(c.InFlight, func(n int) bool { return n < 100 || n > mostInFlight }):
+		return fmt.Errorf("--in-flight must be 100 to %d each", mostInFlight)
 	case c.Messages < 100:
 		return errors.New("--messages must be at least 100")
 	}

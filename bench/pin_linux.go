@@ -75,6 +75,35 @@ func waited(pid int) (sum time.Duration) {
 	return sum
 }
 
+// residentBytes returns the memory of a process that is in use (RSS).
+func residentBytes(pid int) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0 // the process has ended
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
+	return pages * int64(os.Getpagesize())
+}
+
+// connectionsOf returns how many sockets a process has open.
+func connectionsOf(pid int) (n int) {
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0 // the process has ended
+	}
+	for _, e := range entries {
+		if target, err := os.Readlink(folder + "/" + e.Name()); err == nil && strings.HasPrefix(target, "socket:") {
+			n++
+		}
+	}
+	return n
+}
+
 // cores returns the cores that this process may use.
 func cores() (list []int) {
 	var set unix.CPUSet

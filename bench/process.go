@@ -103,8 +103,14 @@ type storageProcess struct {
 	connectionString string
 }
 
+// startStorage starts a storage account with so many jobs that do nothing.
 func (b *bench) startStorage(ctx context.Context, latency time.Duration, messages int) (*storageProcess, error) {
-	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self, "storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages))
+	return b.startStorageOf(ctx, "noop", latency, messages)
+}
+
+// startStorageOf starts a storage account with so many jobs of a kind.
+func (b *bench) startStorageOf(ctx context.Context, kind string, latency time.Duration, messages int) (*storageProcess, error) {
+	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self, "storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages), "--kind", kind)
 	if err != nil {
 		return nil, err
 	}

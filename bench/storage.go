@@ -21,6 +21,7 @@ import (
 type storageCommand struct {
 	Latency  time.Duration `help:"Of each call."`
 	Messages int           `help:"Jobs on the queue at the start."`
+	Kind     string        `help:"Their kind." default:"noop"`
 }
 
 // opened is the first line that a storage process prints.
@@ -104,7 +105,7 @@ func (c *storageCommand) fill(ctx context.Context, server *storage.Server) error
 			if err != nil {
 				return err
 			}
-			return jobs.Put(ctx, queue.Envelope{ID: id.String(), Kind: "noop", Payload: body, EnqueuedAt: time.Now()}, 0)
+			return jobs.Put(ctx, queue.Envelope{ID: id.String(), Kind: c.Kind, Payload: body, EnqueuedAt: time.Now()}, 0)
 		})
 	}
 	return group.Wait()

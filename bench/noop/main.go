@@ -1,8 +1,9 @@
-// Command noop is the worker that make bench measures: its jobs do nothing, so that
-// what remains is the worker's own work.
+// Command noop is the worker that make bench measures: its jobs do nothing, or report a
+// state and wait, so that what remains is the worker's own work.
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 
@@ -13,7 +14,14 @@ import (
 
 func main() {
 	go probe.Serve(os.Stdin, os.Stdout)
-	spotworker.Main(job.Kinds{"noop": noop{idempotent: os.Getenv("BENCH_IDEMPOTENT") == "true"}})
+	spotworker.Main(job.Kinds{"noop": noop{idempotent: os.Getenv("BENCH_IDEMPOTENT") == "true"}, "wait": job.HandlerFunc(wait)})
+}
+
+// wait reports a state of 100 bytes and waits until it is stopped.
+func wait(ctx context.Context, j *job.Job) ([]byte, error) {
+	j.Report(job.Progress{State: bytes.Repeat([]byte("x"), 100), Fraction: 0.5})
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // noop is the handler. Its methods, not functions of package job, say what it is, so

@@ -9,10 +9,13 @@ import (
 	"time"
 )
 
-// Sample is what a process has used since its start.
+// Sample is what a process has used since its start, and the memory that it has now.
 type Sample struct {
 	CPU         time.Duration `json:"cpu"`         // user and system time
 	Allocations uint64        `json:"allocations"` // objects on the heap
+	Heap        uint64        `json:"heap"`        // bytes of objects, garbage included
+	Stacks      uint64        `json:"stacks"`      // bytes of the goroutines' stacks
+	Goroutines  uint64        `json:"goroutines"`
 }
 
 // Serve writes a sample as a line of JSON for each line that it reads, until the
@@ -28,7 +31,10 @@ func Serve(in io.Reader, out io.Writer) {
 
 // Take returns what this process has used.
 func Take() Sample {
-	objects := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
-	metrics.Read(objects)
-	return Sample{CPU: cpuTime(), Allocations: objects[0].Value.Uint64()}
+	read := []metrics.Sample{
+		{Name: "/gc/heap/allocs:objects"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/sched/goroutines:goroutines"},
+	}
+	metrics.Read(read)
+	value := func(i int) uint64 { return read[i].Value.Uint64() }
+	return Sample{CPU: cpuTime(), Allocations: value(0), Heap: value(1), Stacks: value(2), Goroutines: value(3)}
 }
