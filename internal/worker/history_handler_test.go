@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -51,11 +50,7 @@ func nextNumber(id string, step int, before uint64) uint64 {
 
 // result returns the expected result of the job.
 func (j *plannedJob) result() []byte {
-	var number uint64
-	for step := range j.steps {
-		number = nextNumber(j.id, step, number)
-	}
-	return fmt.Appendf(nil, "%016x", number)
+	return []byte(numberText(j.numberAfter(j.steps - 1)))
 }
 
 func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
@@ -75,6 +70,9 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			return nil, errors.New("this step fails once")
 		}
 		number = nextNumber(p.id, next, number)
+		if err := c.send(ctx, j, next, number); err != nil {
+			return nil, err
+		}
 		if p.steps%2 == 1 {
 			job.Print(ctx, "stdout", logLineOf(p.id, next))
 		}
@@ -85,7 +83,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if p.alwaysFails && !c.isFixed(p.id) {
 		return nil, job.Permanent(errors.New("it cannot be done"))
 	}
-	return fmt.Appendf(nil, "%016x", number), nil
+	return []byte(numberText(number)), nil
 }
 
 // runStep runs one step. When the job is stopped, it returns the error that the plan

@@ -20,6 +20,7 @@ type plan struct {
 	holds           []plannedHold
 
 	deadlines map[string]plannedDeadline // by job
+	storing   map[string]bool            // jobs that store an output with each step
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
@@ -114,6 +115,7 @@ func planFor(seed uint64) *plan {
 	p.planOperators()
 	p.mixKinds()
 	p.mixIdempotent()
+	p.mixOutputs()
 	p.planSteering()
 	p.mixShards()
 	p.planDeadlines()

@@ -102,6 +102,7 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{}}
 		b.retry, b.jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.addRecorder()
+		h.expectOutputs()
 		h.useShards()
 		h.recorder.checkIdle(h.faultFreeFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
+	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/lifecycle"
@@ -79,12 +79,17 @@ func (b *testbed) withInputs(folder string, limit int64, l *inputLink) func(*Con
 	if l.next == nil {
 		l.next = b.server.Transport()
 	}
-	account := b.account(l)
+	fetcher := b.fetcher(folder, limit, b.account(l))
+	return func(c *Config) { c.Inputs = fetcher }
+}
+
+// fetcher returns what fetches inputs from an account into a cache.
+func (b *testbed) fetcher(folder string, limit int64, account *azure.Account) *inputs.Fetcher {
 	fetcher := inputs.New(inputs.Config{
 		Folder: folder, Limit: limit, Boot: "boot", Account: account.Container, Endpoint: account.Endpoint(), Private: []string{b.names.Records},
 	})
 	b.t.Cleanup(func() { _ = fetcher.Close() })
-	return func(c *Config) { c.Inputs = fetcher }
+	return fetcher
 }
 
 // reader returns the content of the job's inputs, after it has reported a state and waited.
@@ -98,16 +103,22 @@ func reader(wait time.Duration) job.Handler {
 				return nil, context.Cause(ctx)
 			}
 		}
-		var out bytes.Buffer
-		for _, file := range j.Inputs() {
-			data, err := os.ReadFile(file.File)
-			if err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(&out, "%s=%s;", file.Name, data)
-		}
-		return out.Bytes(), nil
+		found, err := readInputs(j)
+		return []byte(found), err
 	})
+}
+
+// readInputs returns the names and the contents of a job's inputs.
+func readInputs(j *job.Job) (string, error) {
+	var out strings.Builder
+	for _, file := range j.Inputs() {
+		data, err := os.ReadFile(file.File)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&out, "%s=%s;", file.Name, data)
+	}
+	return out.String(), nil
 }
 
 // TestInputs: a handler finds the files of its job. The next job finds them in the cache,

@@ -56,6 +56,7 @@ func (rec *recorder) checkRecordCall(r storage.Result) {
 	if w.State != "" {
 		w.Progress = int64(progress)
 	}
+	rec.checkNamedOutputs(j, r, progress)
 	j.reopened = j.reopened || w.Reopens(j.record.Status())
 	if w.Status == oracle.Cancelled {
 		rec.steering.Cancelled(j.id, time.Now())

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,11 @@ type jobHistory struct {
 	log        joblog.Document   // in its blob
 	logCreated string            // the record that the log belongs to
 	finished   int               // how often the handler of an idempotent kind finished
-	lastPut    time.Time         // when its newest message was put
+
+	expected   *expectedOutputs        // what it sends; nil for nothing that is judged
+	outputs    map[string]listedOutput // that its record names, by path
+	outputList string                  // the hash of their list
+	lastPut    time.Time               // when its newest message was put
 
 	claimedFrom map[string][]string // by VM: the queues from which it claimed messages of the job
 	entries     []historyEntry
@@ -230,9 +235,16 @@ func (rec *recorder) nameOf(r *http.Request) string {
 	if i := strings.LastIndex(path, "/messages/"); i >= 0 {
 		path, message = path[:i], path[i+len("/messages/"):]
 	}
+	if i := strings.Index(path, "/"+rec.b.names.Outputs+"/"); i >= 0 {
+		path = randomNames.ReplaceAllString(path, "/$1")
+	}
 	q := r.URL.Query()
 	return strings.Join([]string{r.Method, path, strconv.Itoa(rec.order[message]), q.Get("comp"), q.Get("restype"), q.Get("blockid"), q.Get("numofmessages"), r.Header.Get("X-Ms-Range")}, " ")
 }
+
+// randomNames match what is random in the name of an output or of their list: the token of
+// the claim, and the hash of a list that has tokens.
+var randomNames = regexp.MustCompile(`/(manifest|[0-9]+)-[0-9a-f]+`)
 
 // job returns the history of a job. The caller holds mu, here and below.
 func (rec *recorder) job(id string) *jobHistory {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -55,8 +56,8 @@ var scenarios = []scenario{
 		prepare: enqueueJobs("long", "prints"), act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
-		name: "outputs", minCalls: 30, wantLog: "job released",
-		prepare: enqueueJobs("long", "stores"), act: runsFor(9 * time.Second), want: wantDone("long"),
+		name: "inputs and outputs", minCalls: 34, wantLog: "job released",
+		prepare: enqueueWithInputs, act: runsFor(9 * time.Second), want: wantDone("long"),
 	},
 	{
 		name: "claim check", minCalls: 12, wantLog: "job committed",
@@ -129,7 +130,7 @@ func (r *scenarioRun) handlers(l *recorder) job.Kinds {
 			l.handlerFinished(j.ID)
 			return nil, nil
 		})),
-		"echo": echo, "steps": r.work, "large": large, "prints": &printing{r.work}, "stores": &storing{r.work},
+		"echo": echo, "steps": r.work, "large": large, "prints": &printing{r.work}, "files": &reading{&storing{r.work}},
 		"fails": job.HandlerFunc(func(_ context.Context, j *job.Job) (_ []byte, err error) {
 			once.Do(func() {
 				l.handlerFailed(j.ID, "handler")
@@ -210,6 +211,30 @@ func enqueueExpiring(id, kind string, after time.Duration) func(*testing.T, *tes
 		}
 		b.putText(text, after)
 	}
+}
+
+// enqueueWithInputs enqueues a job that needs two files, and stores one at each of its
+// steps.
+func enqueueWithInputs(t *testing.T, b *testbed, _ *scenarioRun) {
+	b.cacheInputs = filepath.Join(t.TempDir(), "inputs")
+	b.putData("in/1", "one")
+	b.putData("in/2", "two")
+	b.putWithInputs("long", "files", job.Input{Container: "data", Prefix: "in/"})
+	b.recorder.expectOutputs("long", stepOutputs("long"))
+}
+
+// reading is storing for a job that fails if its inputs are not those of the scenario.
+type reading struct{ *storing }
+
+func (r *reading) Run(ctx context.Context, j *job.Job) ([]byte, error) {
+	found, err := readInputs(j)
+	if err == nil && found != "1=one;2=two;" {
+		err = job.Permanent(fmt.Errorf("the inputs are %q", found))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.storing.Run(ctx, j)
 }
 
 // enqueueTwice enqueues a job twice.

@@ -41,6 +41,9 @@ type testbed struct {
 	jitter   retry.Jitter         // of the worker's waits between tries
 	chunk    int                  // block size of large states, in bytes; 0 for the worker's default
 	sharded  bool                 // the queue of jobs has shards, and workers know of them
+
+	cacheInputs string // the folder of the cache of inputs that workers fetch over their links; "" for none
+
 	stores
 }
 
@@ -162,7 +165,8 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	log := slog.New(slog.NewJSONHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	outages := outage.New(log, func() int { return p.runner.Counts().Active })
 	pressure := &intake.Pressure{}
-	s := b.storesOf(b.watchedAccount(p.link, pressure, outages.Ended))
+	account := b.watchedAccount(p.link, pressure, outages.Ended)
+	s := b.storesOf(account)
 	c := Config{
 		Queue: s.queue, OnDemand: s.onDemand, Poison: s.poison, Payloads: s.payloads, Records: s.records, Workers: s.workers, Control: s.control, Logs: s.logs, Outputs: s.outputs,
 		Kinds: kinds, Concurrency: 4, Metadata: client, Host: name, BootID: "boot", Program: "test", Jitter: b.jitter, Pressure: pressure,
@@ -170,6 +174,9 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	}
 	if b.sharded {
 		c.Shards = s.shards
+	}
+	if b.cacheInputs != "" {
+		c.Inputs = b.fetcher(b.cacheInputs, 1<<30, account)
 	}
 	for _, f := range change {
 		if f != nil {

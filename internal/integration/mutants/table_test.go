@@ -113,6 +113,26 @@ var mutations = []mutation{
 		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
 	},
 	{
+		// An owner that was frozen and continues sends its files under the names of its
+		// successor's.
+		name: "all claims of a job send outputs to the same folder",
+		file: "internal/outputs/set.go",
+		old:  "return strconv.Itoa(t.generation) + \"-\" + t.token[:min(len(t.token), 8)]", replacement: "return strconv.Itoa(1) + \"-0\"",
+		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `which it did not name before`,
+	},
+	{
+		name: "a state is recorded without the outputs that it relies on",
+		file: "internal/delivery/files.go",
+		old:  "d.claim.CarryOutputs(checkpoint.Outputs(ref))", replacement: "_ = ref",
+		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `and names 0 outputs`,
+	},
+	{
+		name: "the next owner forgets the outputs of the one before",
+		file: "internal/delivery/files.go",
+		old:  "limits, ref, files)", replacement: "limits, ref, files[:0])",
+		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `the record has lost output`,
+	},
+	{
 		name: "a redelivery starts from the beginning",
 		file: "internal/delivery/recover.go",
 		old:  "\tcase snapshot == nil:\n", replacement: "\tcase snapshot != nil || snapshot == nil:\n",
