@@ -260,6 +260,12 @@ type Orphan struct {
 	// [RequeueOptions.Payload] has to give it.
 	HasPayload bool
 
+	// Inputs is the JSON list of the job's inputs, nil for a job without any. HasInputs is
+	// false if the job has inputs and their list was in the lost message: then
+	// [RequeueOptions.Inputs] has to give it.
+	Inputs    []byte
+	HasInputs bool
+
 	orphan operate.Orphan
 }
 
@@ -276,7 +282,7 @@ func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, err
 	}
 	all := &Orphans{Queued: found.Queued, Seen: found.Seen}
 	for _, o := range found.Orphans {
-		all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, orphan: o})
+		all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o})
 	}
 	return all, nil
 }
@@ -287,28 +293,29 @@ type RequeueOptions struct {
 	// have the recorded SHA-256; JSON may be formatted in any way.
 	Payload []byte
 
+	// Inputs is the JSON list of the job's inputs as its message had it, for a job that has
+	// lost it with its message.
+	Inputs []byte
+
 	// OnDemand puts the message on the queue for VMs of regular priority: a record does
 	// not contain the queue that its job was on.
 	OnDemand bool
 }
 
-// Check returns why [Client.Requeue] would refuse the job: its payload is missing, or is
-// not the one that is given.
-func (o *Orphan) Check(options RequeueOptions) error {
-	_, err := o.supplied(options)
+// CheckRequeue returns why [Client.Requeue] would refuse the job: its payload or its inputs
+// are missing, or are not those that are given.
+func (c *Client) CheckRequeue(ctx context.Context, o Orphan, options RequeueOptions) error {
+	_, err := c.supplied(ctx, o, options)
 	return err
 }
 
-// supplied returns the orphan with the payload that is given.
-func (o *Orphan) supplied(options RequeueOptions) (operate.Orphan, error) {
+// supplied returns the orphan with what is given.
+func (c *Client) supplied(ctx context.Context, o Orphan, options RequeueOptions) (operate.Orphan, error) {
 	orphan := o.orphan
-	switch {
-	case options.Payload != nil:
-		return orphan, orphan.Supply(options.Payload)
-	case !orphan.HasPayload:
-		return orphan, operate.ErrNoPayload
+	if options.Payload == nil && options.Inputs == nil {
+		return orphan, orphan.Check()
 	}
-	return orphan, nil
+	return orphan, c.poison().Supply(ctx, &orphan, options.Payload, options.Inputs)
 }
 
 // Requeue puts a new message for a job that has lost its own, so that it continues from
@@ -318,8 +325,8 @@ func (o *Orphan) supplied(options RequeueOptions) (operate.Orphan, error) {
 // Settings that only the old message had are lost: deadline, limits and trace.
 func (c *Client) Requeue(ctx context.Context, o Orphan, options RequeueOptions) ActionResult {
 	r := ActionResult{ID: o.Job.ID, Was: o.Job.Status}
-	orphan, err := o.supplied(options)
-	if err != nil && options.Payload != nil {
+	orphan, err := c.supplied(ctx, o, options)
+	if err != nil && (options.Payload != nil || options.Inputs != nil) {
 		r.Action, r.Detail, r.Err = Refused, err.Error(), err
 		return r
 	}

@@ -205,7 +205,8 @@ func stored(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(claim.Commit(ctx, nil))
 }
 
-// strand ID STATUS PAYLOAD [KIND] leaves a job of 50 % without a message. STATUS is open or
+// strand ID STATUS PAYLOAD [KIND] leaves a job of 50 % without a message. With the payload
+// "inputs" it has inputs that its record does not list. STATUS is open or
 // running, PAYLOAD none, blob, or message where it went with its message.
 func strand(ts *testscript.TestScript, _ bool, args []string) {
 	w, ctx := worldOf(ts), context.Background()
@@ -213,7 +214,7 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 3 {
 		e.Kind = args[3]
 	}
-	if args[2] != "none" {
+	if args[2] != "none" && args[2] != "inputs" {
 		content, err := queue.JSONPayload([]byte(`{"file":"` + args[0] + `.jpg"}`))
 		ts.Check(err)
 		e.Payload = content
@@ -223,9 +224,15 @@ func strand(ts *testscript.TestScript, _ bool, args []string) {
 		e, err = w.stores.Payloads.Offload(ctx, e)
 		ts.Check(err)
 	}
-	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: uuid.NewString()}
+	if args[2] == "inputs" {
+		e.Inputs = json.RawMessage(`[{"container":"data","prefix":"7/"}]`)
+	}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: uuid.NewString()}
 	claim, err := w.stores.Records.Create(ctx, d, "vmss_1-0123abcd-0")
 	ts.Check(err)
+	if e.Inputs != nil {
+		claim.SetInputs(strings.Repeat("a", 64))
+	}
 	last := checkpoint.Snapshot{State: []byte("half"), Fraction: 0.5}
 	if args[1] == "running" {
 		ts.Check(claim.Save(ctx, last))

@@ -57,6 +57,7 @@ type orphansRequeueCommand struct {
 	Yes      bool     `help:"Do it. Without this flag nothing is changed." env:"-"`
 	OnDemand bool     `help:"Put the messages on the on-demand queue. A record does not contain the queue that its job was on." env:"-"`
 	Payload  string   `help:"File with the payload of the one given job, - for standard input. Required if the payload was in the lost message. It must have the recorded SHA-256." placeholder:"FILE" env:"-"`
+	Inputs   string   `help:"File with the JSON list of inputs of the one given job, as its message had it. Required if the record does not have it." placeholder:"FILE" env:"-"`
 }
 
 // Help is shown by orphans requeue --help.
@@ -66,7 +67,8 @@ func (*orphansRequeueCommand) Help() string {
 Settings that only the old message had are lost: limits (max_run, max_silence) and trace.`
 }
 
-func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
+// validate returns what is wrong with the flags.
+func (c *orphansRequeueCommand) validate() error {
 	switch {
 	case len(c.IDs) == 0 && !c.All:
 		return &cli.ConfigError{Err: errors.New("nothing is chosen: give ids, or --all")}
@@ -74,17 +76,26 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 		return &cli.ConfigError{Err: errors.New("--all means every job: leave the ids out")}
 	case c.Payload != "" && len(c.IDs) != 1:
 		return &cli.ConfigError{Err: errors.New("--payload is for one job: give its id")}
+	case c.Inputs != "" && len(c.IDs) != 1:
+		return &cli.ConfigError{Err: errors.New("--inputs is for one job: give its id")}
+	case c.Inputs == "-" && c.Payload == "-":
+		return &cli.ConfigError{Err: errors.New("--payload and --inputs cannot both be read from standard input: give a file for one of them")}
+	}
+	return nil
+}
+
+func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
+	if err := c.validate(); err != nil {
+		return err
 	}
 	deployment, report, err := s.findOrphans(ctx, c.idleFlag)
 	if err != nil {
 		return err
 	}
 	chosen, missing := c.choose(report.Jobs)
-	options := client.RequeueOptions{OnDemand: c.OnDemand}
-	if c.Payload != "" && len(chosen) == 1 {
-		if options.Payload, err = c.payload(s.printer.in); err != nil {
-			return err
-		}
+	options, err := c.options(s.printer.in)
+	if err != nil {
+		return err
 	}
 	sum := requeueSummary{NotFound: missing, DryRun: !c.Yes}
 	for _, o := range chosen {
@@ -115,21 +126,32 @@ func (c *orphansRequeueCommand) choose(all []client.Orphan) (chosen []client.Orp
 	return chosen, missing
 }
 
-// payload reads the payload that was given.
-func (c *orphansRequeueCommand) payload(in io.Reader) ([]byte, error) {
-	if c.Payload != "-" {
-		file, err := os.Open(c.Payload)
+// options are those of the requeue, with the files that flags name.
+func (c *orphansRequeueCommand) options(in io.Reader) (o client.RequeueOptions, err error) {
+	o.OnDemand = c.OnDemand
+	if o.Payload, err = readFile(c.Payload, in); err != nil {
+		return o, fmt.Errorf("read the payload: %w", err)
+	}
+	if o.Inputs, err = readFile(c.Inputs, in); err != nil {
+		return o, fmt.Errorf("read the inputs: %w", err)
+	}
+	return o, nil
+}
+
+// readFile reads what a flag gives: a file, or standard input; nothing if it is not given.
+func readFile(name string, in io.Reader) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if name != "-" {
+		file, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = file.Close() }()
 		in = file
 	}
-	data, err := io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the payload: %w", err)
-	}
-	return data, nil
+	return io.ReadAll(io.LimitReader(in, queue.MaxPayload+1))
 }
 
 // findOrphans connects to the deployment and looks for orphans.
@@ -156,8 +178,9 @@ type orphanLine struct {
 	ModifiedAt  time.Time `json:"modified_at"`
 	Fraction    float64   `json:"fraction"`
 	Owner       string    `json:"owner,omitempty"`
-	Message     string    `json:"message"` // none, or unseen if one may be hidden
-	Payload     string    `json:"payload"` // stored, or gone with the message
+	Message     string    `json:"message"`          // none, or unseen if one may be hidden
+	Payload     string    `json:"payload"`          // stored, or gone with the message; unknown without the inputs
+	Inputs      string    `json:"inputs,omitempty"` // stored, or gone with the message; nothing for a job without inputs
 }
 
 func orphanLineOf(o client.Orphan, complete bool) orphanLine {
@@ -172,6 +195,12 @@ func orphanLineOf(o client.Orphan, complete bool) orphanLine {
 	if o.HasPayload {
 		l.Payload = "stored"
 	}
+	switch {
+	case !o.HasInputs:
+		l.Payload, l.Inputs = "unknown", "gone"
+	case o.Inputs != nil:
+		l.Inputs = "stored"
+	}
 	return l
 }
 
@@ -179,7 +208,7 @@ func orphanLineOf(o client.Orphan, complete bool) orphanLine {
 func (p *printer) printOrphans(s *client.Orphans) error {
 	t := table.New(
 		table.Column{Name: "JOB"}, table.Column{Name: "KIND", Drop: 3}, table.Column{Name: "STATUS"}, table.Column{Name: "IDLE", Drop: 1},
-		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
+		table.Column{Name: "DONE", Drop: 4}, table.Column{Name: "MESSAGE"}, table.Column{Name: "PAYLOAD", Drop: 2}, table.Column{Name: "INPUTS", Drop: 2}, table.Column{Name: "LAST WRITER", Drop: 5, Least: 10},
 	)
 	for _, o := range s.Jobs {
 		l := orphanLineOf(o, s.Complete())
@@ -189,7 +218,7 @@ func (p *printer) printOrphans(s *client.Orphans) error {
 			}
 			continue
 		}
-		t.Add(l.ID, l.Kind, l.Status, overview.Span(o.Idle), fmt.Sprintf("%.0f%%", l.Fraction*100), l.Message, l.Payload, l.Owner)
+		t.Add(l.ID, l.Kind, l.Status, overview.Span(o.Idle), fmt.Sprintf("%.0f%%", l.Fraction*100), l.Message, l.Payload, l.Inputs, l.Owner)
 	}
 	if p.json {
 		return nil
@@ -227,7 +256,7 @@ const wouldRequeue client.Action = "requeue"
 func (s *session) requeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions, sum *requeueSummary) error {
 	var r client.ActionResult
 	if sum.DryRun {
-		r = s.wouldRequeue(o, options)
+		r = s.wouldRequeue(ctx, deployment, o, options)
 	} else {
 		r = deployment.Requeue(ctx, o, options)
 	}
@@ -253,8 +282,8 @@ func (s *session) requeue(ctx context.Context, deployment *client.Client, o clie
 }
 
 // wouldRequeue is what a requeue of a job would do.
-func (s *session) wouldRequeue(o client.Orphan, options client.RequeueOptions) client.ActionResult {
-	if err := o.Check(options); err != nil {
+func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o client.Orphan, options client.RequeueOptions) client.ActionResult {
+	if err := deployment.CheckRequeue(ctx, o, options); err != nil {
 		return client.ActionResult{Action: client.Refused, Detail: err.Error()}
 	}
 	to := s.flags.Names().Queue

@@ -104,6 +104,7 @@ func (s *Store) Fresh(d Delivery, owner string) *Claim {
 	return s.newClaim(d, owner, Record{
 		ID: d.ID, Kind: d.Kind, PayloadHash: d.PayloadHash, MessageID: d.MessageID,
 		Status: Running, Generation: 1, CreatedAt: now, ClaimedAt: now, Deadline: d.Deadline, Estimate: d.Estimate,
+		InputList: d.InputList,
 	})
 }
 
@@ -129,6 +130,7 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 		r.Status, r.Generation, r.Progressed = Running, found.Generation+1, false
 		r.ClaimedAt, r.EndedAt = time.Now(), time.Time{}
 		r.Deadline, r.Estimate = d.Deadline, d.Estimate
+		r.InputList = d.InputList
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {

@@ -12,13 +12,16 @@ import (
 )
 
 // Limits on free text in a record, in bytes of its percent-encoded form. They
-// keep a whole record under 6 KiB; the service refuses more than 8.
+// keep a whole record under 7 KiB; the service refuses more than 8.
 const (
 	maxReason = 1536
 	maxText   = 600
 	maxOwner  = 256
 	maxMove   = 256
 )
+
+// maxInputList bounds what [PackInputs] returns, in bytes.
+const maxInputList = 1 << 10
 
 // MaxLog is the largest log in a record, in bytes of its percent-encoded form. A larger
 // one is left out.
@@ -88,6 +91,7 @@ var fields = []field{
 	freeText("owner", maxOwner, func(r *Record) *string { return &r.Owner }),
 	freeText("reason", maxReason, func(r *Record) *string { return &r.Reason }),
 	text("inputs", func(r *Record) *string { return &r.Inputs }),
+	text("inputlist", func(r *Record) *string { return &r.InputList }),
 	logText("log", MaxLog, func(r *Record) *string { return &r.Log }),
 }
 

@@ -1,6 +1,11 @@
 package checkpoint
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/base64"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -145,6 +150,10 @@ type Record struct {
 	// in hex; empty for a job without inputs.
 	Inputs string
 
+	// InputList are the inputs that the job's message names, as [PackInputs] returns them,
+	// so that a message that is lost can be replaced.
+	InputList string
+
 	// ETag, Size (of the body in bytes) and ModifiedAt are the service's, and
 	// ReadAt is the service's own clock when the record was read.
 	ETag       azcore.ETag
@@ -216,3 +225,39 @@ func (r *Record) sameWork(d Delivery) bool {
 }
 
 func matches(recorded, delivered string) bool { return recorded == "" || recorded == delivered }
+
+// PackInputs returns the JSON of the inputs that a message names, in the form in which a
+// record has it: deflated, in base64. It is empty for no inputs, and for more than a record
+// has room for.
+func PackInputs(list []byte) string {
+	if len(list) == 0 || len(list) > mostInputs {
+		return ""
+	}
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.BestCompression)
+	if err == nil {
+		_, err = w.Write(list)
+		err = errors.Join(err, w.Close())
+	}
+	if err != nil || base64.RawStdEncoding.EncodedLen(packed.Len()) > maxInputList {
+		return ""
+	}
+	return base64.RawStdEncoding.EncodeToString(packed.Bytes())
+}
+
+// UnpackInputs returns the JSON of the inputs that the job's message names, nil if the
+// record does not have it.
+func (r Record) UnpackInputs() []byte {
+	packed, err := base64.RawStdEncoding.DecodeString(r.InputList)
+	if err != nil || len(packed) == 0 {
+		return nil
+	}
+	list, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), mostInputs+1))
+	if err != nil || len(list) > mostInputs {
+		return nil
+	}
+	return list
+}
+
+// mostInputs is the largest JSON of inputs, in bytes, as messages allow it.
+const mostInputs = 24 << 10

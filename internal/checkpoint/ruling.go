@@ -25,6 +25,10 @@ type Delivery struct {
 	Deadline time.Time
 	Estimate time.Duration
 
+	// InputList are the inputs that the message names, from [PackInputs]. They are recorded
+	// for a message that replaces this one, and decide nothing.
+	InputList string
+
 	// Steady says that the worker which holds the message has run for a while, so
 	// that an unclean exit soon after a claim is charged to the job.
 	Steady bool

@@ -60,6 +60,7 @@ type Delivery struct {
 	output        *joblog.Output   // what the job prints and logs; nil if that is not kept
 	recordWritten time.Time        // when the record that was found was last written, by the local clock
 	inputs        *inputs.Held     // the job's input files; nil if it names none
+	inputList     string           // what its message names as inputs, as the record has it
 	restored      *job.Progress    // the state that the handler began with
 	saved         *job.Progress    // the state that was recorded last, as far as this delivery knows
 	cost          checkpoint.Cost  // of saving this job's state
@@ -267,7 +268,7 @@ func (d *Delivery) decode() (unusable *outcome) {
 		d.envelope.ID = invalid.ID
 		return &outcome{action: reject, reason: invalid.Reason}
 	}
-	d.envelope = envelope
+	d.envelope, d.inputList = envelope, checkpoint.PackInputs(envelope.Inputs)
 	d.untrack = d.runner.active.addJob(envelope.ID)
 	return nil
 }
@@ -278,7 +279,7 @@ func (d *Delivery) ref() checkpoint.Delivery {
 		ID: d.envelope.ID, Kind: d.envelope.Kind,
 		PayloadHash: d.envelope.Work(), MessageID: d.lease.ID,
 		Deadline: d.envelope.Deadline, Estimate: d.envelope.Estimate,
-		Steady: d.runner.uptime() >= steadyFor,
+		Steady: d.runner.uptime() >= steadyFor, InputList: d.inputList,
 	}
 }
 

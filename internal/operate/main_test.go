@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -140,12 +141,14 @@ type given struct {
 	offload  bool // the payload is in a blob
 	status   checkpoint.Status
 	gone     bool // the record was removed
+	inputs   string
+	noList   bool // the record does not have the list of inputs
 }
 
 // put makes the record and the poison message of a job that was given up.
 func (b *rig) put(t *testing.T, g given) queue.Envelope {
 	t.Helper()
-	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, EnqueuedAt: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
+	e := queue.Envelope{ID: g.id, Kind: g.kind, Payload: g.payload, Inputs: json.RawMessage(g.inputs), EnqueuedAt: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
 	if g.kind == "" {
 		e.Kind = "k"
 	}
@@ -192,10 +195,16 @@ func (b *rig) putPoison(t *testing.T, p queue.Poison) {
 // giveUp leaves the record of a job as its last worker did.
 func (b *rig) giveUp(t *testing.T, g given, e queue.Envelope, lease *queue.Lease) {
 	t.Helper()
-	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: lease.ID}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: lease.ID}
+	if !g.noList {
+		d.InputList = checkpoint.PackInputs(e.Inputs)
+	}
 	claim, err := b.stores.Records.Create(t.Context(), d, "vm_0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if g.inputs != "" {
+		claim.SetInputs(strings.Repeat("a", 64))
 	}
 	claim.CountTime(func() time.Duration { return time.Hour })
 	last := checkpoint.Snapshot{Fraction: 0.5}
@@ -296,7 +305,7 @@ func (b *rig) deliver(t *testing.T, l *queue.Lease, done map[string][]string) {
 	if !e.Resume {
 		t.Errorf("message of job %s does not say resume", e.ID)
 	}
-	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Payload.Hash(), MessageID: l.ID}
+	d := checkpoint.Delivery{ID: e.ID, Kind: e.Kind, PayloadHash: e.Work(), MessageID: l.ID}
 	found, ruling, err := b.stores.Records.Lookup(ctx, d)
 	if err != nil {
 		t.Fatal(err)

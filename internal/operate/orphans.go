@@ -12,12 +12,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/inputs/named"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
-// ErrNoPayload is why an orphan cannot be requeued: see [Orphan.Supply].
-var ErrNoPayload = errors.New("its payload was in its message and is gone with it; give it with --payload")
+// Why an orphan cannot be requeued: see [Orphan.Supply].
+var (
+	ErrNoPayload = errors.New("its payload was in its message and is gone with it; give it with --payload")
+	ErrNoInputs  = errors.New("its list of inputs was in its message and is gone with it, since the record has no room for it or an older worker wrote the record; give it with --inputs")
+)
 
 // Orphan is a job that has not ended, whose record was not written for a while, and
 // of which no message was seen.
@@ -31,6 +35,22 @@ type Orphan struct {
 	// in the lost message: see [Orphan.Supply].
 	Payload    queue.Payload
 	HasPayload bool
+
+	// Inputs is the JSON of the inputs for a new message. HasInputs is false if the job
+	// has some and they were in the lost message.
+	Inputs    []byte
+	HasInputs bool
+}
+
+// Check returns why the orphan cannot be requeued as it is, or nil.
+func (o *Orphan) Check() error {
+	switch {
+	case !o.HasInputs:
+		return ErrNoInputs
+	case !o.HasPayload:
+		return ErrNoPayload
+	}
+	return nil
 }
 
 // OrphanReport lists the jobs of a deployment that may have lost their messages.
@@ -59,7 +79,8 @@ func (p *PoisonQueue) Orphans(ctx context.Context, idle time.Duration) (*OrphanR
 		}
 		age := r.ReadAt.Sub(r.ModifiedAt)
 		if (r.Status == checkpoint.Open || r.Status == checkpoint.Running) && r.Version == checkpoint.Version && age >= idle {
-			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age})
+			inputs := r.UnpackInputs()
+			s.Orphans = append(s.Orphans, Orphan{Record: r, Idle: age, Inputs: inputs, HasInputs: inputs != nil || r.Inputs == ""})
 		}
 	}
 	visible, err := lookAt(ctx, append(slices.Clip(p.Queue.All()), p.OnDemand)...)
@@ -118,27 +139,71 @@ func (p *PoisonQueue) findPayloads(ctx context.Context, orphans []Orphan) error 
 	for i := range orphans {
 		group.Go(func() (err error) {
 			o := &orphans[i]
-			o.Payload, o.HasPayload, err = p.Payloads.Find(ctx, o.Record.ID, o.Record.PayloadHash)
+			if o.HasInputs {
+				o.Payload, o.HasPayload, err = p.Payloads.Find(ctx, o.Record.ID, o.Inputs, o.Record.PayloadHash)
+			}
 			return err
 		})
 	}
 	return group.Wait()
 }
 
-// Supply sets the payload of an orphan. It returns an error if the payload does not
-// have the recorded hash. JSON may be formatted in any way.
-func (o *Orphan) Supply(data []byte) error {
-	candidates := []queue.Payload{queue.BytesPayload(data)}
-	if compact, err := queue.JSONPayload(data); err == nil {
-		candidates = append([]queue.Payload{compact}, candidates...)
+// Supply sets what the lost message had: the payload, and the JSON list of inputs; nil for
+// what is not given. It returns an error if they do not have the recorded hash together.
+// JSON may be formatted in any way.
+func (p *PoisonQueue) Supply(ctx context.Context, o *Orphan, payload, inputs []byte) error {
+	lists := [][]byte{o.Inputs}
+	switch {
+	case inputs != nil:
+		list, err := queue.CompactInputs(inputs)
+		if err != nil {
+			return fmt.Errorf("the inputs of job %s: %w", o.Record.ID, err)
+		}
+		lists = [][]byte{list}
+		if all, err := named.Parse(list); err == nil { // as producer writes them
+			if list, err = named.Encode(all); err == nil {
+				lists = append(lists, list)
+			}
+		}
+	case !o.HasInputs:
+		return ErrNoInputs
 	}
-	for _, p := range candidates {
-		if p.Hash() == o.Record.PayloadHash {
-			o.Payload, o.HasPayload = p, true
+	for _, list := range lists {
+		found, ok, err := p.payloadFor(ctx, o.Record, payload, list)
+		if err != nil {
+			return err
+		}
+		if ok {
+			o.Payload, o.HasPayload, o.Inputs, o.HasInputs = found, true, list, true
 			return nil
 		}
 	}
-	return fmt.Errorf("this is not the payload of job %s: its SHA-256 is %s, the record has %s", o.Record.ID, queue.BytesPayload(data).Hash(), o.Record.PayloadHash)
+	id, hash := o.Record.ID, o.Record.PayloadHash
+	switch {
+	case payload == nil:
+		return fmt.Errorf("with these inputs no payload in storage has the recorded hash %s: they are not those of the message of job %s, or %w", hash, id, ErrNoPayload)
+	case lists[0] != nil:
+		return fmt.Errorf("this is not the payload of job %s: together with its inputs it does not have the recorded hash %s", id, hash)
+	}
+	return fmt.Errorf("this is not the payload of job %s: its SHA-256 is %s, the record has %s", id, queue.BytesPayload(payload).Hash(), hash)
+}
+
+// payloadFor returns the payload of a job with those inputs: the one that is given, or, with
+// nil, the one in storage. ok is false if that is not it.
+func (p *PoisonQueue) payloadFor(ctx context.Context, r checkpoint.Record, given, inputs []byte) (found queue.Payload, ok bool, err error) {
+	if given == nil {
+		return p.Payloads.Find(ctx, r.ID, inputs, r.PayloadHash)
+	}
+	for _, parse := range []func([]byte) (queue.Payload, error){
+		queue.JSONPayload,
+		func(data []byte) (queue.Payload, error) { return queue.BytesPayload(data), nil },
+	} {
+		candidate, err := parse(given)
+		if err == nil && (queue.Envelope{Payload: candidate, Inputs: inputs}).Work() == r.PayloadHash {
+			return candidate, true, nil
+		}
+	}
+	return queue.Payload{}, false, nil
 }
 
 // Requeue puts a new message for an orphan on a queue, with resume, so that the
@@ -158,13 +223,15 @@ func (p *PoisonQueue) Requeue(ctx context.Context, o Orphan, to queue.Jobs) (Act
 		return Dropped, fmt.Sprintf("its job is %s already", r.Status), nil
 	case r.Token != o.Record.Token || r.Write != o.Record.Write: // a listing has the ETag in another form
 		return Dropped, "its record was written a moment ago: a worker has the job", nil
+	case !o.HasInputs:
+		return Refused, ErrNoInputs.Error(), nil
 	case !o.HasPayload:
 		return Refused, ErrNoPayload.Error(), nil
 	}
 	if err := errors.Join(jobid.Validate(r.ID), jobid.ValidateKind(r.Kind)); err != nil {
 		return Refused, fmt.Sprintf("no message can be made from its record: %v", err), nil
 	}
-	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline, Estimate: r.Estimate.Truncate(time.Second)}
+	e := queue.Envelope{ID: r.ID, Kind: r.Kind, Payload: o.Payload, Inputs: o.Inputs, EnqueuedAt: r.CreatedAt, Deadline: r.Deadline, Estimate: r.Estimate.Truncate(time.Second)}
 	if queue.CheckEstimate(e.Estimate) != nil {
 		e.Estimate = 0
 	}

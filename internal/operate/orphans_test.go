@@ -93,10 +93,10 @@ func TestRequeue(t *testing.T) {
 				o := b.orphans(t).Orphans[0]
 				if inline, _ := g.payload.Inline(); len(inline) > 0 && !g.offload {
 					wantRefusal(t, b, o)
-					if err := o.Supply([]byte("something else")); err == nil || o.HasPayload {
+					if err := b.Supply(t.Context(), &o, []byte("something else"), nil); err == nil || o.HasPayload {
 						t.Errorf("Supply of another payload = %v, want an error", err)
 					}
-					if err := o.Supply(inline); err != nil {
+					if err := b.Supply(t.Context(), &o, inline, nil); err != nil {
 						t.Error(err)
 					}
 				}
@@ -113,6 +113,70 @@ func TestRequeue(t *testing.T) {
 				}
 				if n := len(b.onQueue(t, b.names.Queue)); n != want {
 					t.Errorf("messages = %d, want %d", n, want)
+				}
+				time.Sleep(time.Hour)
+				if done := b.work(t); len(done["a"]) != 1 || done["a"][0] != "half" {
+					t.Errorf("committed from the states %q, want once from half", done["a"])
+				}
+			})
+		})
+	}
+}
+
+// someInputs are inputs as messages have them, and other inputs as a person may write
+// them.
+const (
+	someInputs  = `[{"container":"data","prefix":"scenes/7/","to":"scenes"},{"container":"data","blob":"model.bin","etag":"\"0x8D\""}]`
+	otherInputs = ` [ {"container": "data", "blob": "other.bin"} ]`
+)
+
+// TestRequeueWithInputs: the record of a job has its list of inputs, and the new message
+// gets it, wherever the payload was. A list that the record does not have can be supplied,
+// and nothing is put with another one.
+func TestRequeueWithInputs(t *testing.T) {
+	reordered := `[ {"prefix":"scenes/7/", "container":"data", "to":"scenes"}, {"blob":"model.bin","container":"data","etag":"\"0x8D\""} ]`
+	for name, row := range map[string]struct {
+		given
+		supplied string // in place of a list that is gone
+	}{
+		"no payload":                {given: given{}},
+		"payload in blob":           {given: given{payload: wide, offload: true}},
+		"payload supplied":          {given: given{payload: small}},
+		"list supplied":             {given: given{noList: true}, supplied: someInputs},
+		"list written otherwise":    {given: given{noList: true}, supplied: reordered},
+		"list and payload in blob":  {given: given{noList: true, payload: wide, offload: true}, supplied: someInputs},
+		"list and payload supplied": {given: given{noList: true, payload: small}, supplied: someInputs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rig) {
+				g := row.given
+				g.id, g.state, g.status, g.inputs = "a", "half", checkpoint.Open, someInputs
+				b.strand(t, g)
+				time.Sleep(checkpoint.StaleAfter)
+				o := b.orphans(t).Orphans[0]
+				var payload, list []byte
+				if inline, ok := g.payload.Inline(); ok && len(inline) > 0 && !g.offload {
+					payload = inline
+				}
+				if row.supplied != "" {
+					list = []byte(row.supplied)
+				}
+				if payload != nil || list != nil {
+					wantRefusal(t, b, o)
+					if err := b.Supply(t.Context(), &o, payload, []byte(otherInputs)); err == nil || o.Check() == nil {
+						t.Errorf("Supply of other inputs = %v, and then Check %v, want two errors", err, o.Check())
+					}
+					if err := b.Supply(t.Context(), &o, payload, list); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if action, detail, err := b.Requeue(t.Context(), o, b.Queue); action != Requeued || err != nil {
+					t.Fatalf("Requeue = %s %s, %v", action, detail, err)
+				}
+				for _, m := range b.server.Messages(b.names.Queue) {
+					if e, err := queue.Decode(m.Text); err != nil || string(e.Inputs) != someInputs || e.Work() != o.Record.PayloadHash {
+						t.Errorf("message = %s, %v, want the inputs and the payload of the one that was lost", m.Text, err)
+					}
 				}
 				time.Sleep(time.Hour)
 				if done := b.work(t); len(done["a"]) != 1 || done["a"][0] != "half" {

@@ -132,7 +132,7 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	inputs, err := compactList(w.Inputs)
+	inputs, err := CompactInputs(w.Inputs)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("field inputs: %w", err)
 	}
@@ -144,8 +144,8 @@ func decodeFields(fields map[string]json.RawMessage) (Envelope, error) {
 	}, nil
 }
 
-// compactList returns a JSON array as compact text, nil for an empty one.
-func compactList(raw json.RawMessage) (json.RawMessage, error) {
+// CompactInputs returns the JSON array of inputs as compact text, nil for an empty one.
+func CompactInputs(raw json.RawMessage) (json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
 	}

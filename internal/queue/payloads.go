@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -200,16 +201,19 @@ func (p *Payloads) Load(ctx context.Context, e Envelope) ([]byte, error) {
 	return data, nil
 }
 
-// Find returns the payload of a job by the hash in its record: the empty payload, or
-// one in a blob. ok is false if there is no such blob: then the payload was in the
-// message, and is gone with it.
-func (p *Payloads) Find(ctx context.Context, id, hash string) (found Payload, ok bool, err error) {
-	if found.Hash() == hash {
+// Find returns the payload of a job with those inputs by the hash in its record
+// ([Envelope.Work]): the empty payload, or one in a blob. ok is false if there is no such
+// blob: then the payload was in the message, and is gone with it.
+func (p *Payloads) Find(ctx context.Context, id string, inputs []byte, work string) (found Payload, ok bool, err error) {
+	if found.isOf(inputs, work) {
 		return found, true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	ref := &Ref{SHA256: hash}
+	if len(inputs) > 0 {
+		return p.search(ctx, id, inputs, work)
+	}
+	ref := &Ref{SHA256: work}
 	reply, err := p.container.NewBlobClient(blobName(id, ref)).GetProperties(ctx, nil)
 	if bloberror.HasCode(err, bloberror.BlobNotFound) {
 		return Payload{}, false, nil
@@ -219,6 +223,32 @@ func (p *Payloads) Find(ctx context.Context, id, hash string) (found Payload, ok
 	}
 	ref.Size = *reply.ContentLength
 	return Payload{ref: ref}, true, nil
+}
+
+// search looks for the payload among the blobs of the job, which are few. The hash in the
+// record of a job with inputs does not name the blob.
+func (p *Payloads) search(ctx context.Context, id string, inputs []byte, work string) (Payload, bool, error) {
+	folder := jobid.Path(id) + "/"
+	page, err := p.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &folder}).NextPage(ctx)
+	if err != nil {
+		return Payload{}, false, fmt.Errorf("find the payload of job %s: %w", id, err)
+	}
+	for _, item := range page.Segment.BlobItems {
+		if item.Name == nil || item.Properties == nil || item.Properties.ContentLength == nil {
+			continue
+		}
+		found := Payload{ref: &Ref{SHA256: strings.TrimPrefix(*item.Name, folder), Size: *item.Properties.ContentLength}}
+		if found.isOf(inputs, work) {
+			return found, true, nil
+		}
+	}
+	return Payload{}, false, nil
+}
+
+// isOf reports whether it is the payload of a job with those inputs, whose record has the
+// hash work.
+func (p Payload) isOf(inputs []byte, work string) bool {
+	return Envelope{Payload: p, Inputs: inputs}.Work() == work
 }
 
 // get reads a blob of that size, which the message states. It does not read a blob

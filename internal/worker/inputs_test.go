@@ -192,6 +192,8 @@ func TestInputsOfAResumedJob(t *testing.T) {
 				b.waitFor("release", 5*time.Second, func() bool { return first.machine.Position().Facts.Has(lifecycle.WorkReleased) })
 				if r := b.record("j"); r.Status != checkpoint.Open || len(r.Inputs) != 64 {
 					t.Errorf("record = %s with inputs %q, want open with a hash", r.Status, r.Inputs)
+				} else if got, want := string(r.UnpackInputs()), `[{"container":"data","blob":"a"}]`; got != want {
+					t.Errorf("inputs in the record = %s, want %s", got, want)
 				}
 				first.kill()
 				if row.change {
