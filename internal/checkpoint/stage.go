@@ -42,11 +42,12 @@ const (
 
 // stager saves one large state in blocks.
 //
-//	            ┌──▶ hash of the state
-//	read ─▶ cut ┤
-//	            └──▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
+//	     ┌──▶ hash of the state
+//	read ┤
+//	     └──▶ cut ─▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
 //
-// The bytes stay in the slab that they were read into until nothing needs them.
+// Each step runs beside the others. The bytes stay in the slab that they were read into
+// until nothing needs them.
 type stager struct {
 	client *blockblob.Client
 	namer  namer
@@ -64,6 +65,8 @@ type stager struct {
 	calls  chan struct{} // a place for each call that may be in flight
 	quick  atomic.Int64  // calls that ended soon
 	parts  chan part     // to hash, in order
+	pieces chan piece    // to cut, in order
+	rests  chan int      // where the group begins that did not end with the slab, for each slab
 	groups []*group
 
 	mu   sync.Mutex      // guards what follows
@@ -83,6 +86,13 @@ type part struct {
 	data []byte
 }
 
+// piece is what one read put into a slab.
+type piece struct {
+	slab     *slab
+	from, to int
+	last     bool // the state ends behind it
+}
+
 // group is a run of chunks that may be one block.
 type group struct {
 	blocks  []string      // that it is kept in
@@ -98,7 +108,7 @@ func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *bl
 	st := &stager{
 		client: s.blob(id), namer: newNamer(id), known: known, limit: s.maxStream, unit: s.unit, budget: s.budget, cutter: s.cutter(),
 		free: make(chan *slab, maxSlabs), calls: make(chan struct{}, ownSlabs*ownCalls+(maxSlabs-ownSlabs)*grownCalls), parts: make(chan part, slabUnits),
-		seen: map[string]bool{},
+		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
 	}
 	m, err := st.run(ctx, state)
 	for _, id := range st.sent {
@@ -118,8 +128,13 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 		s.hash(sum)
 		return nil
 	})
+	s.sending.Go(func() error {
+		s.cut()
+		return nil
+	})
 	size, err := s.read(state)
 	close(s.parts)
+	close(s.pieces)
 	if sendErr := s.sending.Wait(); sendErr != nil {
 		return manifest{}, sendErr // the cause of what stopped the reading
 	}
@@ -136,15 +151,15 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 	return m, nil
 }
 
-// read reads the state to its end, and hands each group to a goroutine.
+// read reads the state to its end. What it has read is hashed and cut meanwhile. Only a
+// full slab waits for the cutter: the begin of a group that did not end moves to the next.
 func (s *stager) read(state io.Reader) (size int64, err error) {
 	into, err := s.slab()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { s.release(into) }()
-	start, filled, ends := 0, 0, []int(nil) // of the group, in the slab; ends of its chunks, in the group
-	for {
+	for filled := 0; ; {
 		n, ended, err := readChunk(state, into.data[filled:min(filled+s.unit, len(into.data))])
 		if err != nil {
 			return 0, err
@@ -152,35 +167,47 @@ func (s *stager) read(state io.Reader) (size int64, err error) {
 		if size += int64(n); size > s.limit {
 			return 0, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, s.limit)
 		}
-		at := filled
-		filled += n
 		into.uses.Add(1)
-		s.parts <- part{into, into.data[at:filled]}
-		for at < filled {
-			n, end := s.cutter.Next(into.data[at:filled])
-			if at += n; end == chunks.None {
-				break
-			}
-			ends = append(ends, at-start)
-			if end == chunks.Group {
-				s.begin(part{into, into.data[start:at]}, ends)
-				start, ends = at, nil
-			}
-		}
+		s.parts <- part{into, into.data[filled : filled+n]}
+		s.pieces <- piece{into, filled, filled + n, ended}
+		filled += n
 		switch {
 		case ended:
-			if start < filled {
-				s.begin(part{into, into.data[start:filled]}, ends)
-			}
+			<-s.rests // until then the cutter uses the slab
 			return size, nil
 		case filled == len(into.data):
 			next, err := s.slab()
 			if err != nil {
 				return 0, err
 			}
-			filled = copy(next.data, into.data[start:])
+			filled = copy(next.data, into.data[<-s.rests:])
 			s.release(into)
-			start, into = 0, next
+			into = next
+		}
+	}
+}
+
+// cut cuts the state, and hands each group to a goroutine.
+func (s *stager) cut() {
+	start, ends := 0, []int(nil) // of the group, in the slab; ends of its chunks, in the group
+	for p := range s.pieces {
+		for at := p.from; at < p.to; {
+			n, end := s.cutter.Next(p.slab.data[at:p.to])
+			if at += n; end == chunks.None {
+				break
+			}
+			ends = append(ends, at-start)
+			if end == chunks.Group {
+				s.begin(part{p.slab, p.slab.data[start:at]}, ends)
+				start, ends = at, nil
+			}
+		}
+		if p.last && start < p.to {
+			s.begin(part{p.slab, p.slab.data[start:p.to]}, ends)
+		}
+		if p.last || p.to == len(p.slab.data) {
+			s.rests <- start
+			start = 0
 		}
 	}
 }
