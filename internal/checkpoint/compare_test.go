@@ -48,11 +48,15 @@ func TestSavesKeepUpWithTheSDK(t *testing.T) {
 		state, next := make([]byte, 128<<20), make([]byte, 128<<20)
 		fillRandom(state, 1)
 		fillRandom(next, 2)
-		c := NewStore(b.store.container).Fresh(ours, "worker-1")
+		c, sending := NewStore(b.store.container).Fresh(ours, "worker-1"), gauge{}
+		sending.watch(b.link)
 		must(t, c.Touch(t.Context(), Snapshot{}))
 		b.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: latency / 2, After: latency / 2} })
 		first, err := timed(t.Context(), func(ctx context.Context) error { return c.Save(ctx, streamed(state)) })
 		must(t, err)
+		if _, most := sending.read(); most > Connections || most <= Connections/2 {
+			t.Errorf("blocks in flight at once = %d at most, want %d to %d: a connection is kept for each", most, Connections/2+1, Connections)
+		}
 		b.ResetCounts()
 		second, err := timed(t.Context(), func(ctx context.Context) error { return c.Save(ctx, streamed(next)) })
 		must(t, err)

@@ -32,6 +32,10 @@ const (
 	// grownCalls for one that has it: 128 for a save that has all.
 	ownCalls, grownCalls = 4, 15
 
+	// Connections is how many connections to keep for large states: as many as a save has
+	// blocks in flight whose chunks are new. With fewer, most calls would open one.
+	Connections = 64
+
 	// splitRun is how many groups are kept in chunks at the begin of what is new.
 	splitRun = 8
 

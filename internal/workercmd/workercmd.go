@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/cli"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/events"
@@ -161,7 +162,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, err
 	}
 	f.OnCall, f.OnEnd = t.called, t.outages.Ended
-	stores, err := f.Open(connections(config.Concurrency)+inputs.Connections, f.version)
+	stores, err := f.Open(connections(config.Concurrency)+inputs.Connections+checkpoint.Connections, f.version)
 	if err != nil {
 		return nil, nil, err
 	}
