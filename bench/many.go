@@ -93,7 +93,7 @@ func (b *bench) measureMany(ctx context.Context) error {
 
 // measureInFlight starts a worker with so many jobs that wait, watches it, and drains it.
 func (b *bench) measureInFlight(ctx context.Context, binary string, jobs int) (m inFlight, err error) {
-	s, err := b.startStorageOf(ctx, "wait", manyLatency, jobs)
+	s, err := b.startStorage(ctx, manyLatency, jobs, "--kind", "wait")
 	if err != nil {
 		return m, err
 	}

@@ -103,14 +103,10 @@ type storageProcess struct {
 	connectionString string
 }
 
-// startStorage starts a storage account with so many jobs that do nothing.
-func (b *bench) startStorage(ctx context.Context, latency time.Duration, messages int) (*storageProcess, error) {
-	return b.startStorageOf(ctx, "noop", latency, messages)
-}
-
-// startStorageOf starts a storage account with so many jobs of a kind.
-func (b *bench) startStorageOf(ctx context.Context, kind string, latency time.Duration, messages int) (*storageProcess, error) {
-	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self, "storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages), "--kind", kind)
+// startStorage starts a storage account with so many jobs; more are flags of its process.
+func (b *bench) startStorage(ctx context.Context, latency time.Duration, messages int, more ...string) (*storageProcess, error) {
+	args := append([]string{"storage", "--latency", latency.String(), "--messages", strconv.Itoa(messages)}, more...)
+	p, err := b.startProcess(ctx, storageCore, []string{"GOGC=400"}, b.self, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -2,25 +2,32 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/zeebo/xxh3"
 
 	"github.com/spotworker/spotworker/bench/probe"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 )
 
 // stateCommand saves and restores one state of random bytes, in a process of its own.
 type stateCommand struct {
-	Over    string `help:"What saves it." enum:"worker,sdk" required:""`
+	Over    string `help:"What saves it." enum:"worker,sdk,hashing" required:""`
 	MiB     int    `name:"mib" help:"Size of the state."`
 	Storage string `help:"Connection string."`
 }
@@ -44,14 +51,20 @@ type keeper interface {
 
 // Run prints the times and returns.
 func (c *stateCommand) Run(ctx context.Context) error {
-	account, err := azure.Connect(azure.Config{ConnectionString: c.Storage, Version: "bench"})
+	account, err := azure.Connect(azure.Config{ConnectionString: c.Storage, Concurrency: checkpoint.Connections, Version: "bench"})
 	if err != nil {
 		return err
 	}
 	size := int64(c.MiB) << 20
-	var k keeper = &sdkKeeper{account.Container(names().Records).NewBlockBlobClient("state"), size}
-	if c.Over == "worker" {
+	sdk := sdkKeeper{account.Container(names().Records).NewBlockBlobClient("state"), size}
+	var k keeper
+	switch c.Over {
+	case "worker":
 		k = &claimKeeper{store: checkpoint.NewStore(account.Container(names().Records)), size: size}
+	case "sdk":
+		k = &sdk
+	default:
+		k = &hashingKeeper{sdk}
 	}
 	var t stateTimes
 	if t.Save, t.SaveCPU, err = timed(ctx, k.save); err != nil {
@@ -133,37 +146,119 @@ func (k *sdkKeeper) restore(ctx context.Context) error {
 	return err
 }
 
+// hashingKeeper uses the transfers of the SDK and computes what the worker computes too,
+// with its functions, one after the other: the least that a program can do for a state
+// that is verified when it is restored, and of which later saves send only what changed.
+type hashingKeeper struct{ sdkKeeper }
+
+func (k *hashingKeeper) save(ctx context.Context) error {
+	state := &hashingReader{state: random(k.size), cutter: chunks.New(), unit: sha256.New(), name: xxh3.New()}
+	_, err := k.client.UploadStream(ctx, state, &blockblob.UploadStreamOptions{BlockSize: sdkBlock, Concurrency: sdkParallel})
+	return err
+}
+
+func (k *hashingKeeper) restore(ctx context.Context) error {
+	state := make([]byte, k.size)
+	if _, err := k.client.DownloadBuffer(ctx, state, &blob.DownloadBufferOptions{BlockSize: sdkBlock, Concurrency: sdkParallel}); err != nil {
+		return err
+	}
+	for unit := range slices.Chunk(state, hashUnit) {
+		_ = sha256.Sum256(unit)
+	}
+	return nil
+}
+
+// hashUnit is how many bytes of a state are hashed at a time.
+const hashUnit = 1 << 20
+
+// hashingReader cuts and hashes what is read.
+type hashingReader struct {
+	state  io.Reader
+	cutter *chunks.Cutter
+	unit   hash.Hash // SHA-256 of each MiB
+	filled int       // bytes of the MiB so far
+	name   *xxh3.Hasher
+}
+
+// Read implements [io.Reader].
+func (r *hashingReader) Read(p []byte) (int, error) {
+	read, err := r.state.Read(p[:min(len(p), hashUnit-r.filled)])
+	_, _ = r.unit.Write(p[:read]) // a hash never returns an error
+	if r.filled += read; r.filled == hashUnit {
+		r.unit.Sum(nil)
+		r.unit.Reset()
+		r.filled = 0
+	}
+	for rest := p[:read]; len(rest) > 0; {
+		n, end := r.cutter.Next(rest)
+		_, _ = r.name.Write(rest[:n])
+		rest = rest[n:]
+		if end != chunks.None {
+			r.name.Sum128()
+			r.name.Reset()
+		}
+	}
+	return read, err
+}
+
 // stateSeries are the measurements of one way to keep a state: MiB a second and CPU
 // in ms a MiB.
 type stateSeries struct{ save, saveCPU, restore, restoreCPU values }
 
+// stateStorage is a storage that states are kept in.
+type stateStorage struct {
+	title   string
+	latency time.Duration
+	tls     bool
+}
+
 // measureStates prints the table of large states.
 func (b *bench) measureStates(ctx context.Context) error {
+	var storages []stateStorage
+	for _, latency := range b.Latency {
+		storages = append(storages, stateStorage{title: latency.String(), latency: latency})
+	}
+	if runtime.GOOS == "linux" { // where SSL_CERT_FILE names the authorities
+		storages = append(storages, stateStorage{title: b.Latency[0].String() + ", TLS", latency: b.Latency[0], tls: true})
+	}
 	var table grid
 	table.add("Latency", "", "Save, MiB/s", "CPU, ms/MiB", "Restore, MiB/s", "CPU, ms/MiB")
-	ways := []string{"worker", "sdk"}
-	for _, latency := range b.Latency {
-		all := make([]stateSeries, len(ways))
-		for round := range b.Rounds {
-			for i := range ways {
-				at := (i + round) % len(ways)
-				t, err := b.measureState(ctx, ways[at], latency)
-				if err != nil {
-					return fmt.Errorf("%s at %s: %w", ways[at], latency, err)
-				}
-				b.report("%s, state, %s, round %d: saved in %s, restored in %s", latency, ways[at], round+1, t.Save, t.Restore)
-				all[at].add(t, float64(b.StateMiB))
-			}
+	for _, at := range storages {
+		if err := b.measureStatesAt(ctx, at, &table); err != nil {
+			return err
 		}
-		titles := []string{"worker", "UploadStream, DownloadBuffer"}
-		for i, s := range all {
-			table.add(latency.String(), titles[i], s.save.show("%.0f"), s.saveCPU.show("%.1f"), s.restore.show("%.0f"), s.restoreCPU.show("%.1f"))
-		}
-		ours, sdk := all[0], all[1]
-		table.add(latency.String(), "worker ÷ SDK", ours.save.over(sdk.save).show("%.2f"), ours.saveCPU.over(sdk.saveCPU).show("%.2f"),
-			ours.restore.over(sdk.restore).show("%.2f"), ours.restoreCPU.over(sdk.restoreCPU).show("%.2f"))
 	}
-	b.say("## A state of %d MiB\n\nAll of it is new. The SDK has %d blocks of 4 MiB in flight.\n\n%s", b.StateMiB, sdkParallel, &table)
+	b.say("## A state of %d MiB\n\nAll of it is new. The SDK has %d blocks of 4 MiB in flight. \"With hashes\" computes what the worker computes: "+
+		"the SHA-256 of the state, the places to cut, and the names of blocks.\n\n%s", b.StateMiB, sdkParallel, &table)
+	return nil
+}
+
+// measureStatesAt measures each way with one storage, and adds the rows.
+func (b *bench) measureStatesAt(ctx context.Context, at stateStorage, table *grid) error {
+	ways := []struct{ name, title string }{{"worker", "worker"}, {"sdk", "UploadStream, DownloadBuffer"}, {"hashing", "the same with hashes"}}
+	all := make([]stateSeries, len(ways))
+	for round := range b.Rounds {
+		for i := range ways {
+			which := (i + round) % len(ways)
+			t, err := b.measureState(ctx, ways[which].name, at)
+			if err != nil {
+				return fmt.Errorf("%s at %s: %w", ways[which].name, at.title, err)
+			}
+			b.report("%s, state, %s, round %d: saved in %s, restored in %s", at.title, ways[which].name, round+1, t.Save, t.Restore)
+			all[which].add(t, float64(b.StateMiB))
+		}
+	}
+	for i, s := range all {
+		table.add(at.title, ways[i].title, s.save.show("%.0f"), s.saveCPU.show("%.1f"), s.restore.show("%.0f"), s.restoreCPU.show("%.1f"))
+	}
+	for i, title := range []string{1: "worker ÷ SDK", 2: "worker ÷ SDK with hashes"} {
+		if title == "" {
+			continue
+		}
+		ours, theirs := all[0], all[i]
+		table.add(at.title, title, ours.save.over(theirs.save).show("%.2f"), ours.saveCPU.over(theirs.saveCPU).show("%.2f"),
+			ours.restore.over(theirs.restore).show("%.2f"), ours.restoreCPU.over(theirs.restoreCPU).show("%.2f"))
+	}
 	return nil
 }
 
@@ -174,13 +269,18 @@ func (s *stateSeries) add(t stateTimes, mib float64) {
 	s.restoreCPU = append(s.restoreCPU, t.RestoreCPU.Seconds()*1000/mib)
 }
 
-func (b *bench) measureState(ctx context.Context, over string, latency time.Duration) (t stateTimes, err error) {
-	storage, err := b.startStorage(ctx, latency, 0)
+func (b *bench) measureState(ctx context.Context, over string, at stateStorage) (t stateTimes, err error) {
+	var more, env []string
+	if at.tls {
+		authority := filepath.Join(b.folder, "authority.pem")
+		more, env = []string{"--tls", authority}, []string{"SSL_CERT_FILE=" + authority}
+	}
+	storage, err := b.startStorage(ctx, at.latency, 0, more...)
 	if err != nil {
 		return t, err
 	}
 	defer storage.kill()
-	p, err := b.startProcess(ctx, sideCore, nil, b.self, "state", "--over", over, "--mib", strconv.Itoa(b.StateMiB), "--storage", storage.connectionString)
+	p, err := b.startProcess(ctx, sideCore, env, b.self, "state", "--over", over, "--mib", strconv.Itoa(b.StateMiB), "--storage", storage.connectionString)
 	if err != nil {
 		return t, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/emulator/tlsca"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -22,6 +23,7 @@ type storageCommand struct {
 	Latency  time.Duration `help:"Of each call."`
 	Messages int           `help:"Jobs on the queue at the start."`
 	Kind     string        `help:"Their kind." default:"noop"`
+	TLS      string        `name:"tls" help:"Serve over TLS, and write the authority's certificate to this file."`
 }
 
 // opened is the first line that a storage process prints.
@@ -56,7 +58,7 @@ func (c *storageCommand) Run(ctx context.Context) error {
 	server.OnCall(func(storage.Call) storage.Fault {
 		return storage.Fault{Before: c.Latency / 2, After: c.Latency - c.Latency/2}
 	})
-	connectionString, err := server.Listen(storage.Addresses{})
+	connectionString, err := c.listen(server)
 	if err != nil {
 		return err
 	}
@@ -73,6 +75,26 @@ func (c *storageCommand) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listen begins to serve and returns the connection string.
+func (c *storageCommand) listen(server *storage.Server) (string, error) {
+	if c.TLS == "" {
+		return server.Listen(storage.Addresses{})
+	}
+	authority, err := tlsca.New()
+	if err != nil {
+		return "", err
+	}
+	config, err := authority.ServerConfig()
+	if err != nil {
+		return "", err
+	}
+	if err := authority.WriteFile(c.TLS); err != nil {
+		return "", err
+	}
+	endpoints, err := server.ListenTLS(storage.Addresses{}, config)
+	return server.ConnectionStringAt(endpoints), err
 }
 
 // fill creates queues and containers, and puts the messages.
