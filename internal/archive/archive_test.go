@@ -17,7 +17,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-var roomy = Limits{Bytes: 1 << 30, Entries: 10_000}
+// maxIndex is a limit on the index that no test reaches by chance.
+const maxIndex = 64 << 20
+
+// The headers of the versions.
+const (
+	magic1 = magic + "1 "
+	magic2 = magic + "2 "
+	magic3 = magic + "3 "
+	magic4 = magic + "4 "
+)
+
+var roomy = Limits{Bytes: 1 << 30, Entries: 10_000, Index: maxIndex}
 
 // files are contents by path; a path that ends with a slash is a folder.
 type files map[string]string
@@ -95,7 +106,7 @@ func contentOf(t testing.TB, dir string) files {
 // streamOf is a folder as a stream.
 func streamOf(t testing.TB, dir string) []byte {
 	t.Helper()
-	index, err := Scan(dir, roomy)
+	index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
 	if err != nil {
 		t.Fatalf("Scan = %v", err)
 	}
@@ -130,7 +141,7 @@ func TestRoundTrip(t *testing.T) {
 				t.Skip("Windows has no such names")
 			}
 			back := t.TempDir()
-			if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, roomy); err != nil {
+			if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
 				t.Fatalf("Extract = %v", err)
 			}
 			if diff := cmp.Diff(content, contentOf(t, back)); diff != "" {
@@ -150,7 +161,7 @@ func TestRoundTripOfAnything(t *testing.T) {
 			content[fmt.Sprintf("f%d", i)] = text(i, size)
 		}
 		stream, back := streamOf(t, folderOf(t, content)), t.TempDir()
-		if err := Extract(bytes.NewReader(stream), back, roomy); err != nil {
+		if err := Extract(bytes.NewReader(stream), back, os.TempDir(), roomy); err != nil {
 			r.Fatalf("Extract = %v", err)
 		}
 		if !cmp.Equal(content, contentOf(t, back)) {
@@ -169,7 +180,7 @@ func TestNameThatIsNoText(t *testing.T) {
 	}
 	content := files{"a\xffb": "1"}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(streamOf(t, folderOf(t, content))), back, os.TempDir(), roomy); err != nil {
 		t.Fatalf("Extract = %v", err)
 	}
 	if diff := cmp.Diff(content, contentOf(t, back)); diff != "" {
@@ -189,7 +200,7 @@ func TestModes(t *testing.T) {
 		}
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]os.FileMode{"tool": 0o700, "data": 0o600, "sub": os.ModeDir | 0o700} {

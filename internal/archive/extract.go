@@ -3,63 +3,56 @@ package archive
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
+	"syscall"
+
+	"github.com/spotworker/spotworker/internal/archive/spill"
 )
 
 // Extract makes the files, folders and links of a stream in a folder, which must exist and
 // be empty. The stream is not trusted: nothing is made outside the folder, no link leads
 // out of it, and nothing exceeds the limits. Links are made last, so that nothing is
-// written through one. All of the stream is read. The error wraps [ErrDamaged] or
-// [ErrTooLarge] if the stream is invalid; others come from the disk or from reading the
-// stream.
-func Extract(stream io.Reader, dir string, l Limits) error {
+// written through one. All of the stream is read. A long index goes to a temporary file in
+// temp. The error wraps [ErrDamaged] or [ErrTooLarge] if the stream is invalid; others come
+// from the disk or from reading the stream.
+func Extract(stream io.Reader, dir, temp string, l Limits) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	x := &extraction{root: root, stream: bufio.NewReaderSize(stream, 64<<10), limits: l}
-	return errors.Join(x.run(), root.Close())
+	x := &extraction{dirs: dirs{top: root}, stream: newStream(stream), limits: l, lines: spill.NewBuffer(temp, l.memory())}
+	return errors.Join(x.run(), x.dirs.Close(), x.lines.Close())
 }
+
+func newStream(stream io.Reader) *bufio.Reader { return bufio.NewReaderSize(stream, 64<<10) }
 
 // extraction is the state of an Extract.
 type extraction struct {
-	root   *os.Root
+	dirs   dirs
 	stream *bufio.Reader
 	limits Limits
-	at     int64 // of the next byte
+	at     int64         // of the next byte
+	lines  *spill.Buffer // of the index, without its header
+	buffer []byte        // for copying
+
+	has map[byte]int // how many entries of each type there are
+	big int          // and how many files with whole chunks
 }
 
 func (x *extraction) run() error {
-	entries, err := x.index()
-	if err != nil {
+	if err := x.index(); err != nil {
 		return err
 	}
-	var todo []piece
-	for all := (pieces{entries: entries}); ; {
-		piece, ok := all.next()
-		if !ok {
-			break
-		}
-		todo = append(todo, piece)
-	}
-	slices.SortFunc(todo, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
-	if err := checkOrder(todo, x.at); err != nil {
+	if err := x.each(x.create); err != nil {
 		return err
 	}
-	for i := range entries {
-		if err := x.create(&entries[i]); err != nil {
-			return err
-		}
-	}
-	for _, piece := range todo {
-		if err := x.fill(piece); err != nil {
+	if x.big > 0 {
+		if err := x.each(x.fillBody); err != nil {
 			return err
 		}
 	}
@@ -69,158 +62,163 @@ func (x *extraction) run() error {
 	case err != io.EOF:
 		return err
 	}
-	return x.link(entries)
-}
-
-// link makes the links, hard ones first: those are to files, and a path must not lead
-// through a symbolic link.
-func (x *extraction) link(entries []entry) error {
-	if err := linkAll(entries, hardLink, x.root.Link); err != nil {
-		return err
-	}
-	return linkAll(entries, link, x.root.Symlink)
-}
-
-func linkAll(entries []entry, kind byte, link func(target, name string) error) error {
-	for i := range entries {
-		if e := &entries[i]; e.kind == kind {
-			if err := link(filepath.FromSlash(e.target), filepath.FromSlash(e.path)); err != nil {
-				return err
-			}
+	// Hard links come first: those are to files, and a path must not lead through a
+	// symbolic link.
+	if x.has[hardLink] > 0 {
+		if err := x.each(x.linkHard); err != nil {
+			return err
 		}
+	}
+	if x.has[link] > 0 {
+		return x.each(x.linkSymbolic)
 	}
 	return nil
 }
 
-// index reads and validates header and index.
-func (x *extraction) index() ([]entry, error) {
+// index reads and validates header and index, whose lines it keeps.
+func (x *extraction) index() error {
 	header := make([]byte, headerLen)
 	if _, err := io.ReadFull(x.stream, header); err != nil {
-		return nil, cutOff(err)
+		return cutOff(err)
 	}
-	length, version, err := decodeHeader(header)
+	length, version, err := decodeHeader(header, x.limits.Index)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	x.at = int64(headerLen) + length
-	lines := bufio.NewReaderSize(io.LimitReader(x.stream, length), maxLine)
-	var known tree
+	lines := bufio.NewReaderSize(io.TeeReader(io.LimitReader(x.stream, length), x.lines), maxLine)
+	known := tree{limits: x.limits, version: version, rest: x.at}
+	err = eachLine(lines, known.add)
+	if err == nil && x.lines.Size() != length {
+		err = cutOff(io.ErrUnexpectedEOF)
+	}
+	if err == nil {
+		err = known.end()
+	}
+	x.has, x.big = known.has, known.big
+	return err
+}
+
+// each calls do for every entry of the index.
+func (x *extraction) each(do func(e *entry) error) error {
+	return eachLine(x.lines.Reader(0, x.lines.Size(), maxLine), do)
+}
+
+// eachLine calls do for the entry of every line.
+func eachLine(lines *bufio.Reader, do func(e *entry) error) error {
 	for {
 		line, err := lines.ReadSlice('\n')
 		switch {
 		case errors.Is(err, io.EOF) && len(line) == 0:
-			return known.entries, x.checkRead(length, known.read)
+			return nil
 		case errors.Is(err, bufio.ErrBufferFull), errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("%w: its index ends within a line, or has one of more than %d bytes", ErrDamaged, maxLine)
+			return fmt.Errorf("%w: its index ends within a line, or has one of more than %d bytes", ErrDamaged, maxLine)
 		case err != nil:
-			return nil, err
+			return err
 		}
-		known.read += int64(len(line))
 		e, err := decodeLine(bytes.TrimSuffix(line, []byte("\n")))
+		if err == nil {
+			err = do(&e)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if needs := versionOf([]entry{e}); needs > version {
-			return nil, fmt.Errorf("%w: %.80q is of a type that version %d has and %d has not", ErrDamaged, e.path, needs, version)
-		}
-		if err := known.add(e, x.limits); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// checkRead finds a stream that ends within its index.
-func (x *extraction) checkRead(length, read int64) error {
-	if read != length {
-		return cutOff(io.ErrUnexpectedEOF)
-	}
-	return nil
-}
-
-// tree is the part of an index that was read so far.
-type tree struct {
-	entries []entry
-	folders map[string]bool
-	total   int64 // bytes of files
-	read    int64 // bytes of the index
-}
-
-func (t *tree) add(e entry, l Limits) error {
-	if n := len(t.entries); n > 0 && t.entries[n-1].path >= e.path {
-		return fmt.Errorf("%w: entry %.80q is not behind %.80q", ErrDamaged, e.path, t.entries[n-1].path)
-	}
-	if parent := path.Dir(e.path); parent != "." && !t.folders[parent] {
-		return fmt.Errorf("%w: the folder of %.80q is missing", ErrDamaged, e.path)
-	}
-	if e.kind == hardLink {
-		if i, found := slices.BinarySearchFunc(t.entries, e.target, func(have entry, path string) int { return cmp.Compare(have.path, path) }); !found || !t.entries[i].isFile() {
-			return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
-		}
-	}
-	if len(t.entries) >= l.Entries {
-		return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, l.Entries)
-	}
-	if e.size > l.Bytes-t.total {
-		return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, l.Bytes)
-	}
-	t.total += e.size
-	t.entries = append(t.entries, e)
-	if e.kind == folder {
-		if t.folders == nil {
-			t.folders = map[string]bool{}
-		}
-		t.folders[e.path] = true
-	}
-	return nil
-}
-
-// checkOrder wants pieces that begin behind the index and do not overlap, with
-// less than a chunk between them.
-func checkOrder(all []piece, at int64) error {
-	for _, piece := range all {
-		if piece.at < at || piece.at-at >= chunk {
-			return fmt.Errorf("%w: %.80q is at %d, where the data before it ends at %d", ErrDamaged, piece.entry.path, piece.at, at)
-		}
-		at = piece.at + piece.size
-	}
-	return nil
-}
-
-// create makes a folder, or a file that is still empty.
+// create makes a folder, or a file with its rest.
 func (x *extraction) create(e *entry) error {
-	name := filepath.FromSlash(e.path)
-	switch e.kind {
-	case folder:
-		return x.root.Mkdir(name, 0o700)
-	case link, hardLink:
+	if e.kind == link || e.kind == hardLink {
 		return nil
 	}
+	root, name, err := x.dirs.of(e.path)
+	if err != nil {
+		return err
+	}
 	mode := os.FileMode(0o600)
-	if e.kind == executable || e.kind == sparseExec {
+	switch e.kind {
+	case folder:
+		return root.Mkdir(name, 0o700)
+	case executable, sparseExec:
 		mode = 0o700
 	}
-	file, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	if e.holes != nil {
 		err = file.Truncate(e.holes.size)
 	}
+	if err == nil && e.restSize() > 0 {
+		err = x.copy(file, piece{entry: e, at: e.rest, from: e.bodySize(), size: e.restSize()})
+	}
 	return errors.Join(err, file.Close())
 }
 
-// fill copies a piece into its file.
-func (x *extraction) fill(p piece) error {
-	if _, err := io.CopyN(io.Discard, x.stream, p.at-x.at); err != nil {
-		return cutOff(err)
+// fillBody copies a file's whole chunks.
+func (x *extraction) fillBody(e *entry) error {
+	if e.bodySize() == 0 {
+		return nil
 	}
-	file, err := x.root.OpenFile(filepath.FromSlash(p.entry.path), os.O_WRONLY, 0)
+	root, name, err := x.dirs.of(e.path)
 	if err != nil {
 		return err
 	}
-	n, err := io.CopyN(io.NewOffsetWriter(packed{file, p.entry.holes}, p.from), x.stream, p.size)
-	x.at = p.at + n
-	return errors.Join(cutOff(err), file.Close())
+	file, err := root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	err = x.copy(file, piece{entry: e, at: e.body, size: e.bodySize()})
+	return errors.Join(err, file.Close())
+}
+
+// copy copies a piece from the stream into its file.
+func (x *extraction) copy(file *os.File, p piece) error {
+	if gap := p.at - x.at; gap > 0 { // less than a chunk
+		if _, err := x.stream.Discard(int(gap)); err != nil {
+			return cutOff(err)
+		}
+	}
+	if x.buffer == nil {
+		x.buffer = make([]byte, 256<<10)
+	}
+	to := packed{file, p.entry.holes}
+	for done := int64(0); done < p.size; {
+		part := x.buffer[:min(int64(len(x.buffer)), p.size-done)]
+		if _, err := io.ReadFull(x.stream, part); err != nil {
+			return cutOff(err)
+		}
+		if _, err := to.WriteAt(part, p.from+done); err != nil {
+			return err
+		}
+		done += int64(len(part))
+	}
+	x.at = p.at + p.size
+	return nil
+}
+
+// linkHard makes a hard link. All files exist and no symbolic link does, so its target is
+// a file of the archive.
+func (x *extraction) linkHard(e *entry) error {
+	if e.kind != hardLink {
+		return nil
+	}
+	target := filepath.FromSlash(e.target)
+	switch info, err := x.dirs.top.Lstat(target); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file", ErrDamaged, e.path, e.target)
+	case err != nil:
+		return err
+	}
+	return x.dirs.top.Link(target, filepath.FromSlash(e.path))
+}
+
+// linkSymbolic makes a symbolic link.
+func (x *extraction) linkSymbolic(e *entry) error {
+	if e.kind != link {
+		return nil
+	}
+	return x.dirs.top.Symlink(filepath.FromSlash(e.target), filepath.FromSlash(e.path))
 }
 
 // cutOff turns an early end of the stream into [ErrDamaged].

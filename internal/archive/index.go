@@ -15,21 +15,39 @@ const chunk = 1 << 20
 
 // Sizes of the format.
 const (
-	magic     = "spotworker-archive 1 "  // without links
-	magic2    = "spotworker-archive 2 "  // with some; of the same length
-	magic3    = "spotworker-archive 3 "  // with hard links or sparse files too
-	digits    = 12                       // of a number
-	headerLen = len(magic) + digits + 1  // bytes
-	fieldsLen = len("f ") + 3*(digits+1) // of a line, before the path
-	maxIndex  = 64 << 20                 // bytes
-	maxPath   = 4096                     // bytes
+	magic     = "spotworker-archive "
+	newest    = 4                                   // version
+	digits    = 12                                  // of a number
+	headerLen = len(magic) + len("1 ") + digits + 1 // bytes
+	fieldsLen = len("f ") + 3*(digits+1)            // of a line, before the path
+	maxPath   = 4096                                // bytes
 	maxLine   = fieldsLen + 4*maxPath + max(4*maxTarget+len(`"" ""\n`), maxRanges*len(" 000000000000+000000000000"))
+)
+
+// An archive that exceeds one of these has version 4: versions of this package that do not
+// know it would take it for too large, and not for one to leave to others.
+const (
+	smallEntries = 200_000
+	smallIndex   = 64 << 20 // bytes
 )
 
 // Limits are the limits on a stream and its folder.
 type Limits struct {
 	Bytes   int64 // of the stream, and of all files together
 	Entries int   // files and folders
+	Index   int64 // bytes of the index, which is names for the most part
+
+	// Memory is how many bytes of the list of entries are held in memory. The rest is in
+	// temporary files. 0 means 2 MiB.
+	Memory int
+}
+
+// memory returns Memory or its default.
+func (l Limits) memory() int {
+	if l.Memory == 0 {
+		return 2 << 20
+	}
+	return l.Memory
 }
 
 // Errors. They are wrapped with details.
@@ -80,23 +98,29 @@ func (e *entry) isFile() bool {
 func (e *entry) restSize() int64 { return e.size % chunk }
 func (e *entry) bodySize() int64 { return e.size - e.restSize() }
 
-// versionOf returns the lowest version of the format that has all kinds of entries.
-func versionOf(entries []entry) int {
-	version := 1
-	for i := range entries {
-		switch entries[i].kind {
-		case link:
-			version = max(version, 2)
-		case hardLink, sparse, sparseExec:
-			return 3
-		}
+// version returns the lowest version of the format that has the kind of entry.
+func (e *entry) version() int {
+	switch e.kind {
+	case link:
+		return 2
+	case hardLink, sparse, sparseExec:
+		return 3
 	}
-	return version
+	return 1
+}
+
+// versionFor returns the lowest version that may have so many entries, and an index of that
+// length.
+func versionFor(entries int, length int64) int {
+	if entries > smallEntries || length > smallIndex {
+		return 4
+	}
+	return 1
 }
 
 // appendHeader appends the header of an index of that length.
-func appendHeader(to []byte, entries []entry, length int64) []byte {
-	return fmt.Appendf(to, "%s%0*x\n", [...]string{1: magic, 2: magic2, 3: magic3}[versionOf(entries)], digits, length)
+func appendHeader(to []byte, version int, length int64) []byte {
+	return fmt.Appendf(to, "%s%d %0*x\n", magic, version, digits, length)
 }
 
 // appendLine appends the entry's line of the index.
@@ -116,30 +140,22 @@ func (e *entry) names() string {
 	return strconv.Quote(e.path)
 }
 
-// encodedLen is the length of header and index. It does not depend on where the
-// files are.
-func encodedLen(entries []entry) int64 {
-	n := int64(headerLen)
-	for i := range entries {
-		n += int64(fieldsLen + len(entries[i].names()) + 1)
-	}
-	return n
-}
+// lineLen is the length of the entry's line. It does not depend on where the file is.
+func (e *entry) lineLen() int64 { return int64(fieldsLen + len(e.names()) + 1) }
 
 // decodeHeader returns the index's length, and the version of the format.
-func decodeHeader(line []byte) (length int64, version int, err error) {
-	var number []byte
-	for n, known := range []string{magic, magic2, magic3} {
-		if text, ok := bytes.CutPrefix(line, []byte(known)); ok {
-			version, number = n+1, text
-		}
+func decodeHeader(line []byte, most int64) (length int64, version int, err error) {
+	text, known := bytes.CutPrefix(line, []byte(magic))
+	if !known || len(text) != headerLen-len(magic) || text[0] < '1' || text[0] > '0'+newest || text[1] != ' ' || text[len(text)-1] != '\n' {
+		return 0, 0, fmt.Errorf("%w: it does not begin with %q, a version from 1 to %d and a length", ErrDamaged, magic, newest)
 	}
-	if version == 0 || len(number) != digits+1 || number[digits] != '\n' {
-		return 0, 0, fmt.Errorf("%w: it does not begin with %q, %q or %q and a length", ErrDamaged, magic, magic2, magic3)
+	version = int(text[0] - '0')
+	length, err = decodeNumber(text[len("1 ") : len(text)-1])
+	if version < 4 {
+		most = min(most, smallIndex)
 	}
-	length, err = decodeNumber(number[:digits])
-	if err == nil && length > maxIndex {
-		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, length, maxIndex)
+	if err == nil && length > most {
+		err = fmt.Errorf("%w: an index of %d bytes, of %d allowed", ErrTooLarge, length, most)
 	}
 	return length, version, err
 }
@@ -205,16 +221,23 @@ func (e *entry) check() error {
 		return fmt.Errorf("%w: entry %.80q has the unknown type %q", ErrDamaged, e.path, e.kind)
 	case !e.isFile() && e.size != 0:
 		return fmt.Errorf("%w: folder or link %.80q has a size", ErrDamaged, e.path)
-	case len(e.path) > maxPath, e.path == ".", path.Clean(e.path) != e.path, !filepath.IsLocal(filepath.FromSlash(e.path)):
+	case !isPath(e.path):
 		return fmt.Errorf("%w: %.80q is no path below the folder", ErrDamaged, e.path)
 	case e.holes != nil && e.holes.data() != e.size:
 		return fmt.Errorf("%w: file %.80q has %d bytes in its ranges, and not %d", ErrDamaged, e.path, e.holes.data(), e.size)
+	case e.kind == hardLink && (e.target >= e.path || !isPath(e.target)):
+		return fmt.Errorf("%w: hard link %.80q to %.80q, which is no file before it", ErrDamaged, e.path, e.target)
 	case e.kind == link:
 		if err := checkTarget(e.path, e.target); err != nil {
 			return fmt.Errorf("%w: link %.80q to %.80q: %w", ErrDamaged, e.path, e.target, err)
 		}
 	}
 	return nil
+}
+
+// isPath reports whether a name is a path of something below the folder.
+func isPath(name string) bool {
+	return len(name) <= maxPath && name != "." && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
 }
 
 // maxTarget is the longest target of a link that systems take, in bytes.

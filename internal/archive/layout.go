@@ -5,34 +5,44 @@ import "hash/fnv"
 // binEnd is how full a bin is before a name may end it, in bytes.
 const binEnd = chunk / 4 * 3
 
-// place sets the offsets of every file in the stream, behind a header and index of that
-// length, and returns the stream's length.
-func place(entries []entry, indexEnd int64) int64 {
-	at, end := indexEnd, indexEnd
-	for i := range entries {
-		e := &entries[i]
-		n := e.restSize()
-		if n == 0 {
-			continue
-		}
-		if into := at % chunk; into+n > chunk {
-			at = nextChunk(at)
-		}
-		e.rest = at
-		at += n
-		end = at
-		if at%chunk >= binEnd && endsBin(e.path) {
-			at = nextChunk(at)
-		}
+// layout sets the offsets of files in a stream: first those of all rests, then those of
+// all whole chunks, each in the order of paths. So the same list of files always gets the
+// same offsets, and nothing has to be remembered of the files before.
+type layout struct {
+	rest     int64 // where the next rest may begin
+	restsEnd int64 // the end of the last one
+	body     int64 // where the next whole chunks begin
+}
+
+// newLayout returns the layout of a stream whose index ends there. restsEnd is 0 as long
+// as it is unknown; then no body can be placed.
+func newLayout(indexEnd, restsEnd int64) layout {
+	return layout{rest: indexEnd, restsEnd: indexEnd, body: nextChunk(restsEnd)}
+}
+
+// placeRest sets where the entry's rest begins.
+func (l *layout) placeRest(e *entry) {
+	n := e.restSize()
+	if n == 0 {
+		return
 	}
-	for i := range entries {
-		e := &entries[i]
-		if n := e.bodySize(); n > 0 {
-			e.body = nextChunk(end)
-			end = e.body + n
-		}
+	if into := l.rest % chunk; into+n > chunk {
+		l.rest = nextChunk(l.rest)
 	}
-	return end
+	e.rest = l.rest
+	l.rest += n
+	l.restsEnd = l.rest
+	if l.rest%chunk >= binEnd && endsBin(e.path) {
+		l.rest = nextChunk(l.rest)
+	}
+}
+
+// placeBody sets where the entry's whole chunks begin.
+func (l *layout) placeBody(e *entry) {
+	if n := e.bodySize(); n > 0 {
+		e.body = l.body
+		l.body += n
+	}
 }
 
 // endsBin reports whether a name ends a bin that is full enough: one in four does.
@@ -44,39 +54,3 @@ func endsBin(name string) bool {
 
 // nextChunk returns the first chunk's border that is not before at.
 func nextChunk(at int64) int64 { return (at + chunk - 1) / chunk * chunk }
-
-// piece is a run of a file's bytes and its place in the stream.
-type piece struct {
-	entry *entry
-	at    int64 // in the stream
-	from  int64 // in the file
-	size  int64
-}
-
-// pieces goes through the pieces of all files: first the rests, then the whole chunks,
-// which is their order in a stream that [place] has laid out.
-type pieces struct {
-	entries []entry
-	at      int
-	bodies  bool // the rests are through
-}
-
-func (p *pieces) next() (next piece, ok bool) {
-	for {
-		if p.at == len(p.entries) {
-			if p.bodies {
-				return piece{}, false
-			}
-			p.at, p.bodies = 0, true
-			continue
-		}
-		e := &p.entries[p.at]
-		p.at++
-		switch {
-		case !p.bodies && e.restSize() > 0:
-			return piece{entry: e, at: e.rest, from: e.bodySize(), size: e.restSize()}, true
-		case p.bodies && e.bodySize() > 0:
-			return piece{entry: e, at: e.body, size: e.bodySize()}, true
-		}
-	}
-}

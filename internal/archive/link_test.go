@@ -37,7 +37,7 @@ func steps(t testing.TB) string {
 // lead nowhere yet included.
 func TestLinks(t *testing.T) {
 	dir, back := steps(t), t.TempDir()
-	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(contentOf(t, dir), contentOf(t, back)); diff != "" {
@@ -59,13 +59,13 @@ func TestLinkFormat(t *testing.T) {
 	if got := streamOf(t, dir); !bytes.Equal(got, want) {
 		t.Errorf("stream is\n%q, want\n%q", got, want)
 	}
-	if index, err := Scan(dir, roomy); err != nil || index.Version() != 2 {
+	if index, err := Scan(t.Context(), dir, os.TempDir(), roomy); err != nil || index.Version() != 2 {
 		t.Errorf("Scan = %+v, %v, want links", index, err)
 	}
 	if err := os.Remove(filepath.Join(dir, "latest")); err != nil {
 		t.Fatal(err)
 	}
-	if index, err := Scan(dir, roomy); err != nil || index.Version() != 1 || !bytes.HasPrefix(streamOf(t, dir), []byte(magic)) {
+	if index, err := Scan(t.Context(), dir, os.TempDir(), roomy); err != nil || index.Version() != 1 || !bytes.HasPrefix(streamOf(t, dir), []byte(magic1)) {
 		t.Errorf("Scan without links = %+v, %v, want an archive of version 1", index, err)
 	}
 }
@@ -80,7 +80,7 @@ var badTargets = map[string]string{
 func TestLinksOut(t *testing.T) {
 	for target, says := range badTargets {
 		dir := withLinks(t, folderOf(t, files{"a/": ""}), map[string]string{"a/b": target})
-		if _, err := Scan(dir, roomy); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), `"a/b" is a symbolic link to "`+target+`"`) {
+		if _, err := Scan(t.Context(), dir, os.TempDir(), roomy); !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), `"a/b" is a symbolic link to "`+target+`"`) {
 			t.Errorf("Scan of a link to %s = %v, want ErrUnfit that names it and says %q", target, err, says)
 		}
 	}
@@ -127,7 +127,7 @@ func TestExtractRefusesLinks(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := Extract(bytes.NewReader(data), dir, roomy); !errors.Is(err, ErrDamaged) {
+		if err := Extract(bytes.NewReader(data), dir, os.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: Extract = %v, want ErrDamaged", name, err)
 		}
 		if got := contentOf(t, outside); len(got) != len(contentOf(t, dir))+2 {
@@ -137,7 +137,7 @@ func TestExtractRefusesLinks(t *testing.T) {
 }
 
 // version2 makes an archive one that may have links.
-func version2(data []byte) []byte { return bytes.Replace(data, []byte(magic), []byte(magic2), 1) }
+func version2(data []byte) []byte { return bytes.Replace(data, []byte(magic1), []byte(magic2), 1) }
 
 // TestNoLinkLeadsOut tries every two links of two steps each, one of which may
 // lead over the other: what is accepted stays in the folder.
@@ -162,7 +162,7 @@ func TestNoLinkLeadsOut(t *testing.T) {
 			}
 			data := version2(stream("", line(folder, 0, 0, 0, `"a"`), line(folder, 0, 0, 0, `"a/b"`),
 				linkLine(`"a/b/n"`, `"`+n+`"`), linkLine(`"l"`, `"`+l+`"`)))
-			if err := Extract(bytes.NewReader(data), dir, roomy); err != nil {
+			if err := Extract(bytes.NewReader(data), dir, os.TempDir(), roomy); err != nil {
 				t.Fatalf("Extract of a/b/n to %s and l to %s = %v", n, l, err)
 			}
 			if out := leadsOut(dir); out != "" {

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,9 +26,9 @@ func TestScanRefuses(t *testing.T) {
 	}{
 		{"a link", nil, link, roomy, ErrUnfit, `"link" is a symbolic link`},
 		{"a pipe", nil, makePipe, roomy, ErrUnfit, `"pipe" is a named pipe`},
-		{"too many files", files{"a": "", "b": "", "c/": ""}, nil, Limits{Bytes: 1000, Entries: 2}, ErrTooLarge, "more than 2 files"},
-		{"too many bytes", files{"a": "12345"}, nil, Limits{Bytes: 4, Entries: 9}, ErrTooLarge, "more than 4 bytes"},
-		{"too many with the index", files{"a": "12345"}, nil, Limits{Bytes: 60, Entries: 9}, ErrTooLarge, "of 60 allowed"},
+		{"too many files", files{"a": "", "b": "", "c/": ""}, nil, Limits{Bytes: 1000, Entries: 2, Index: maxIndex}, ErrTooLarge, "more than 2 files"},
+		{"too many bytes", files{"a": "12345"}, nil, Limits{Bytes: 4, Entries: 9, Index: maxIndex}, ErrTooLarge, "more than 4 bytes"},
+		{"too many with the index", files{"a": "12345"}, nil, Limits{Bytes: 60, Entries: 9, Index: maxIndex}, ErrTooLarge, "of 60 allowed"},
 		{"no folder", nil, os.RemoveAll, roomy, os.ErrNotExist, ""},
 	} {
 		dir := folderOf(t, row.content)
@@ -37,7 +38,7 @@ func TestScanRefuses(t *testing.T) {
 				continue
 			}
 		}
-		if _, err := Scan(dir, row.limits); !errors.Is(err, row.want) || !strings.Contains(err.Error(), row.says) {
+		if _, err := Scan(t.Context(), dir, os.TempDir(), row.limits); !errors.Is(err, row.want) || !strings.Contains(err.Error(), row.says) {
 			t.Errorf("%s: Scan = %v, want %v that says %q", row.name, err, row.want, row.says)
 		}
 	}
@@ -74,7 +75,7 @@ func TestScanBoundsNames(t *testing.T) {
 	const each = 16 << 10 // of a path of 4 KiB: found, kept, and as the system takes it
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = Scan(dir, Limits{Bytes: 1 << 40, Entries: 100 * enough})
+	_, err = Scan(t.Context(), dir, os.TempDir(), Limits{Bytes: 1 << 40, Entries: 100 * enough, Index: maxIndex})
 	runtime.ReadMemStats(&after)
 	t.Logf("%d names of %d bytes: %d MiB allocated", 2*enough, len(inner)-len(dir), (after.TotalAlloc-before.TotalAlloc)>>20)
 	if got := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrTooLarge) || got > enough*each*4/3 {
@@ -95,7 +96,7 @@ func TestChangedWhileRead(t *testing.T) {
 		"a way out": func(file string) error { return errors.Join(os.Remove(file), os.Symlink("../../x", file)) },
 	} {
 		dir := folderOf(t, files{"a": "0123456789", "b": "x"})
-		index, err := Scan(dir, roomy)
+		index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,10 +108,59 @@ func TestChangedWhileRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadAll(stream); err == nil {
-			t.Errorf("%s: reading = nil, want an error", name)
+		if _, err := io.ReadAll(stream); !errors.Is(err, ErrChanged) {
+			t.Errorf("%s: reading = %v, want %v", name, err, ErrChanged)
 		}
 		_ = stream.Close()
+	}
+}
+
+// TestFolderReplacedWhileRead: what a program puts in the place of a folder, between its scan
+// and its reading, neither blocks the reader nor leads it elsewhere.
+func TestFolderReplacedWhileRead(t *testing.T) {
+	outside := folderOf(t, files{"x": "secret 89"})
+	for name, replace := range map[string]func(dir string) error{
+		"a pipe":            makePipeAt,
+		"a file":            func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+		"a link out":        func(dir string) error { return os.Symlink(outside, dir) },
+		"a link to another": func(dir string) error { return os.Symlink("other", dir) },
+		"a folder of that name": func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "x"), []byte("012345678"), 0o600))
+		},
+		"nothing": func(string) error { return nil },
+	} {
+		dir := folderOf(t, files{"d/x": "012345678", "other/x": "012345678"})
+		index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "d"), filepath.Join(t.TempDir(), "d")); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(filepath.Join(dir, "d")); err != nil {
+			t.Logf("%s: skipped: %v", name, err)
+			continue
+		}
+		opened, err := index.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(opened); !errors.Is(err, ErrChanged) || bytes.Contains(data, []byte("secret")) {
+			t.Errorf("%s in the place of a folder: reading = %q, %v, want %v", name, data, err, ErrChanged)
+		}
+		if err := errors.Join(opened.Close(), index.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestScanStops: a scan of many files ends when its context does.
+func TestScanStops(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("the VM is evicted")
+	cancel(stop)
+	if _, err := Scan(ctx, folderOf(t, files{"a": ""}), os.TempDir(), roomy); !errors.Is(err, stop) {
+		t.Errorf("Scan = %v, want %v", err, stop)
 	}
 }
 
@@ -120,7 +170,7 @@ func stream(body string, lines ...string) []byte {
 	if index != "" {
 		index += "\n"
 	}
-	return fmt.Appendf(nil, "%s%0*x\n%s%s", magic, digits, len(index), index, body)
+	return fmt.Appendf(nil, "%s%0*x\n%s%s", magic1, digits, len(index), index, body)
 }
 
 // line is one of an index, for a file that lies right behind it.
@@ -142,8 +192,8 @@ func TestExtractRefuses(t *testing.T) {
 	}{
 		"nothing":                 {nil, ErrDamaged},
 		"something else":          {[]byte(strings.Repeat("PK", 100)), ErrDamaged},
-		"another version":         {[]byte("spotworker-archive 4 000000000000\n"), ErrDamaged},
-		"an index that is huge":   {[]byte(magic + "0fffffffffff\n"), ErrTooLarge},
+		"another version":         {[]byte("spotworker-archive 5 000000000000\n"), ErrDamaged},
+		"an index that is huge":   {[]byte(magic1 + "0fffffffffff\n"), ErrTooLarge},
 		"a path to the top":       {one(`"/etc/x"`), ErrDamaged},
 		"a path upwards":          {one(`"../x"`), ErrDamaged},
 		"a path that hides it":    {one(`"a/../../x"`), ErrDamaged},
@@ -175,7 +225,7 @@ func TestExtractRefuses(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := Extract(bytes.NewReader(row.stream), dir, roomy); !errors.Is(err, row.want) {
+		if err := Extract(bytes.NewReader(row.stream), dir, os.TempDir(), roomy); !errors.Is(err, row.want) {
 			t.Errorf("%s: Extract = %v, want %v", name, err, row.want)
 		}
 		if got := contentOf(t, outside); len(got)-len(contentOf(t, dir)) != 2 {
@@ -186,7 +236,7 @@ func TestExtractRefuses(t *testing.T) {
 	for i := range 5 {
 		many = append(many, line(folder, 0, 0, 0, fmt.Sprintf("%q", fmt.Sprint(i))))
 	}
-	if err := Extract(bytes.NewReader(stream("", many...)), t.TempDir(), Limits{Bytes: 9, Entries: 4}); !errors.Is(err, ErrTooLarge) {
+	if err := Extract(bytes.NewReader(stream("", many...)), t.TempDir(), os.TempDir(), Limits{Bytes: 9, Entries: 4, Index: maxIndex}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("Extract of more entries than allowed = %v, want ErrTooLarge", err)
 	}
 }
@@ -198,7 +248,7 @@ func TestExtractThroughALink(t *testing.T) {
 		t.Skip(err)
 	}
 	whole := streamOf(t, folderOf(t, files{"a/b": "x"}))
-	if err := Extract(bytes.NewReader(whole), dir, roomy); err == nil {
+	if err := Extract(bytes.NewReader(whole), dir, os.TempDir(), roomy); err == nil {
 		t.Error("Extract over a link = nil, want an error")
 	}
 	if got := contentOf(t, outside); len(got) != 0 {
@@ -210,14 +260,14 @@ func TestExtractThroughALink(t *testing.T) {
 func TestCutOff(t *testing.T) {
 	whole := streamOf(t, folderOf(t, files{"a": "one", "b/c": "two"}))
 	for n := range whole {
-		if err := Extract(bytes.NewReader(whole[:n]), t.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
+		if err := Extract(bytes.NewReader(whole[:n]), t.TempDir(), os.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
 			t.Errorf("Extract of %d of %d bytes = %v, want ErrDamaged", n, len(whole), err)
 		}
 	}
 	lost := errors.New("the job went to another worker")
 	for _, n := range []int{3, headerLen + 5, len(whole) - 1, len(whole)} {
 		broken := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(lost))
-		if err := Extract(broken, t.TempDir(), roomy); !errors.Is(err, lost) || errors.Is(err, ErrDamaged) {
+		if err := Extract(broken, t.TempDir(), os.TempDir(), roomy); !errors.Is(err, lost) || errors.Is(err, ErrDamaged) {
 			t.Errorf("Extract of a stream that fails at %d = %v, want its error", n, err)
 		}
 	}
@@ -234,7 +284,7 @@ func TestFormat(t *testing.T) {
 		t.Errorf("stream is\n%q, want\n%q", got, want)
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(want), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(want), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	if got := contentOf(t, back); got["b/c"] != "two\n" || len(got) != len(content) {
@@ -247,20 +297,20 @@ func TestFormat(t *testing.T) {
 func FuzzExtract(f *testing.F) {
 	f.Add(streamOf(f, folderOf(f, files{"a": "one", "b/c": "two", "d/": ""})))
 	f.Add(stream("x", line(plain, 1, 0, headerLen+45, `"../x"`)))
-	f.Add([]byte(magic))
+	f.Add([]byte(magic1))
 	f.Add(version2(stream("x", line(folder, 0, 0, 0, `"a"`), line(link, 0, 0, 0, `"a/l"`)+` "../b"`, line(plain, 1, 0, headerLen+153, `"b"`))))
 	for _, target := range []string{".", "a/..", "..", "/", "b/c", "l"} {
 		f.Add(version2(stream("", line(link, 0, 0, 0, `"l"`)+` "`+target+`"`, line(folder, 0, 0, 0, `"l/x"`))))
 		f.Add(version2(stream("", line(link, 0, 0, 0, `"l"`)+` "`+target+`"`, line(link, 0, 0, 0, `"m"`)+` "l/`+target+`"`)))
 	}
-	small := Limits{Bytes: 4 << 20, Entries: 50}
+	small := Limits{Bytes: 4 << 20, Entries: 50, Index: maxIndex}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		outside := t.TempDir()
 		dir := filepath.Join(outside, "folder")
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		err := Extract(bytes.NewReader(data), dir, small)
+		err := Extract(bytes.NewReader(data), dir, os.TempDir(), small)
 		got := contentOf(t, outside)
 		total := 0
 		for name, text := range got {
@@ -279,7 +329,7 @@ func FuzzExtract(f *testing.F) {
 			return
 		}
 		back := t.TempDir()
-		if err := Extract(bytes.NewReader(streamOf(t, dir)), back, roomy); err != nil {
+		if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
 			t.Fatalf("Extract of what was extracted = %v", err)
 		}
 	})

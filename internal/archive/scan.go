@@ -1,35 +1,47 @@
 package archive
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/archive/spill"
 )
 
-// Index lists the content of a folder, with the offsets of each file in its stream.
+// Index lists the content of a folder, with the offsets of each file in its stream. It has
+// to be closed: a long list is in a temporary file.
 type Index struct {
-	folder  string
-	entries []entry
-	size    int64
-	stamp   stamp // of the folder
+	folder   string
+	list     list
+	entries  int
+	version  int
+	indexEnd int64 // where header and index end in the stream
+	restsEnd int64 // where the rests end
+	bodies   int64 // bytes of whole chunks
+	size     int64
+	stamp    stamp // of the folder
 }
 
-// errNames is the error of a folder whose index would be too long.
-var errNames = fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, maxIndex)
-
-// Scan reads the index of a folder, which must not change any more. The error wraps
-// [ErrTooLarge] or [ErrUnfit] if the folder cannot be stored, and [ErrChanged] if it
-// changes all the time.
-func Scan(dir string, l Limits) (*Index, error) {
+// Scan reads the index of a folder, which must not change any more. A list of many files
+// goes to temporary files in temp. The error wraps [ErrTooLarge] or [ErrUnfit] if the
+// folder cannot be stored, and [ErrChanged] if it changes all the time. When ctx is
+// cancelled, the scan ends with its error.
+func Scan(ctx context.Context, dir, temp string, l Limits) (*Index, error) {
 	for range 3 {
-		index, newest, err := scan(dir, l)
+		index, newest, err := scan(ctx, dir, temp, l)
 		if err != nil || !unsettled(newest, time.Now()) {
 			return index, err
+		}
+		if err := index.Close(); err != nil {
+			return nil, err
 		}
 		time.Sleep(settle)
 	}
@@ -37,39 +49,50 @@ func Scan(dir string, l Limits) (*Index, error) {
 }
 
 // scan also returns the time of the last change in the folder.
-func scan(dir string, l Limits) (*Index, time.Time, error) {
+func scan(ctx context.Context, dir, temp string, l Limits) (*Index, time.Time, error) {
 	top, err := os.Lstat(dir)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	s := scanner{index: &Index{folder: dir, stamp: stampOf(top)}, limits: l, newest: top.ModTime(), files: map[uint64][]int{}}
-	if err := Walk(dir, s.visit); err != nil {
-		return nil, s.newest, err
+	s := &scanner{
+		ctx: ctx, folder: dir, limits: l, newest: top.ModTime(),
+		entries: spill.NewSorter(temp, l.memory()), named: spill.NewSorter(temp, l.memory()), names: spill.NewSorter(temp, l.memory()),
 	}
-	index := s.index
-	index.linkNames(s.files)
-	slices.SortFunc(index.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
-	indexEnd := encodedLen(index.entries)
-	if indexEnd > maxIndex {
-		return nil, s.newest, errNames
+	index := &Index{folder: dir, stamp: stampOf(top), list: list{Buffer: spill.NewBuffer(temp, l.memory()/2)}, version: 1}
+	err = Walk(dir, s.visit)
+	if err == nil {
+		err = s.linkNames()
 	}
-	if index.size = place(index.entries, indexEnd); index.size > l.Bytes {
-		return nil, s.newest, fmt.Errorf("%w: it amounts to %d bytes, of %d allowed", ErrTooLarge, index.size, l.Bytes)
+	if err == nil {
+		err = s.fill(index)
+	}
+	if err = errors.Join(err, s.entries.Close(), s.named.Close(), s.names.Close()); err != nil {
+		return nil, s.newest, errors.Join(err, index.Close())
 	}
 	return index, s.newest, nil
 }
 
-// scanner is the state of a scan.
+// scanner is the state of a scan. What it knows of entries is in sorters, so that its memory
+// does not grow with their number.
 type scanner struct {
-	index        *Index
-	limits       Limits
-	newest       time.Time        // the last change
-	files        map[uint64][]int // those with several names, by inode
-	total, names int64            // bytes
+	ctx    context.Context
+	folder string
+	limits Limits
+	newest time.Time // the last change
+
+	entries *spill.Sorter // by path
+	named   *spill.Sorter // files with several names, here or elsewhere: inode and path
+	names   *spill.Sorter // paths that are hard links, with their targets
+
+	number        int   // of entries
+	total, length int64 // bytes of files, and of paths and targets
 }
 
 // visit adds an entry.
 func (s *scanner) visit(name string, d fs.DirEntry, err error) error {
+	if err == nil {
+		err = context.Cause(s.ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -80,26 +103,31 @@ func (s *scanner) visit(name string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	e, err := entryOf(s.index.folder, name, info)
+	e, err := entryOf(s.folder, name, info)
 	if err != nil {
 		return err
 	}
 	if info.ModTime().After(s.newest) {
 		s.newest = info.ModTime()
 	}
-	if inode, links := inodeOf(info); links > 1 && e.isFile() {
-		s.files[inode] = append(s.files[inode], len(s.index.entries))
+	if err := s.checkLimits(&e); err != nil {
+		return err
 	}
-	s.index.entries = append(s.index.entries, e)
-	return s.checkLimits(&e)
+	if inode, links := inodeOf(info); links > 1 && e.isFile() {
+		key := append(binary.BigEndian.AppendUint64(nil, inode), e.path...)
+		if err := s.named.Add(key, nil); err != nil {
+			return err
+		}
+	}
+	return s.entries.Add([]byte(e.path), e.details())
 }
 
 func (s *scanner) checkLimits(e *entry) error {
-	if len(s.index.entries) > s.limits.Entries {
+	if s.number++; s.number > s.limits.Entries {
 		return fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, s.limits.Entries)
 	}
-	if s.names += int64(len(e.path) + len(e.target)); s.names > maxIndex {
-		return errNames
+	if s.length += int64(len(e.path) + len(e.target)); s.length > s.limits.Index {
+		return s.tooLong()
 	}
 	if s.total += e.size; s.total > s.limits.Bytes || s.total < 0 {
 		return fmt.Errorf("%w: more than %d bytes of files", ErrTooLarge, s.limits.Bytes)
@@ -107,17 +135,95 @@ func (s *scanner) checkLimits(e *entry) error {
 	return nil
 }
 
-// linkNames makes all names of a file but the first, in the order of paths, hard links to
-// that.
-func (x *Index) linkNames(files map[uint64][]int) {
-	for _, names := range files {
-		first := slices.MinFunc(names, func(a, b int) int { return cmp.Compare(x.entries[a].path, x.entries[b].path) })
-		for _, i := range names {
-			if e := &x.entries[i]; i != first {
-				*e = entry{kind: hardLink, path: e.path, target: x.entries[first].path, stamp: e.stamp}
-			}
+// tooLong is the error of a folder whose index would be too long.
+func (s *scanner) tooLong() error {
+	return fmt.Errorf("%w: the names of its files have more than %d bytes", ErrTooLarge, s.limits.Index)
+}
+
+// linkNames finds the names of each file but the first, in the order of paths.
+func (s *scanner) linkNames() error {
+	all, err := s.named.Sorted()
+	if err != nil {
+		return err
+	}
+	for first := []byte(nil); ; {
+		key, _, err := all.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(first) == 0 || !bytes.Equal(first[:8], key[:8]) {
+			first = append(first[:0], key...)
+			continue
+		}
+		if err := s.names.Add(key[8:], first[8:]); err != nil {
+			return err
 		}
 	}
+}
+
+// fill makes the index of all entries that were found. All names of a file but the first
+// are hard links to that.
+func (s *scanner) fill(x *Index) error {
+	entries, err := s.entries.Sorted()
+	if err != nil {
+		return err
+	}
+	names, err := s.names.Sorted()
+	if err != nil {
+		return err
+	}
+	name, target, noName := names.Next()
+	x.entries, x.indexEnd = s.number, int64(headerLen)
+	for {
+		path, details, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		e, err := decodeDetails(path, details)
+		if err != nil {
+			return err
+		}
+		if noName == nil && string(name) == e.path {
+			e = &entry{kind: hardLink, path: e.path, target: string(target), stamp: e.stamp}
+			name, target, noName = names.Next()
+		}
+		x.version = max(x.version, e.version())
+		x.indexEnd += e.lineLen()
+		x.bodies += e.bodySize()
+		if err := x.list.add(e); err != nil {
+			return err
+		}
+	}
+	if !errors.Is(noName, io.EOF) {
+		return cmp.Or(noName, errList)
+	}
+	x.version = max(x.version, versionFor(x.entries, x.indexEnd-int64(headerLen)))
+	return s.measure(x)
+}
+
+// measure sets where the stream's parts end.
+func (s *scanner) measure(x *Index) error {
+	if x.indexEnd-int64(headerLen) > s.limits.Index {
+		return s.tooLong()
+	}
+	l := newLayout(x.indexEnd, 0)
+	if err := x.list.each(func(e *entry) error { l.placeRest(e); return nil }); err != nil {
+		return err
+	}
+	x.restsEnd, x.size = l.restsEnd, l.restsEnd
+	if x.bodies > 0 {
+		x.size = nextChunk(x.restsEnd) + x.bodies
+	}
+	if x.size > s.limits.Bytes {
+		return fmt.Errorf("%w: it amounts to %d bytes, of %d allowed", ErrTooLarge, x.size, s.limits.Bytes)
+	}
+	return nil
 }
 
 // entryOf describes one file or folder.
@@ -192,11 +298,14 @@ func describe(mode fs.FileMode) string {
 
 // Version is the lowest version of the format that has everything in the folder. Versions
 // of this package that do not know it reject the stream: 2 has symbolic links, 3 hard links
-// and sparse files.
-func (x *Index) Version() int { return versionOf(x.entries) }
+// and sparse files, 4 more than 200,000 entries or names of more than 64 MiB.
+func (x *Index) Version() int { return x.version }
 
 // Entries is the number of files, folders and links.
-func (x *Index) Entries() int { return len(x.entries) }
+func (x *Index) Entries() int { return x.entries }
 
 // Size is the length of the stream in bytes.
 func (x *Index) Size() int64 { return x.size }
+
+// Close implements [io.Closer]. The index and its streams cannot be used afterwards.
+func (x *Index) Close() error { return x.list.Close() }

@@ -45,7 +45,7 @@ func TestSparse(t *testing.T) {
 		t.Errorf("stream has %d bytes and begins with %.25q, want little in version 3", len(stream), stream)
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(stream), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(stream), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"weights.bin", "empty.bin"} {
@@ -79,7 +79,7 @@ func TestManyHoles(t *testing.T) {
 	}
 	withHoles(t, filepath.Join(dir, "f"), 100<<20, places...)
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(streamOf(t, dir)), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	want, err1 := os.ReadFile(filepath.Join(dir, "f"))
@@ -103,7 +103,7 @@ func TestHardLinks(t *testing.T) {
 		t.Errorf("stream has %d bytes, want one copy of %d", len(stream), len(big))
 	}
 	back := t.TempDir()
-	if err := Extract(bytes.NewReader(stream), back, roomy); err != nil {
+	if err := Extract(bytes.NewReader(stream), back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]string{{"a", "b/first"}, {"a", "b/second"}, {"linked", "z"}} {
@@ -125,7 +125,7 @@ func TestHardLinks(t *testing.T) {
 // and in the file.
 func TestExtractRefusesNewTypes(t *testing.T) {
 	version3 := func(body string, lines ...string) []byte {
-		return bytes.Replace(stream(body, lines...), []byte(magic), []byte(magic3), 1)
+		return bytes.Replace(stream(body, lines...), []byte(magic1), []byte(magic3), 1)
 	}
 	ranged := func(size int, quoted, ranges string) string { return line(sparse, size, 0, 0, quoted) + " " + ranges }
 	for name, data := range map[string][]byte{
@@ -143,7 +143,7 @@ func TestExtractRefusesNewTypes(t *testing.T) {
 		"more ranges than are allowed":    version3("", ranged(1, `"a"`, "0000000fffff"+strings.Repeat(" 000000000000+000000000001", maxRanges+1))),
 		"a plain file with ranges behind": version3("", line(plain, 0, 0, 0, `"a"`)+" 000000000010"),
 	} {
-		if err := Extract(bytes.NewReader(data), t.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
+		if err := Extract(bytes.NewReader(data), t.TempDir(), os.TempDir(), roomy); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: Extract = %v, want %v", name, err, ErrDamaged)
 		}
 	}
@@ -156,7 +156,7 @@ func TestFormat3(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := Extract(bytes.NewReader(want), dir, roomy); err != nil {
+	if err := Extract(bytes.NewReader(want), dir, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	if got := streamOf(t, dir); !bytes.Equal(got, want) {
@@ -180,7 +180,7 @@ func TestWrittenToWhileRead(t *testing.T) {
 		},
 	} {
 		dir := folderOf(t, files{"a": text(1, 100<<10), "d/x": "1\n", "empty": "", "z": "1\n"})
-		index, err := Scan(dir, roomy)
+		index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func overwrite(name string) error {
 // next one, is no change.
 func TestLinkedWhileRead(t *testing.T) {
 	dir := folderOf(t, files{"a": "1\n"})
-	index, err := Scan(dir, roomy)
+	index, err := Scan(t.Context(), dir, os.TempDir(), roomy)
 	if err != nil {
 		t.Fatal(err)
 	}

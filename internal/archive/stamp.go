@@ -1,10 +1,11 @@
 package archive
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -34,18 +35,38 @@ func unsettled(modified, now time.Time) bool {
 }
 
 // verify returns an error if something was written to the folder since it was scanned.
-func (x *Index) verify() error {
-	for i := range x.entries {
-		e := &x.entries[i]
-		info, err := os.Lstat(filepath.Join(x.folder, filepath.FromSlash(e.path)))
-		if err != nil || stampOf(info) != e.stamp {
-			return fmt.Errorf("%q: %w", e.path, ErrChanged)
+func (x *Index) verify(dirs *dirs) error {
+	err := x.list.each(func(e *entry) error {
+		root, name, err := dirs.of(e.path)
+		if err == nil {
+			var info fs.FileInfo
+			if info, err = root.Lstat(name); err == nil && stampOf(info) != e.stamp {
+				err = ErrChanged
+			}
 		}
+		return changed(e, err)
+	})
+	if err != nil {
+		return err
 	}
 	if info, err := os.Lstat(x.folder); err != nil || stampOf(info) != x.stamp {
 		return fmt.Errorf("the folder: %w", ErrChanged)
 	}
 	return nil
+}
+
+// changed returns the error of an entry that could not be opened or is another one now:
+// [ErrChanged], unless it may be for a reason that lies elsewhere.
+func changed(e *entry, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, elsewhere := range []error{fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
+		if errors.Is(err, elsewhere) {
+			return fmt.Errorf("%q: %w", e.path, err)
+		}
+	}
+	return fmt.Errorf("%q: %w", e.path, ErrChanged)
 }
 
 // File is a file whose last Read fails with [ErrChanged] if something has written to it

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,9 +39,11 @@ type collector struct {
 	number int
 	last   *collected
 
-	// torn is a collected checkpoint that something wrote to while it was read; empty if
-	// there is none. It is read again at each look until it is whole, or there is another.
+	// torn is a collected checkpoint that something wrote to while it was read, or of which
+	// a stop interrupted the reading; empty if there is none. It is read again at each look
+	// until it is whole, or there is another.
 	torn   string
+	unread bool // torn is only unread
 	warned bool // of a torn checkpoint
 	many   bool // and of one with many files
 
@@ -54,10 +57,11 @@ type collector struct {
 const heldLimit = 30 * time.Second
 
 // collect returns the state of a new checkpoint, or nil if there is none. The error
-// says why the checkpoint cannot be used.
-func (c *collector) collect() (*job.Progress, error) {
+// says why the checkpoint cannot be used. When ctx is cancelled, a checkpoint of many files
+// is left to the next look.
+func (c *collector) collect(ctx context.Context) (*job.Progress, error) {
 	if _, err := os.Lstat(c.from); errors.Is(err, fs.ErrNotExist) {
-		return c.again()
+		return c.again(ctx)
 	}
 	name := filepath.Join(c.dir, strconv.Itoa(c.number+1))
 	if err := c.move(name); err != nil {
@@ -68,34 +72,38 @@ func (c *collector) collect() (*job.Progress, error) {
 	}
 	c.number++
 	c.dropTorn()
-	return c.take(name)
+	return c.take(ctx, name)
 }
 
 // again reads a torn checkpoint again. One that something still wrote to when its program
 // was killed is half a checkpoint, and is given up.
-func (c *collector) again() (*job.Progress, error) {
+func (c *collector) again(ctx context.Context) (*job.Progress, error) {
 	if c.torn == "" && c.last.isTorn() {
 		c.warnTorn()
-		c.torn = c.last.leave()
+		c.torn, c.unread = c.last.leave(), false
 	}
 	switch {
 	case c.torn == "":
 		return nil, nil
-	case c.ended && c.killed:
-		c.log.Warn("checkpoint is left out: its program was still writing to it when it was killed; the one before stands")
+	case c.ended && c.killed && !c.unread:
+		c.log.WarnContext(ctx, "checkpoint is left out: its program was still writing to it when it was killed; the one before stands")
 		c.dropTorn()
 		return nil, nil
 	}
-	return c.take(c.torn)
+	return c.take(ctx, c.torn)
 }
 
 // take reads a collected checkpoint, which takes the place of the last one.
-func (c *collector) take(name string) (*job.Progress, error) {
-	state, next, err := c.state(name)
+func (c *collector) take(ctx context.Context, name string) (*job.Progress, error) {
+	state, next, err := c.state(ctx, name)
+	if err != nil && ctx.Err() != nil {
+		c.torn, c.unread = name, true
+		return nil, nil //nolint:nilerr // the next look reads it
+	}
 	switch {
 	case errors.Is(err, archive.ErrChanged):
 		c.warnTorn()
-		c.torn = name
+		c.torn, c.unread = name, false
 		return nil, nil
 	case err != nil:
 		return nil, explainCheckpoint(err)
@@ -121,6 +129,13 @@ func (c *collector) dropTorn() {
 	}
 }
 
+// close ends the use of the last checkpoint, whose files go with the job's folder.
+func (c *collector) close() {
+	if c.last != nil {
+		c.last.leave()
+	}
+}
+
 // move moves the program's checkpoint to a name. Only the last look waits for another
 // process that has it open: the loop around the program must notice a stop.
 func (c *collector) move(name string) error {
@@ -140,49 +155,69 @@ func (c *collector) move(name string) error {
 
 // state returns the state of a collected checkpoint. next is the file or folder
 // that it is read from, nil if the state is in memory.
-func (c *collector) state(name string) (state *job.Progress, next *collected, err error) {
-	version, size, open, err := c.inspect(name)
+func (c *collector) state(ctx context.Context, name string) (state *job.Progress, next *collected, err error) {
+	version, source, err := c.inspect(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	next = &collected{user: c.user, name: name, open: open}
-	if size > smallState {
+	next = &collected{user: c.user, name: name, source: source}
+	if source.Size() > smallState {
 		return &job.Progress{Stream: next.Open, Version: version}, next, nil
 	}
-	data, err := readAll(open)
-	if !errors.Is(err, archive.ErrChanged) { // it is read again
+	data, err := readAll(source)
+	if errors.Is(err, archive.ErrChanged) {
+		next.leave() // it is read again
+	} else {
 		next.supersede()
 	}
 	return &job.Progress{State: data, Version: version}, nil, err
 }
 
-// inspect returns the version of a collected checkpoint's state, its size and how to
-// read it.
-func (c *collector) inspect(name string) (version int, size int64, open func() (io.ReadCloser, error), err error) {
+// source is what the state of a checkpoint is read from.
+type source interface {
+	Size() int64 // of the state in bytes
+	Open() (io.ReadCloser, error)
+	Close() error
+}
+
+// single is a checkpoint that is a file.
+type single struct {
+	name string
+	info fs.FileInfo // when it was collected
+}
+
+func (s *single) Size() int64 { return s.info.Size() }
+
+func (s *single) Open() (io.ReadCloser, error) {
+	file, err := scratch.OpenRegular(s.name)
+	if err != nil {
+		return nil, err
+	}
+	return archive.OpenFile(file, s.info), nil
+}
+
+func (s *single) Close() error { return nil }
+
+// inspect returns the version of a collected checkpoint's state, and how to read it.
+func (c *collector) inspect(ctx context.Context, name string) (version int, from source, err error) {
 	info, err := os.Lstat(name)
 	switch {
 	case err != nil:
-		return 0, 0, nil, err
+		return 0, nil, err
 	case info.IsDir():
-		index, err := archive.Scan(name, c.limits)
+		index, err := archive.Scan(ctx, name, c.dir, c.limits)
 		if err != nil {
-			return 0, 0, nil, err
+			return 0, nil, err
 		}
 		c.warnMany(index.Entries())
-		return stateFolder + index.Version() - 1, index.Size(), index.Open, nil
+		return stateFolder + index.Version() - 1, index, nil
 	case !info.Mode().IsRegular():
-		return 0, 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
+		return 0, nil, fmt.Errorf("%w: it is neither a file nor a folder", archive.ErrUnfit)
 	case info.Size() > c.limits.Bytes:
-		return 0, 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), c.limits.Bytes)
+		return 0, nil, fmt.Errorf("%w: it has %d bytes, of %d allowed", archive.ErrTooLarge, info.Size(), c.limits.Bytes)
 	}
 	archive.Await(info)
-	return stateFile, info.Size(), func() (io.ReadCloser, error) {
-		file, err := scratch.OpenRegular(name)
-		if err != nil {
-			return nil, err
-		}
-		return archive.OpenFile(file, info), nil
-	}, nil
+	return stateFile, &single{name: name, info: info}, nil
 }
 
 // manyEntries is the share of the files and folders that a checkpoint may have at which its
@@ -205,8 +240,8 @@ func explainCheckpoint(err error) error {
 	return fmt.Errorf("the checkpoint cannot be read: %w", err)
 }
 
-func readAll(open func() (io.ReadCloser, error)) ([]byte, error) {
-	stream, err := open()
+func readAll(from source) ([]byte, error) {
+	stream, err := from.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +255,9 @@ func readAll(open func() (io.ReadCloser, error)) ([]byte, error) {
 // collected is a checkpoint that was collected. It is removed when a later one has
 // superseded it and its last reader has closed it.
 type collected struct {
-	user *sandbox.User
-	name string
-	open func() (io.ReadCloser, error)
+	user   *sandbox.User
+	name   string
+	source source // nil once it is closed, and for what is only to be removed
 
 	mu         sync.Mutex
 	readers    int
@@ -245,6 +280,7 @@ func (c *collected) leave() (name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.superseded, c.torn, name, c.name = true, false, c.name, ""
+	c.removeIfFree()
 	return name
 }
 
@@ -257,7 +293,7 @@ func (c *collected) Open() (io.ReadCloser, error) {
 	}
 	var stream io.ReadCloser
 	err := c.user.Do(func() (err error) {
-		stream, err = c.open()
+		stream, err = c.source.Open()
 		return err
 	})
 	if err != nil {
@@ -286,7 +322,14 @@ func (c *collected) supersede() {
 }
 
 func (c *collected) removeIfFree() {
-	if c.superseded && c.readers == 0 && c.name != "" {
+	if !c.superseded || c.readers > 0 {
+		return
+	}
+	if c.source != nil {
+		_ = c.source.Close() // it has only been read
+		c.source = nil
+	}
+	if c.name != "" {
 		// What cannot be removed now is removed with the job's folder.
 		_ = c.user.Do(func() error {
 			if err := os.Remove(c.name); err == nil {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -43,20 +44,20 @@ func (c *collector) left(t *testing.T) int {
 // first; large ones as files that are not written any more.
 func TestTake(t *testing.T) {
 	k := newKeeper(t)
-	if p, err := k.collect(); p != nil || err != nil {
+	if p, err := k.collect(t.Context()); p != nil || err != nil {
 		t.Errorf("take of nothing = %+v, %v, want nothing", p, err)
 	}
 	for _, size := range []int{0, 1, smallState, smallState + 1, 3 << 20} {
 		text := strings.Repeat("x", size)
 		k.save(t, text)
-		p, err := k.collect()
+		p, err := k.collect(t.Context())
 		if err != nil || p.Version != stateFile || (p.Stream == nil) != (size <= smallState) {
 			t.Fatalf("take of %d bytes = %+v, %v", size, p, err)
 		}
 		if got := stateOf(t, p); got != text || !p.HasState() {
 			t.Errorf("state of %d bytes has %d", size, len(got))
 		}
-		if p, err := k.collect(); p != nil || err != nil {
+		if p, err := k.collect(t.Context()); p != nil || err != nil {
 			t.Errorf("the same taken twice = %+v, %v, want nothing", p, err)
 		}
 		if want := min(1, size/(smallState+1)); k.left(t) != want {
@@ -71,7 +72,7 @@ func TestKeptWhileRead(t *testing.T) {
 	k := newKeeper(t)
 	first, second := strings.Repeat("1", 100_000), strings.Repeat("2", 100_000)
 	k.save(t, first)
-	p, err := k.collect()
+	p, err := k.collect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestKeptWhileRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.save(t, second)
-	if _, err := k.collect(); err != nil {
+	if _, err := k.collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(reader); string(got) != first || err != nil {
@@ -110,7 +111,7 @@ func TestTakeFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := k.collect()
+	p, err := k.collect(t.Context())
 	if err != nil || p.Version != stateFolder || p.Stream == nil {
 		t.Fatalf("take = %+v, %v, want a folder as a stream", p, err)
 	}
@@ -120,7 +121,7 @@ func TestTakeFolder(t *testing.T) {
 	}
 	defer func() { _ = stream.Close() }()
 	back := t.TempDir()
-	if err := archive.Extract(stream, back, roomy); err != nil {
+	if err := archive.Extract(stream, back, os.TempDir(), roomy); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(back, "large")); !bytes.Equal(got, large) {
@@ -164,13 +165,13 @@ func TestTakeFails(t *testing.T) {
 			k.limits.Bytes = 200_000
 			first := strings.Repeat("1", 100_000)
 			k.save(t, first)
-			before, err := k.collect()
+			before, err := k.collect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			row.spoil(t, k)
 			k.ended = true // or it would be tried again on Windows
-			p, err := k.collect()
+			p, err := k.collect(t.Context())
 			if p != nil || err == nil || !strings.Contains(err.Error(), row.says) || job.IsPermanent(err) != row.permanent {
 				t.Errorf("take = %+v, %v, want an error with %q, permanent: %t", p, err, row.says, row.permanent)
 			}
@@ -185,7 +186,7 @@ func TestTakeFails(t *testing.T) {
 // error, never a state that is empty or cut off.
 func TestTakenCannotBeRead(t *testing.T) {
 	k := newKeeper(t)
-	if state, next, err := k.state(filepath.Join(k.dir, "gone")); state != nil || next != nil || !errors.Is(err, fs.ErrNotExist) {
+	if state, next, err := k.state(t.Context(), filepath.Join(k.dir, "gone")); state != nil || next != nil || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("state of nothing = %+v, %+v, %v, want that there is none", state, next, err)
 	}
 	broken := errors.New("input/output error")
@@ -198,11 +199,18 @@ func TestTakenCannotBeRead(t *testing.T) {
 		"read to its end":     func() (io.ReadCloser, error) { return io.NopCloser(cut), nil },
 		"closed after a read": func() (io.ReadCloser, error) { return closeFails{strings.NewReader("all"), broken}, nil },
 	} {
-		if _, err := readAll(open); !errors.Is(err, broken) {
+		if _, err := readAll(opener(open)); !errors.Is(err, broken) {
 			t.Errorf("readAll of what cannot be %s = %v, want %v", name, err, broken)
 		}
 	}
 }
+
+// opener is a source that is only opened.
+type opener func() (io.ReadCloser, error)
+
+func (o opener) Size() int64                  { return 0 }
+func (o opener) Open() (io.ReadCloser, error) { return o() }
+func (o opener) Close() error                 { return nil }
 
 // closeFails is a reader whose Close fails.
 type closeFails struct {
@@ -220,7 +228,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("too many open files")
-	k := &collected{name: name, open: func() (io.ReadCloser, error) { return nil, broken }}
+	k := &collected{name: name, source: opener(func() (io.ReadCloser, error) { return nil, broken })}
 	if stream, err := k.Open(); stream != nil || !errors.Is(err, broken) {
 		t.Errorf("Open = %v, %v, want %v", stream, err, broken)
 	}
@@ -295,7 +303,7 @@ func TestTorn(t *testing.T) {
 			t.Fatal(err)
 		}
 		appendTo(t, filepath.Join(k.from, "f"), strings.Repeat("x", size))
-		p, err := k.collect()
+		p, err := k.collect(t.Context())
 		if err != nil || p == nil || p.Stream == nil {
 			t.Fatalf("collect = %+v, %v, want a stream", p, err)
 		}
@@ -310,7 +318,7 @@ func TestTorn(t *testing.T) {
 		return k, p, stream
 	}
 	again := func(k *collector) string {
-		p, err := k.collect()
+		p, err := k.collect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +326,7 @@ func TestTorn(t *testing.T) {
 			return ""
 		}
 		dir := t.TempDir()
-		if err := archive.Extract(strings.NewReader(stateOf(t, p)), dir, roomy); err != nil {
+		if err := archive.Extract(strings.NewReader(stateOf(t, p)), dir, os.TempDir(), roomy); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(filepath.Join(dir, "f"))
@@ -342,7 +350,7 @@ func TestTorn(t *testing.T) {
 
 	k, _, stream = begin(100_000)
 	k.save(t, "a later one")
-	if p, err := k.collect(); err != nil || stateOf(t, p) != "a later one" {
+	if p, err := k.collect(t.Context()); err != nil || stateOf(t, p) != "a later one" {
 		t.Errorf("collect = %+v, %v, want the later checkpoint", p, err)
 	}
 	_ = stream.Close()
@@ -361,6 +369,28 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// TestStopInterruptsCollecting: a checkpoint whose files are being listed when a stop comes
+// is left to the next look, and is not taken for one that was still being written.
+func TestStopInterruptsCollecting(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		k := newKeeper(t)
+		if err := os.Mkdir(k.from, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, filepath.Join(k.from, "f"), "x")
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if p, err := k.collect(ctx); p != nil || err != nil {
+			t.Fatalf("collect during a stop = %+v, %v, want nothing yet", p, err)
+		}
+		k.ended, k.killed = killed, killed
+		p, err := k.collect(t.Context())
+		if err != nil || p == nil || !p.HasState() {
+			t.Errorf("the next look, killed: %t = %+v, %v, want the checkpoint", killed, p, err)
+		}
+	}
+}
+
 // TestManyFilesAreReportedEarly: before a checkpoint has so many files that it is refused, the
 // log has a warning.
 func TestManyFilesAreReportedEarly(t *testing.T) {
@@ -376,7 +406,7 @@ func TestManyFilesAreReportedEarly(t *testing.T) {
 		}
 		log.lines = nil
 		k.many = false
-		if _, err := k.collect(); err != nil {
+		if _, err := k.collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(log.find("checkpoint has nearly as many files and folders as it may have: a job whose checkpoint has more fails permanently")); got != want {

@@ -90,7 +90,7 @@ func TestTakenShortOfDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		limitFiles(t, lowestFree(t), before.Max)
-		p, err := k.collect()
+		p, err := k.collect(t.Context())
 		limitFiles(t, before.Cur, before.Max)
 		if p != nil || !errors.Is(err, unix.EMFILE) || !job.IsInterrupted(asInterruption(err)) {
 			t.Errorf("take = %+v, %v, want no state, and an error that is not counted", p, err)

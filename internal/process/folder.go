@@ -19,10 +19,15 @@ const (
 	stateFolder = 2 // the checkpoint is a folder; the state is an archive of package archive
 	stateLinks  = 3 // the same, with symbolic links
 	stateSparse = 4 // the same, with hard links or files with holes
+	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
 )
 
-// maxEntries bounds the files and folders of a checkpoint.
-const maxEntries = 200_000
+// Limits on the files and folders of a checkpoint: their number, and the length of the list
+// of them in bytes.
+const (
+	maxEntries = 1_000_000
+	maxIndex   = 256 << 20
+)
 
 // folder is a job's folder and the paths in it. The program gets all of them except
 // collected, where its checkpoints are moved.
@@ -98,7 +103,7 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	// Not the kind's limit: lowering it must not lose a job's state.
-	return archive.Extract(readable, f.restore, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries})
+	return archive.Extract(readable, f.restore, f.collected, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex})
 }
 
 func copyTo(name string, data io.Reader) error {

@@ -227,7 +227,7 @@ func TestHeldCheckpoint(t *testing.T) {
 		}
 		_, _ = scanner.WriteString("state")
 		if !ended {
-			if state, err := c.collect(); state != nil || err != nil {
+			if state, err := c.collect(t.Context()); state != nil || err != nil {
 				t.Errorf("collect of a checkpoint that is open = %v, %v, want none yet", state, err)
 			}
 		}
@@ -236,7 +236,7 @@ func TestHeldCheckpoint(t *testing.T) {
 			closed.Stop()
 			_ = scanner.Close()
 		}
-		if state, err := c.collect(); err != nil || stateOf(t, state) != "state" {
+		if state, err := c.collect(t.Context()); err != nil || stateOf(t, state) != "state" {
 			t.Errorf("collect after the end of the program: %t = %v, %v, want the state", ended, state, err)
 		}
 	}
@@ -250,7 +250,7 @@ func TestLongPaths(t *testing.T) {
 		t.Fatalf("Run = %v", w.err)
 	}
 	to := t.TempDir()
-	if err := archive.Extract(strings.NewReader(stateOf(t, w.Latest())), to, roomy); err != nil {
+	if err := archive.Extract(strings.NewReader(stateOf(t, w.Latest())), to, os.TempDir(), roomy); err != nil {
 		t.Fatalf("Extract = %v", err)
 	}
 	data, err := os.ReadFile(filepath.Join(to, strings.Repeat(`ä folder with a long name\`, 12), "file"))

@@ -62,7 +62,7 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 // Run implements [job.Handler]. The job's folder exists until its last checkpoint
 // has been recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := j.CheckVersion(stateFile, stateFolder, stateLinks, stateSparse); err != nil {
+	if err := j.CheckVersion(stateFile, stateFolder, stateLinks, stateSparse, stateMany); err != nil {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
@@ -87,6 +87,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		defer revoke()
 	}
 	r, out := newRun(j, &h.kind, f, log), printed.New(ctx, log)
+	j.Cleanup(r.collector.close)
 	r.outputs = output
 	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), h.groups, f.User, out); err != nil {
 		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))

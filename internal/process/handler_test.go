@@ -154,7 +154,7 @@ func folderState(t *testing.T, dir string) *job.Progress {
 	if err := os.CopyFS(k.from, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := k.collect()
+	p, err := k.collect(t.Context())
 	if err != nil || p.Version != stateFolder && p.Version != stateLinks {
 		t.Fatalf("take = %+v, %v, want a folder", p, err)
 	}

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/jsonpos"
 	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
@@ -205,6 +207,9 @@ type Kind struct {
 	// it none.
 	Outputs *Outputs
 
+	// maxEntries bounds the files and folders of a checkpoint. 0 means [maxEntries].
+	maxEntries int
+
 	// Tokens are the resources, such as https://storage.azure.com/, for which a
 	// program gets access tokens of the worker's identity.
 	Tokens []string
@@ -226,6 +231,11 @@ func (k *Kind) maxCheckpoint() int64 {
 		return job.MaxStream
 	}
 	return k.MaxCheckpoint
+}
+
+// checkpointLimits are the limits on a checkpoint that is a folder.
+func (k *Kind) checkpointLimits() archive.Limits {
+	return archive.Limits{Bytes: k.maxCheckpoint(), Entries: cmp.Or(k.maxEntries, maxEntries), Index: maxIndex}
 }
 
 // missing returns an error if this machine lacks a program or file that the kind

@@ -75,7 +75,7 @@ func TestReadKinds(t *testing.T) {
 		Limits: job.Limits{Concurrency: 2, MaxRun: 90 * time.Minute, MaxSilence: 90 * time.Second,
 			MaxFailures: 3, MaxTotalFailures: 50, MaxBreaks: 10000, Backoff: time.Minute, MaxBackoff: time.Hour},
 	}, {Name: "a.b", Command: got[1].Command}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(Kind{})); diff != "" {
 		t.Errorf("kinds differ (- want, + got):\n%s", diff)
 	}
 	if program := got[1].Command[0]; !filepath.IsAbs(program) || filepath.Base(program) != anyShell+exe {

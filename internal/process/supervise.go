@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/process/tree"
 	"github.com/spotworker/spotworker/job"
@@ -36,7 +35,7 @@ type run struct {
 func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
 	return &run{
 		job: j, folder: f, log: log,
-		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: archive.Limits{Bytes: k.maxCheckpoint(), Entries: maxEntries}},
+		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits()},
 		progress:  progressFile{name: f.progress},
 		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
 	}
@@ -125,8 +124,17 @@ func (r *run) poll(ctx context.Context) error {
 	return r.folder.User.Do(func() error { return r.collect(ctx) })
 }
 
+// untilStop returns a context that ends when a stop of which the program does not know yet
+// is due.
+func (r *run) untilStop(ctx context.Context) context.Context {
+	if r.announcedDeadline.IsZero() && !r.collector.ended {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
 func (r *run) collect(ctx context.Context) error {
-	state, err := r.collector.collect()
+	state, err := r.collector.collect(r.untilStop(ctx))
 	if err != nil {
 		return err
 	}

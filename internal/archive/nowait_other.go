@@ -1,5 +1,0 @@
-//go:build !unix
-
-package archive
-
-const noWait = 0
