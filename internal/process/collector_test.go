@@ -271,7 +271,7 @@ func (c *collector) tornInMemory(t *testing.T) bool {
 			}
 		}
 	}()
-	_, first := c.collect()
+	_, first := c.collect(t.Context())
 	close(end)
 	if err := errors.Join(first, <-ended); err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func (c *collector) tornInMemory(t *testing.T) bool {
 	if !c.warned {
 		return false
 	}
-	p, err := c.collect()
+	p, err := c.collect(t.Context())
 	if err != nil || p == nil || !strings.HasSuffix(string(p.State), "last") {
 		t.Errorf("collect = %+v, %v, want the whole checkpoint", p, err)
 	}
