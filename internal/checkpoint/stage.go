@@ -155,8 +155,9 @@ func (s *stager) run(ctx context.Context, state io.Reader) (manifest, error) {
 	return m, nil
 }
 
-// read reads the state to its end. What it has read is hashed and cut meanwhile. Only a
-// full slab waits for the cutter: the begin of a group that did not end moves to the next.
+// read reads the state to its end; other goroutines hash and cut what it has read. It
+// waits for the cutter only where a slab is full, since the begin of a group that did not
+// end moves to the next.
 func (s *stager) read(state io.Reader) (size int64, err error) {
 	into, err := s.slab()
 	if err != nil {
