@@ -57,22 +57,23 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 	go run ./cmd/lab chaos $(if $(CHAOS_FLAGS),$(CHAOS_FLAGS),--kills 200)
 
 # The package that takes longest goes first, here and in integration: the others
-# run beside it. Without the race detector run the worker's tests of hours of virtual
-# time, and packages that only read files of the repository.
+# run beside it. Without the race detector run the tests of hours of virtual time and of
+# gigabytes, whose packages run twice, and packages that only read files of the repository.
 WITHOUT_RACE := ./infra/policy ./internal/architecture
+TWICE := ./internal/worker ./internal/process ./internal/checkpoint
 .PHONY: test
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
 	@race=$$(tools/race.sh) && others=$$(go list ./... | grep -v $(patsubst .%,-e %$$,$(WITHOUT_RACE))) && \
 		echo "+ go test $$race on all packages but $(WITHOUT_RACE)" && \
-		go test $$race -timeout 30m $(TESTFLAGS) ./internal/worker $$others && set -x && \
-		go test -timeout 30m $(TESTFLAGS) $${race:+./internal/worker} $(WITHOUT_RACE)
+		go test $$race -vet=off -timeout 30m $(TESTFLAGS) $(TWICE) $$others && set -x && \
+		go test -vet=off -timeout 30m $(TESTFLAGS) $${race:+$(TWICE)} $(WITHOUT_RACE)
 	@race=$$(tools/race.sh 2>/dev/null) && for module in $(EXAMPLES); do \
 		(set -x && cd $$module && go vet ./... && go test $$race $(TESTFLAGS) ./...) || exit 1; done
 
 .PHONY: integration
 integration: ## tests against real components; those without theirs are skipped (TESTFLAGS=...)
-	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/model ./internal/integration/...
+	go test -tags integration -count=1 -v -p 3 -timeout 25m $(TESTFLAGS) ./internal/integration/vmapp ./internal/integration/model ./internal/integration/tryout ./internal/integration/chaos ./internal/integration/...
 
 .PHONY: integration-tools
 integration-tools: ## install into .tools/ what integration tests and lint need

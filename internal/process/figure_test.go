@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -35,6 +37,7 @@ import (
 // folder of 1 GiB that has changed in ten places less than 2 % is sent, and neither taking
 // and saving nor restoring it takes 64 MiB of the worker's memory.
 func TestGigabyteFolder(t *testing.T) {
+	race.Skip(t)
 	if testing.Short() {
 		t.Skip("it writes 1 GiB to disk, and hashes 2")
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -27,6 +29,7 @@ func discardLog(c *Config) { c.Log = slog.New(slog.DiscardHandler) }
 // follow one another, so that no worker can do more than slots/(2 × latency) jobs a
 // second. Claims must not make it much less, and must be full.
 func TestCeilingBySlots(t *testing.T) {
+	race.Skip(t)
 	for _, tt := range []struct {
 		slots   int
 		latency time.Duration

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/spotworker/spotworker/internal/azure"
@@ -123,7 +125,7 @@ var outages = map[string]struct {
 // failure is counted, a job that ends during the outage is committed later, and the
 // log names the cause in a bounded number of lines.
 func TestOutages(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for name, tt := range outages {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {

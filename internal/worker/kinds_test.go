@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/presence"
@@ -20,6 +22,7 @@ import (
 // TestUnknownKindWaitsAnHour: a job of a kind that no worker has is dead-lettered
 // only after an hour, in which a worker that has the kind may start.
 func TestUnknownKindWaitsAnHour(t *testing.T) {
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("a", "render", "")
 		b.put("b", "render", "")
@@ -41,7 +44,7 @@ func TestUnknownKindWaitsAnHour(t *testing.T) {
 // to hours. The jobs of that kind wait, are never dead-lettered, and start soon
 // after a slot is free.
 func TestKindOfABusyWorker(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for _, row := range []struct {
 		lacking int
 		long    time.Duration
@@ -95,7 +98,7 @@ func TestKindOfABusyWorker(t *testing.T) {
 // TestManyOfABusyWorker: 1,000 messages of a kind that only a busy worker has do not
 // make another one spin, and that one does its own jobs at the same time.
 func TestManyOfABusyWorker(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const jobs, minutes = 1000, 10
 		b.put("long", "render", "")
@@ -130,7 +133,7 @@ func TestManyOfABusyWorker(t *testing.T) {
 // TestKindInProgress: a job in progress is never dead-lettered for lack of a worker
 // with its kind. It resumes when such a worker starts.
 func TestKindInProgress(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &steps{n: 3 * 3600, each: time.Second}
 		b.putText(put64(`{"v":1,"id":"a","kind":"render","put_back_since":"%s"}`, time.Now().UTC().Format(time.RFC3339)))
@@ -159,7 +162,7 @@ func TestKindInProgress(t *testing.T) {
 // there is a heartbeat that lists no kinds, as older versions write it. The hour
 // begins when the last such heartbeat is outdated.
 func TestKindOfAnOlderVersion(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		ctx, older := context.WithCancel(t.Context())
 		var beats sync.WaitGroup

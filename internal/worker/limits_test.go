@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -122,6 +124,7 @@ func TestLimitsThatAreKept(t *testing.T) {
 // with that reason. The record keeps the state through the retries and after the job
 // is dead-lettered, for a worker that can read it.
 func TestStateOfAnUnknownVersion(t *testing.T) {
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		newer := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
 			j.Report(job.Progress{State: []byte("of version 2"), Version: 2})

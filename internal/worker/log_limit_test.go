@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -12,6 +14,7 @@ import (
 // that no worker has, however many there are. Their jobs are dead-lettered after the
 // hour as usual.
 func TestUnknownKindsAreQuiet(t *testing.T) {
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const n = 60
 		for i := range n {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -45,6 +47,7 @@ func TestLossesOf(t *testing.T) {
 // TestLossEstimateLearns: a worker counts how its own last run ended, and soon after its
 // start and then every lossesEvery how those of all other workers did, with one call.
 func TestLossEstimateLearns(t *testing.T) {
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		first := b.start("vm_0", job.Kinds{"echo": echo})
 		time.Sleep(time.Hour)

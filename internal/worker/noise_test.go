@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -96,6 +98,7 @@ var measureNoise = flag.Bool("noise", false, "measure the log of 64 jobs, for te
 // fault does not depend on how many jobs the fault concerns, and nothing is a warning
 // where nothing is wrong.
 func TestLogIsQuiet(t *testing.T) {
+	race.Skip(t)
 	jobs, long, calm := 16, 3*time.Minute, 500
 	if *measureNoise {
 		jobs, long, calm = 64, 10*time.Minute, 10_000

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/spotworker/spotworker/internal/emulator/imds"
@@ -266,6 +268,7 @@ func TestObserverOfPolls(t *testing.T) {
 // TestQueuesAreReadByFewWorkers: what a fleet reads of its queues does not grow with its
 // size. The poison queue is among them.
 func TestQueuesAreReadByFewWorkers(t *testing.T) {
+	race.Skip(t)
 	for _, fleet := range []int{1, 30} {
 		t.Run(fmt.Sprint(fleet), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {

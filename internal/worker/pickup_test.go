@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
 )
@@ -66,7 +68,7 @@ func mean(all []time.Duration) time.Duration {
 // TestIdlePickUp: a fleet without work claims a job within a second of its put, however
 // many workers it has, and its polls cost no more than those of eight workers.
 func TestIdlePickUp(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for _, workers := range []int{1, 4, 64} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
@@ -99,7 +101,7 @@ func TestIdlePickUp(t *testing.T) {
 // its workers cannot list the heartbeats, and, from the second job on, when most of its
 // workers are gone.
 func TestIdlePickUpInTrouble(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	const workers = 64
 	for name, prepare := range map[string]func(b *testbed, p *pickUps){
 		"just started": func(*testbed, *pickUps) { time.Sleep(time.Second) },

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -52,7 +54,7 @@ func (b *testbed) putOpen(id, kind string) {
 // times an hour, nothing of them is lost or counted, and they are done once storage
 // accepts them.
 func TestPermanentlyRefused(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	const refused, healthy = 8, 40
 	big := bytes.Repeat([]byte("x"), 100<<10)
 	cases := map[string]struct {

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"pgregory.net/rapid"
 
@@ -95,6 +97,7 @@ func claimsOf(b *testbed) func(name string) int {
 
 // TestIdlePolls: a worker without work asks each of two queues as often as a single one.
 func TestIdlePolls(t *testing.T) {
+	race.Skip(t)
 	const idle = time.Hour
 	polls := map[string]int{}
 	for name, change := range map[string]func(*Config){"one": func(*Config) {}, "two": takeFromBoth} {

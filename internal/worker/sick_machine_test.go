@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/job"
 )
@@ -35,7 +37,7 @@ var machineFaults = map[string]job.HandlerFunc{
 // 1,000 jobs is dead-lettered, and the healthy worker does them in little more time
 // than alone. Every write is checked against the rules of the histories.
 func TestSickWorker(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for name, sick := range machineFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +99,7 @@ var failing = job.HandlerFunc(func(context.Context, *job.Job) ([]byte, error) { 
 // is retried all that time by the two workers of a machine on which it always fails.
 // It is not dead-lettered, and the healthy worker does it when it is free.
 func TestSickMachineAlone(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.put("long", "long", "")
 		long, fails := &steps{n: 120, each: time.Minute}, &atomic.Int64{}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -75,7 +77,7 @@ func (w *waiting) stopOf(id string) (*job.Stop, time.Time) {
 // TestCancelRunning: a job that is cancelled at any moment is stopped within 30 s, is
 // told why, and commits nothing, although its handler returns a result.
 func TestCancelRunning(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	const workers, jobs = 5, 100
 	inBubble(t, func(t *testing.T, b *testbed) {
 		handler := newWaiting()
@@ -395,6 +397,7 @@ func TestPause(t *testing.T) {
 // TestPausedKind: of a paused kind no job is started, by workers that have it or lack it;
 // other kinds continue, and a worker that has no other kind claims nothing.
 func TestPausedKind(t *testing.T) {
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.addRecorder()
 		work := &steps{n: 40, each: time.Second}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/job"
@@ -106,6 +108,7 @@ func (b *testbed) runAtLimit(workers, limit int, after, window time.Duration) (r
 // TestAtTheQueuesLimit: workers with a backlog use a queue's limit, share it, and have few
 // calls refused. In full, with the limit of Azure; package intake shows longer runs.
 func TestAtTheQueuesLimit(t *testing.T) {
+	race.Skip(t)
 	tests := []struct{ workers, limit, percent int }{{2, 500, 2}}
 	if *full {
 		tests = append(tests, []struct{ workers, limit, percent int }{{1, 2000, 1}, {2, 2000, 1}, {4, 2000, 1}, {8, 2000, 1}}...)

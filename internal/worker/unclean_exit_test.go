@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/testing/race"
+
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/job"
@@ -19,7 +21,7 @@ import (
 // dead-lettered, and every healthy job that was claimed with them is done, with one
 // worker and with ten. No worker runs two quarantined jobs at once.
 func TestKillersAmongHealthyJobs(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for _, workers := range []int{1, 10} {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) { killersAmongHealthyJobs(t, b, workers) })
@@ -95,7 +97,7 @@ func restartAlways(t *testing.T, b *testbed, vm string, work *steps, over <-chan
 // then its VM dies without one 500 times, each time after some progress. It is done
 // finally, and no failure was counted.
 func TestEvictedAThousandTimes(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const each = 500
 		var finish atomic.Bool
@@ -214,7 +216,7 @@ func (b *testbed) killed(kinds job.Kinds, restart time.Duration, run func(ctx co
 // TestKillers: a job that kills its worker is dead-lettered after a bounded number of
 // deaths, however early or late it does that, and however soon the worker restarts.
 func TestKillers(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	for name, row := range map[string]struct {
 		after, restart time.Duration
 		most           int // deaths
@@ -244,7 +246,7 @@ func TestKillers(t *testing.T) {
 // TestKillerAmong31HealthyJobs: 31 healthy jobs share a worker with a job that kills it
 // within milliseconds of every start. Each of them is done, whether or not it reports.
 func TestKillerAmong31HealthyJobs(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	inBubble(t, func(t *testing.T, b *testbed) {
 		b.addRecorder()
 		const healthy = 31
