@@ -3,10 +3,7 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spotworker/spotworker/internal/process/scratch"
+	"github.com/spotworker/spotworker/internal/testing/isolated"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -25,32 +23,18 @@ const smallDisk = 1 << 20
 // failure, and leaves nothing behind; a job that is too large for the disk has
 // failed, and so has a program that fills it. It needs a file system of its own.
 func TestShortOfDisk(t *testing.T) {
-	attributes := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		attributes.Cloneflags |= syscall.CLONE_NEWUSER
-		attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	inChild(t, attributes, func(t *testing.T) {
-		disk := t.TempDir()
-		mount(t, "none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-		mount(t, "small", disk, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", smallDisk))
+	isolated.WithDisk(t, smallDisk, func(t *testing.T, disk string) {
 		b := shortOf(t, disk)
-		others := filepath.Join(disk, "others")
-		if err := os.WriteFile(others, make([]byte, smallDisk/4*3), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		free := isolated.FillDisk(t, disk, smallDisk/4)
 		b.demandInterruption("echo", smallDisk/3, "no space left on device")
 		b.demandNothingLeft()
-		if err := os.Remove(others); err != nil {
-			t.Fatal(err)
-		}
+		free()
 		b.demandResult("echo", smallDisk/3)
 		b.demandFailure("echo", 2*smallDisk, "the job does not fit")
 		b.demandNothingLeft()
 		b.demandFailure("puts too much", 10, "no space left on device")
 		b.demandResult("echo", smallDisk/3)
-		if err := errors.Join(b.scratch.Close(), unix.Unmount(disk, 0)); err != nil {
+		if err := b.scratch.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -60,7 +44,7 @@ func TestShortOfDisk(t *testing.T) {
 // no job, and does the same job once it can. What it could not remove before
 // goes with the next job's folder.
 func TestShortOfDescriptors(t *testing.T) {
-	inChild(t, nil, func(t *testing.T) {
+	isolated.Run(t, nil, func(t *testing.T) {
 		b := shortOf(t, t.TempDir())
 		var before unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
@@ -82,7 +66,7 @@ func TestShortOfDescriptors(t *testing.T) {
 // TestTakenShortOfDescriptors: a small checkpoint that cannot be opened once it
 // was taken is an error that is not counted, and no state.
 func TestTakenShortOfDescriptors(t *testing.T) {
-	inChild(t, nil, func(t *testing.T) {
+	isolated.Run(t, nil, func(t *testing.T) {
 		k := newKeeper(t)
 		k.save(t, "small")
 		var before unix.Rlimit
@@ -106,7 +90,7 @@ func TestLimitsCannotBeSet(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
-	inChild(t, attributes, func(t *testing.T) {
+	isolated.Run(t, attributes, func(t *testing.T) {
 		b := shortOf(t, t.TempDir())
 		k := b.kind("exit", "CODE=0")
 		k.CPUTime = time.Hour
@@ -122,43 +106,6 @@ func TestLimitsCannotBeSet(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// childVariable marks the process that plays a test, and exitNotAllowed is its
-// exit code where it lacks a right.
-const (
-	childVariable  = "SPOTWORKER_TEST_CHILD"
-	exitNotAllowed = 77
-)
-
-// inChild runs a test in a process of its own, whose limits and mounts concern
-// no other test.
-func inChild(t *testing.T, attributes *syscall.SysProcAttr, test func(t *testing.T)) {
-	t.Helper()
-	if os.Getenv(childVariable) != "" {
-		test(t)
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
-	cmd.Env = append(os.Environ(), childVariable+"=1")
-	cmd.SysProcAttr = attributes
-	output, err := cmd.CombinedOutput()
-	switch notAllowed := errors.Is(err, unix.EPERM) || cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitNotAllowed; {
-	case notAllowed:
-		t.Skipf("this machine allows no mount namespace of one's own: %v", err)
-	case err != nil:
-		t.Errorf("%v:\n%s", err, output)
-	}
-}
-
-func mount(t *testing.T, source, target, kind string, flags uintptr, data string) {
-	t.Helper()
-	switch err := unix.Mount(source, target, kind, flags, data); {
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		os.Exit(exitNotAllowed)
-	case err != nil:
-		t.Fatalf("mount %s: %v", target, err)
-	}
 }
 
 func limitFiles(t *testing.T, most, hard uint64) {

@@ -1,27 +1,20 @@
 package process
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/testing/isolated"
 	"github.com/spotworker/spotworker/job"
 )
 
 // usersVariable holds the user ids that programs of this test process run as.
 const usersVariable = "SPOTWORKER_TEST_PROGRAM_USERS"
-
-// workerID is the user that stands for a deployed worker's.
-const workerID = 60500
 
 // openTestUsers opens the users that all tests of this process share.
 var openTestUsers = sync.OnceValues(func() (*sandbox.Users, error) {
@@ -68,33 +61,10 @@ func writableForAll(t *testing.T) string {
 // worker: not root, with the capabilities of the unit alone, and programs that are
 // users of their own.
 func TestWithUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
-	}
-	folder, err := os.MkdirTemp("", "process-*") //nolint:usetesting // another user must be able to enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	program := filepath.Join(folder, "worker") // where any user may run it
-	self, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, workerID, workerID), os.Chmod(folder, 0o755))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
+	out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=60590-60689"}, "-test.count=1", "-test.v", "-test.run", "^("+strings.Join([]string{
 		"TestAttack.*", "TestResult", "TestEnvironment", "TestRestore", "TestStopAndResume", "TestTakeFolder", "TestChildrenEndWithTheirProgram",
 		"TestCheckpointThatCannotBeKept", "TestWhatGoesWrong", "TestFlood", "TestProgress", "TestKeptWhileRead",
 	}, "|")+")$")
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), usersVariable+"=60590-60689", "TMPDIR="+folder, "HOME="+folder)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: workerID, Gid: workerID},
-		AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL},
-	}
-	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}

@@ -18,14 +18,13 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/spotworker/spotworker/internal/testing/isolated"
 )
 
 // workerVariable marks the process that acts as a worker: not root, with the
 // capabilities that the unit grants. Its value names the check to run.
 const workerVariable = "SPOTWORKER_TEST_SANDBOX"
-
-// workerID is that process's user and group.
-const workerID = 60500
 
 var testRange = Range{60578, 60583}
 
@@ -48,37 +47,12 @@ func TestMain(m *testing.M) {
 // own.
 func asWorker(t *testing.T, check string, capabilities ...uintptr) error {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
-	}
-	folder, err := os.MkdirTemp("", "sandbox-*") //nolint:usetesting // another user must be able to enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	program := filepath.Join(folder, "worker") // where that user may run it
-	self, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, workerID, workerID), os.Chmod(folder, 0o711))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), workerVariable+"="+check)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: workerID, Gid: workerID},
-		AmbientCaps: capabilities,
-	}
-	out, err := cmd.CombinedOutput()
+	out, err := isolated.AsWorker(t, capabilities, []string{workerVariable + "=" + check})
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
-
-var granted = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL}
 
 // checks run in the worker's process.
 var checks = map[string]func() error{
@@ -97,7 +71,7 @@ var programs = map[string]func() error{"leave ipc": leaveIPC, "remove": removeAn
 
 func TestAsUser(t *testing.T) {
 	for name := range checks {
-		capabilities := granted
+		capabilities := isolated.WorkerCapabilities()
 		if name == "hidden" {
 			capabilities = nil // they would hide the process already
 		}
@@ -170,7 +144,7 @@ func checkIdentity() error {
 	if got, err := shell(nil, "/", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u"); err != nil || got != "0000000000000000" {
 		return failure("program of the worker's own user has capabilities %q, %v, want none", got, err)
 	}
-	if os.Geteuid() != workerID {
+	if os.Geteuid() != isolated.WorkerID {
 		return fmt.Errorf("worker has become user %d", os.Geteuid())
 	}
 	return checkRights()

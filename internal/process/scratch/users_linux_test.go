@@ -3,24 +3,16 @@ package scratch
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/spotworker/spotworker/internal/sandbox"
+	"github.com/spotworker/spotworker/internal/testing/isolated"
 )
 
-const (
-	// usersVariable marks the process that acts as a deployed worker.
-	usersVariable = "SPOTWORKER_TEST_SCRATCH_USERS"
-
-	// workerID is that process's user and group.
-	workerID = 60500
-)
+// usersVariable marks the process that acts as a deployed worker.
+const usersVariable = "SPOTWORKER_TEST_SCRATCH_USERS"
 
 // TestLeftoversOfUsers: what a dead worker's jobs left is removed with their users'
 // rights, and programs that run during that time cannot enter it. The test runs in a
@@ -30,30 +22,7 @@ func TestLeftoversOfUsers(t *testing.T) {
 		leftoversOfUsers(t)
 		return
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a process with the capabilities of a deployed worker")
-	}
-	folder, err := os.MkdirTemp("", "scratch-*") //nolint:usetesting // another user must be able to enter it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	program := filepath.Join(folder, "worker") // where that user may run it
-	self, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = errors.Join(os.WriteFile(program, self, 0o755), os.Chown(folder, workerID, workerID), os.Chmod(folder, 0o755))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.count=1", "-test.run", "^TestLeftoversOfUsers$")
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), usersVariable+"=1", "TMPDIR="+folder, "HOME="+folder)
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: workerID, Gid: workerID},
-		AmbientCaps: []uintptr{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL},
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := isolated.AsWorker(t, isolated.WorkerCapabilities(), []string{usersVariable + "=1"}, "-test.count=1", "-test.run", "^TestLeftoversOfUsers$"); err != nil {
 		t.Errorf("%v:\n%s", err, out)
 	}
 }
