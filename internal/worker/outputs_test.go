@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,6 +171,37 @@ func TestOutputsSurviveEviction(t *testing.T) {
 			if n != 1 {
 				t.Errorf("output %s was sent %d times, want once", name, n)
 			}
+		}
+	})
+}
+
+// TestNoRightsOnOutputs: where the worker's identity may not write the container of outputs,
+// a job waits for the role, like all other jobs of the kind, and nothing counts against it.
+// The log names the role; once it is there, the job ends well.
+func TestNoRightsOnOutputs(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		var granted atomic.Bool
+		b.server.OnCall(func(c storage.Call) storage.Fault {
+			if c.Container == b.names.Outputs && c.Operation == storage.OpPutBlob && !granted.Load() {
+				return storage.Fault{Refuse: &storage.Error{Status: http.StatusForbidden, Code: "AuthorizationPermissionMismatch"}}
+			}
+			return storage.Fault{}
+		})
+		b.put("a", "writes", "1")
+		p := b.start("vm_0", job.Kinds{"writes": job.WithOutputs(writes(2), job.OutputLimits{})})
+		time.Sleep(10 * time.Minute)
+		if r := b.record("a"); r.Status.Final() || r.FailuresTotal != 0 {
+			t.Errorf("record = %s after %d failures, want the job to wait", r.Status, r.FailuresTotal)
+		}
+		denied := p.log.find("storage denies access; running jobs continue, what is denied waits")
+		if len(denied) == 0 || denied[0]["missing_role"] != "Storage Blob Data Contributor" || !strings.Contains(fmt.Sprint(denied[0]["resource"]), "PutBlob") {
+			t.Errorf("the log says %v, want the role that is missing, and for what", denied)
+		}
+		granted.Store(true)
+		b.waitDone("a", 10*time.Minute)
+		p.stop()
+		if got := len(b.filesOf("a")); got != 2 || b.record("a").FailuresTotal != 0 {
+			t.Errorf("outputs = %d after %d failures, want 2 and none", got, b.record("a").FailuresTotal)
 		}
 	})
 }
