@@ -22,6 +22,7 @@ type flags struct {
 	Loop    loopCommand    `cmd:"" hidden:""`
 	State   stateCommand   `cmd:"" hidden:""`
 	Puts    putsCommand    `cmd:"" hidden:""`
+	Program programCommand `cmd:"" hidden:""`
 }
 
 const description = `Measures the worker beside loops and peers that do the same, and prints tables.
@@ -41,16 +42,17 @@ func main() {
 
 // runCommand are the settings of a run.
 type runCommand struct {
-	Only     []string        `help:"Tables to measure: ${enum}." enum:"jobs,many,peers,states,puts,order" default:"jobs,many,peers,states,puts,order"`
-	Rounds   int             `help:"Times that each side is measured." default:"3"`
-	Window   time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
-	Slots    []int           `help:"Jobs at once." default:"1,16,64,256"`
-	Latency  []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
-	Baseline string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
-	Priority int             `help:"Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb less, and are disturbed more." default:"0"`
-	StateMiB int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
-	InFlight []int           `help:"Jobs in flight at once, of one worker." default:"1000,10000"`
-	Messages int             `help:"Messages that the producer puts." default:"5000"`
+	Only          []string        `help:"Tables to measure: ${enum}." enum:"jobs,many,peers,states,handover,puts,order" default:"jobs,many,peers,states,handover,puts,order"`
+	Rounds        int             `help:"Times that each side is measured." default:"3"`
+	Window        time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
+	Slots         []int           `help:"Jobs at once." default:"1,16,64,256"`
+	Latency       []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
+	Baseline      string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
+	Priority      int             `help:"Nice value of what is measured, on Linux. Below 0, which needs root, others on this machine disturb less, and are disturbed more." default:"0"`
+	StateMiB      int             `name:"state-mib" help:"Size of the states that are saved and restored." default:"128"`
+	CheckpointMiB int             `name:"checkpoint-mib" help:"Size of the checkpoint that a program hands over." default:"1024"`
+	InFlight      []int           `help:"Jobs in flight at once, of one worker." default:"1000,10000"`
+	Messages      int             `help:"Messages that the producer puts." default:"5000"`
 }
 
 // Run measures what was asked for.
@@ -67,7 +69,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	tables := []struct {
 		name    string
 		measure func(context.Context) error
-	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
+	}{{"jobs", b.measureJobs}, {"many", b.measureMany}, {"peers", b.measurePeers}, {"states", b.measureStates}, {"handover", b.measureHandovers}, {"puts", b.measurePuts}, {"order", b.measureOrder}}
 	for _, t := range tables {
 		if !slices.Contains(c.Only, t.name) {
 			continue
@@ -94,8 +96,8 @@ func (c *runCommand) check() error {
 		return errors.New("--slots must be 1 to 1024 each")
 	case slices.ContainsFunc(c.Latency, func(d time.Duration) bool { return d < 0 || d > time.Second }):
 		return errors.New("--latency must be 0s to 1s each")
-	case c.StateMiB < 16 || c.StateMiB > 4096:
-		return errors.New("--state-mib must be 16 to 4096")
+	case min(c.StateMiB, c.CheckpointMiB) < 2*changedMiB || max(c.StateMiB, c.CheckpointMiB) > 4096:
+		return fmt.Errorf("--state-mib and --checkpoint-mib must be %d to 4096", 2*changedMiB)
 	case c.Priority < -20 || c.Priority > 19:
 		return errors.New("--priority must be -20 to 19")
 	case slices.ContainsFunc(c.InFlight, func(n int) bool { return n < 100 || n > mostInFlight }):

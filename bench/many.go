@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -141,7 +140,7 @@ func (b *bench) drain(m *inFlight, s *storageProcess, p *process, jobs int) erro
 		if now := waited(p.cmd.Process.Pid); now > ownWait {
 			m.waited = max(m.waited, (now - ownWait).Seconds())
 		}
-		line, err := b.findLogged("drained")
+		line, err := p.findLogged("drained")
 		switch {
 		case err != nil:
 			return err
@@ -223,10 +222,10 @@ type drained struct {
 	Released    int    `json:"released"`
 }
 
-// findLogged returns the first line of the last process's log with that message; nil if
-// there is none yet.
-func (b *bench) findLogged(message string) (*drained, error) {
-	file, err := os.Open(filepath.Join(b.folder, "log"))
+// findLogged returns the first line at the end of the process's log with that message; nil
+// if there is none yet.
+func (p *process) findLogged(message string) (*drained, error) {
+	file, err := os.Open(p.log)
 	if err != nil {
 		return nil, err
 	}

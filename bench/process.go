@@ -23,13 +23,14 @@ type process struct {
 	in     io.WriteCloser
 	out    *bufio.Scanner
 	output *os.File // closed with the process, so that no read waits for ever
+	log    string   // file of its log
 	stop   sync.Once
 }
 
 // startProcess starts a program on a core, with GOMAXPROCS=1. Its log goes to a file,
 // as that of a service does.
 func (b *bench) startProcess(ctx context.Context, core int, env []string, program string, args ...string) (*process, error) {
-	log, err := os.OpenFile(b.folder+"/log", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	log, err := os.CreateTemp(b.folder, "log-")
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (b *bench) startProcess(ctx context.Context, core int, env []string, progra
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, read.Close())
 	}
-	return &process{cmd: cmd, in: in, out: bufio.NewScanner(read), output: read}, nil
+	return &process{cmd: cmd, in: in, out: bufio.NewScanner(read), output: read, log: log.Name()}, nil
 }
 
 // pin returns how to run a program on a core, or as it is where that is not possible.
@@ -94,6 +95,7 @@ func (p *process) kill() {
 		_ = p.cmd.Process.Kill() // it may have ended
 		_ = p.cmd.Wait()         // killed
 		_ = p.output.Close()
+		_ = os.Remove(p.log)
 	})
 }
 

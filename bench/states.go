@@ -83,8 +83,11 @@ func timed(ctx context.Context, do func(context.Context) error) (took, cpu time.
 }
 
 // random returns the same bytes each time, which no chunk repeats.
-func random(size int64) io.Reader {
-	return io.LimitReader(rand.NewChaCha8([32]byte{1}), size)
+func random(size int64) io.Reader { return seeded(size, 1) }
+
+// seeded returns the random bytes of a seed.
+func seeded(size int64, seed byte) io.Reader {
+	return io.LimitReader(rand.NewChaCha8([32]byte{seed}), size)
 }
 
 // claimKeeper saves as the worker does for its jobs.

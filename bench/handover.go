@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spotworker/spotworker/bench/probe"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+)
+
+const (
+	// changedMiB is how much of its checkpoint the program changes when it is stopped.
+	changedMiB = 10
+
+	// handoverPatience bounds each step of a hand-over.
+	handoverPatience = 2 * time.Minute
+
+	// interrupted is the exit code of a program that was stopped and wants to resume.
+	interrupted = 75
+)
+
+// programCommand is the program of a kind whose checkpoint is large. It writes one, waits
+// until it is stopped, changes a part of the checkpoint, and ends when it is started with it.
+type programCommand struct {
+	MiB     int    `name:"mib" help:"Size of the checkpoint."`
+	Resumed string `help:"File for the time at which it was started with a checkpoint."`
+}
+
+// resumed is what the program writes when it is started with a checkpoint.
+type resumed struct {
+	At    time.Time
+	Bytes int64 // of the checkpoint
+}
+
+// Run ends with the exit code of the contract in docs/process.md.
+func (c *programCommand) Run(ctx context.Context) error {
+	if restored := os.Getenv("SPOTWORKER_RESTORE"); restored != "" {
+		found, err := os.Stat(restored)
+		if err != nil {
+			return err
+		}
+		return writeResumed(c.Resumed, resumed{time.Now(), found.Size()})
+	}
+	checkpoint, work := os.Getenv("SPOTWORKER_CHECKPOINT"), filepath.Join(os.Getenv("TMPDIR"), "work")
+	for _, name := range []string{work, checkpoint + ".new"} {
+		if err := writeRandom(name, 0, int64(c.MiB)<<20, 1); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(checkpoint+".new", checkpoint); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	if err := writeRandom(work, int64(c.MiB)<<19, changedMiB<<20, 2); err != nil {
+		return err
+	}
+	if err := os.Rename(work, checkpoint); err != nil {
+		return err
+	}
+	os.Exit(interrupted)
+	return nil
+}
+
+// writeResumed writes the file in one step, so that no reader finds a part of it.
+func writeResumed(name string, r resumed) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// writeRandom writes the random bytes of a seed into a file.
+func writeRandom(name string, at, size int64, seed byte) (err error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(io.NewOffsetWriter(file, at), seeded(size, seed))
+	return err
+}
+
+// handover is how long a program with a large checkpoint takes to another worker.
+type handover struct {
+	release time.Duration // from the notice until the job is released, with what changed saved
+	resume  time.Duration // from there until the program runs on another worker, with its checkpoint
+}
+
+// measureHandovers prints the table of hand-overs.
+func (b *bench) measureHandovers(ctx context.Context) error {
+	if runtime.GOOS == "windows" {
+		b.say("## A hand-over of a large checkpoint\n\nNot measured: a worker is asked to end by a signal, which Windows does not have.\n")
+		return nil
+	}
+	var release, resume values
+	for round := range b.Rounds {
+		m, err := b.measureHandover(ctx)
+		if err != nil {
+			return err
+		}
+		b.report("hand-over of %d MiB, round %d: released after %s, running elsewhere %s later", b.CheckpointMiB, round+1, m.release.Round(time.Millisecond), m.resume.Round(time.Millisecond))
+		release, resume = append(release, m.release.Seconds()), append(resume, m.resume.Seconds())
+	}
+	var table grid
+	table.add("Checkpoint", "Notice to released, s", "Released to running elsewhere, s")
+	table.add(fmt.Sprintf("%d MiB, %d changed", b.CheckpointMiB, changedMiB), release.show("%.2f"), resume.show("%.2f"))
+	b.say("## A hand-over of a large checkpoint\n\nA program that changes a part of its checkpoint when SIGTERM comes, both workers and their programs on one core, storage at 0 ms on the other. "+
+		"The other worker is idle until then.\n\n%s", &table)
+	return nil
+}
+
+// measureHandover lets one worker run the program and save its checkpoint, starts another
+// one, and stops the first.
+func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
+	s, err := b.startStorage(ctx, 0, 1, "--kind", "large")
+	if err != nil {
+		return m, err
+	}
+	defer s.kill()
+	f, err := b.newHandoverFolder()
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(f.path)) }()
+	first, err := b.startLarge(ctx, s, f, "first")
+	if err != nil {
+		return m, err
+	}
+	defer first.kill()
+	if err := within(handoverPatience, "the first checkpoint was not saved", func() (bool, error) {
+		c, err := s.counts()
+		return c.Calls[storage.OpPutBlockList] > 0, err
+	}); err != nil {
+		return m, err
+	}
+	second, err := b.startLarge(ctx, s, f, "second")
+	if err != nil {
+		return m, err
+	}
+	defer second.kill()
+	var idle probe.Sample
+	if err := second.ask(&idle); err != nil { // so that it runs when the notice comes
+		return m, err
+	}
+	notice := time.Now()
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return m, err
+	}
+	if m.release, err = first.awaitRelease(); err != nil {
+		return m, err
+	}
+	r, err := f.awaitResumed(int64(b.CheckpointMiB) << 20)
+	m.resume = r.At.Sub(notice) - m.release
+	return m, err
+}
+
+// handoverFolder has the scratch folders of two workers and what they are told.
+type handoverFolder struct{ path string }
+
+func (f handoverFolder) kinds() string   { return filepath.Join(f.path, "kinds.json") }
+func (f handoverFolder) resumed() string { return filepath.Join(f.path, "resumed") }
+
+func (b *bench) newHandoverFolder() (f handoverFolder, err error) {
+	if f.path, err = os.MkdirTemp(b.folder, "handover-"); err != nil {
+		return f, err
+	}
+	program := []string{b.self, "program", "--mib", strconv.Itoa(b.CheckpointMiB), "--resumed", f.resumed()}
+	text, err := json.Marshal(map[string]any{"kinds": map[string]any{"large": map[string]any{"command": program}}})
+	if err != nil {
+		return f, err
+	}
+	return f, os.WriteFile(f.kinds(), text, 0o600)
+}
+
+// startLarge starts a worker that runs the program.
+func (b *bench) startLarge(ctx context.Context, s *storageProcess, f handoverFolder, name string) (*process, error) {
+	return b.startProcess(ctx, sideCore, []string{"AZURE_STORAGE_CONNECTION_STRING=" + s.connectionString}, b.worker,
+		"--concurrency", "1", "--kinds-file", f.kinds(), "--scratch", filepath.Join(f.path, name), "--instance", name,
+		"--metadata-endpoint", "none", "--listen", "none", "--log-format", "json")
+}
+
+// awaitRelease waits until the worker has released its job, and returns how long after the
+// notice that was.
+func (p *process) awaitRelease() (after time.Duration, err error) {
+	err = within(handoverPatience, "the job was not released", func() (bool, error) {
+		line, err := p.findLogged("drained")
+		if line == nil || err != nil {
+			return false, err
+		}
+		if line.Released != 1 {
+			return false, fmt.Errorf("the drain released %d jobs, not 1", line.Released)
+		}
+		after, err = time.ParseDuration(line.SinceNotice)
+		return true, err
+	})
+	return after, err
+}
+
+// awaitResumed waits until the program was started with a checkpoint of that size.
+func (f handoverFolder) awaitResumed(size int64) (r resumed, err error) {
+	err = within(handoverPatience, "the program was not started elsewhere", func() (bool, error) {
+		text, err := os.ReadFile(f.resumed())
+		if errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil, errors.Join(err, json.Unmarshal(text, &r))
+	})
+	if err == nil && r.Bytes != size {
+		err = fmt.Errorf("the checkpoint that was restored has %d bytes, not %d", r.Bytes, size)
+	}
+	return r, err
+}
+
+// within asks until done reports true.
+func within(limit time.Duration, otherwise string, done func() (bool, error)) error {
+	for late := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		switch ok, err := done(); {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case time.Now().After(late):
+			return fmt.Errorf("%s within %s", otherwise, limit)
+		}
+	}
+}
