@@ -3,7 +3,11 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/process/scratch"
 	"github.com/spotworker/spotworker/internal/testing/isolated"
 	"github.com/spotworker/spotworker/job"
@@ -37,6 +42,78 @@ func TestShortOfDisk(t *testing.T) {
 		if err := b.scratch.Close(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestDiskFillsDuringARestore: a checkpoint, of one file or of many, and outputs that the
+// job has sent before need more room than others have left. The job is interrupted by an
+// error that names the disk, its program is not started with a part of them, nothing is
+// left, and the job runs as soon as there is room.
+func TestDiskFillsDuringARestore(t *testing.T) {
+	isolated.WithDisk(t, smallDisk, func(t *testing.T, disk string) {
+		b := shortOf(t, disk)
+		large := strings.Repeat("x", smallDisk/3)
+		dir := t.TempDir()
+		for i := range 40 {
+			appendTo(t, filepath.Join(dir, fmt.Sprintf("%02d", i)), large[:len(large)/40])
+		}
+		size := withResult(script(`cat "${SPOTWORKER_RESTORE:-/none}"/* 2>/dev/null | wc -c; cat "$SPOTWORKER_RESTORE" 2>/dev/null | wc -c; cat "$SPOTWORKER_OUTPUT"/* | wc -c`))
+		size.Outputs = &Outputs{}
+		folder := &job.Progress{State: []byte(archived(t, dir)), Version: stateFolder}
+		for name, row := range map[string]struct {
+			saved   *job.Progress
+			outputs string
+			want    []string
+		}{
+			"a file":   {&job.Progress{State: []byte(large), Version: stateFile}, "", []string{"0", strconv.Itoa(len(large)), "0"}},
+			"a folder": {folder, "", []string{strconv.Itoa(len(large) / 40 * 40), "0", "0"}},
+			"outputs":  {nil, large, []string{"0", "0", strconv.Itoa(len(large))}},
+		} {
+			run := func() ([]byte, error) {
+				j := job.New(job.Spec{ID: "a", Kind: "test"}, row.saved)
+				sent := &stored{}
+				if row.outputs != "" {
+					sent.files = map[string]string{"result.bin": row.outputs}
+				}
+				j.OnOutputs(sent)
+				defer j.Close()
+				return b.brief(size).Run(context.Background(), j)
+			}
+			free := isolated.FillDisk(t, disk, smallDisk/6)
+			_, err := run()
+			if !job.IsUnavailable(err) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "no space in "+disk+" (") || !strings.Contains(err.Error(), "not counted as a failure") {
+				t.Errorf("%s on a disk that others fill: Run = %v, want an interruption that names %s and what is free in it", name, err, disk)
+			}
+			b.demandNothingLeft()
+			free()
+			if result, err := run(); err != nil || !slices.Equal(strings.Fields(string(result)), row.want) {
+				t.Errorf("%s with room for it: Run = %q, %v, want that %v bytes are restored", name, result, err, row.want)
+			}
+			b.demandNothingLeft()
+		}
+		if err := b.scratch.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestDiskIsFullForTheList: a checkpoint of more files than are listed in memory, on a disk
+// without room for the list, interrupts the job, and is no state.
+func TestDiskIsFullForTheList(t *testing.T) {
+	isolated.WithDisk(t, smallDisk, func(t *testing.T, disk string) {
+		k := newKeeper(t)
+		k.dir, k.from, k.limits.Memory = filepath.Join(disk, "kept"), filepath.Join(disk, "checkpoint"), 1000
+		if err := errors.Join(os.Mkdir(k.dir, 0o700), os.Mkdir(k.from, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			appendTo(t, filepath.Join(k.from, fmt.Sprintf("%0100d", i)), "")
+		}
+		free := isolated.FillDisk(t, disk, 0)
+		if p, err := k.collect(t.Context()); p != nil || !errors.Is(err, unix.ENOSPC) || !job.IsUnavailable(asInterruption(err)) {
+			t.Errorf("collect = %+v, %v, want no state, and an error that is not counted", p, err)
+		}
+		free()
 	})
 }
 
@@ -124,6 +201,20 @@ func lowestFree(t *testing.T) uint64 {
 	}
 	_ = unix.Close(fd)
 	return uint64(fd)
+}
+
+// archived is a folder as a state.
+func archived(t *testing.T, dir string) string {
+	t.Helper()
+	index, err := archive.Scan(t.Context(), dir, t.TempDir(), roomy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := readAll(index)
+	if err := errors.Join(err, index.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // shortBench runs jobs on a machine that is short of something.

@@ -28,7 +28,7 @@ func Run(t *testing.T, attributes *syscall.SysProcAttr, test func(t *testing.T))
 		test(t)
 		return
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=60s") //nolint:gosec // the test itself
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	cmd.SysProcAttr = attributes
 	output, err := cmd.CombinedOutput()
@@ -78,7 +78,7 @@ func FillDisk(t *testing.T, disk string, left int64) (free func()) {
 		t.Fatal(err)
 	}
 	others := filepath.Join(disk, "others")
-	if err := os.WriteFile(others, make([]byte, max(int64(s.Bavail)*s.Bsize-left, 0)), 0o600); err != nil { //nolint:unconvert // its type differs by system
+	if err := os.WriteFile(others, make([]byte, max(int64(s.Bavail)*s.Bsize-left, 0)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
@@ -117,7 +117,7 @@ func AsWorker(t *testing.T, capabilities []uintptr, environment []string, argume
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, arguments...)
+	cmd := exec.CommandContext(t.Context(), program, arguments...) //nolint:gosec // the test itself
 	cmd.Dir = folder
 	cmd.Env = append(append(os.Environ(), "TMPDIR="+folder, "HOME="+folder), environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
