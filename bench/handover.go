@@ -167,7 +167,7 @@ func (b *bench) measureHandover(ctx context.Context) (m handover, err error) {
 	return m, err
 }
 
-// handoverFolder has the scratch folders of two workers and what they are told.
+// handoverFolder has the scratch folders of two workers and the settings of both.
 type handoverFolder struct{ path string }
 
 func (f handoverFolder) kinds() string   { return filepath.Join(f.path, "kinds.json") }
