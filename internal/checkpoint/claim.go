@@ -174,6 +174,13 @@ func (c *Claim) Record() Record {
 	return c.record
 }
 
+// UncleanExits returns that of [Claim.Record], without a copy of the rest.
+func (c *Claim) UncleanExits() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.record.ChargedExits + c.record.EarlyExits
+}
+
 // CountTime makes every later write record the run time of this claim's handler,
 // which spent returns, in addition to the job's run time before this claim.
 func (c *Claim) CountTime(spent func() time.Duration) {

@@ -17,33 +17,35 @@ import (
 // listTimeout bounds the listing of heartbeats that a failed job waits for.
 const listTimeout = 2 * time.Second
 
-// enterBreaker asks the circuit breaker of the job's kind for a pass. If ok is false, the
-// job is left to others.
-func (d *Delivery) enterBreaker(ctx context.Context) (breaker.Pass, outcome, bool) {
+// enterBreaker asks the circuit breaker of the job's kind for a pass. If it returns false,
+// the job is left to others.
+func (d *Delivery) enterBreaker(ctx context.Context) bool {
 	kind := d.envelope.Kind
 	p, closed, ok := d.runner.breakers.Enter(kind, time.Now())
 	switch {
 	case !ok:
-		return breaker.Pass{}, outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}, false
+		d.out = outcome{action: skip, reason: fmt.Sprintf("the circuit breaker of kind %q is open on this worker", kind)}
+		return false
 	case closed:
 		d.breakerClosed(ctx, "a job runs for longer than those that failed")
 	case p.Probe:
 		d.log.InfoContext(ctx, "circuit breaker half-open: trying one job")
 	}
-	return p, outcome{}, true
+	d.pass, d.passed = p, true
+	return true
 }
 
-// leaveBreaker reports the end of the run to the breaker; end is nil if there was none.
-func (d *Delivery) leaveBreaker(ctx context.Context, p breaker.Pass, end *ended) {
+// leaveBreaker reports the end of the run to the breaker, if there was one.
+func (d *Delivery) leaveBreaker(ctx context.Context) {
 	kind, r := d.envelope.Kind, breaker.Run{Job: d.envelope.ID}
-	if end != nil {
-		r.Verdict = end.verdict(d.progressed(), d.failedElsewhere())
+	if d.run != nil {
+		r.Verdict = d.run.end.verdict(d.progressed(), d.failedElsewhere())
 	}
 	if r.Verdict == breaker.Fails {
 		r.OnlyMachine = d.onlyMachine()
 	}
 	now := time.Now()
-	switch before, after := d.runner.breakers.Leave(kind, p, r, now); {
+	switch before, after := d.runner.breakers.Leave(kind, d.pass, r, now); {
 	case after.Trips > before.Trips:
 		d.breakerOpened(ctx, after, now)
 	case !before.IsClosed() && after.IsClosed():

@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/inputs"
 	"github.com/spotworker/spotworker/internal/joblog"
 	"github.com/spotworker/spotworker/internal/outputs"
+	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/tracing"
@@ -31,6 +33,16 @@ type Delivery struct {
 	log      *slog.Logger
 	untrack  func()  // removes the job from the active ones
 	idLock   *idLock // for starting the id's handler; nil if the message is unusable
+
+	out           outcome      // what to do with the message
+	passed        bool         // the circuit breaker of the job's kind gave out pass
+	pass          breaker.Pass
+	leaveKind     func()       // gives back the job's place among those of its kind
+	run           *run         // of the handler; nil before it is called
+	calls         *pool.Pool   // for functions that make calls of storage: see finishAside
+	settled       func()       // says that the message is dealt with
+	cancelCleanup func()       // ends cleanup
+	free          func()       // frees the context of the job
 
 	// cleanup outlives a stop up to the end of the drain.
 	cleanup context.Context
@@ -112,42 +124,87 @@ const (
 	Skipped               // the message was requeued because its kind, or this job, fails on this worker
 )
 
-// Run takes the message through to its end. ctx ends when work has to stop.
-func (d *Delivery) Run(ctx context.Context) Result {
-	d.begun = time.Now()
-	defer d.accountEnd()
-	tries := d.runner.latency.NewTries(ctx)
-	cleanup, cancelCleanup := drain.Outlive(ctx, drain.UntilEnd)
-	defer cancelCleanup()
-	cleanup = tries.In(cleanup)
-	ctx, cancel := d.stoppable(ctx)
-	defer cancel()
-	d.cleanup, d.tries = cleanup, tries
-	defer d.untrack()
-	defer d.unlockID()
-	d.renewal = d.runner.renewals.Start(ctx, cleanup, d.lease, d.log, d.messageLost)
-	defer d.stopRenewing()
-	defer d.leaveQuarantine()
-	finished := d.runner.logs.Begin()
-	d.beginTrace(ctx)
-	defer d.endTrace()
-	var out outcome
-	if d.unusable != nil {
-		out = *d.unusable
-	} else {
-		out = d.runJob(ctx)
-	}
-	d.finish(ctx, out)
+// Run takes the message through to its end. ctx ends when work has to stop. The last
+// calls of a job that had to wait are made in calls.
+//
+// While its handler runs, the goroutine of a delivery waits: what it has on its stack then
+// is held as long as the job takes. So Run, runJob and runHandler have small frames, and
+// leave what they need later in fields.
+func (d *Delivery) Run(ctx context.Context, calls *pool.Pool) Result {
+	ctx = d.begin(ctx, calls)
+	defer d.end()
+	d.runJob(ctx)
+	d.finishAside(ctx)
 	close(d.finished)
-	finished()
+	d.settled()
 	d.writeLastLog(ctx)
-	if d.closed != nil && !d.abandoned {
-		select {
-		case <-d.closed:
-		case <-cleanup.Done():
-		}
+	d.awaitClosed()
+	return d.out.action.result()
+}
+
+// begin prepares the delivery, and returns the context that ends with ctx or when this job
+// alone is stopped. The caller must call end.
+func (d *Delivery) begin(ctx context.Context, calls *pool.Pool) context.Context {
+	d.begun, d.calls = time.Now(), calls
+	d.tries = d.runner.latency.NewTries(ctx)
+	cleanup, cancelCleanup := drain.Outlive(ctx, drain.UntilEnd)
+	d.cleanup, d.cancelCleanup = d.tries.In(cleanup), cancelCleanup
+	ctx, d.free = d.stoppable(ctx)
+	d.renewal = d.runner.renewals.Start(ctx, d.cleanup, d.lease, d.log, d.messageLost)
+	d.settled = d.runner.logs.Begin()
+	d.beginTrace(ctx)
+	return ctx
+}
+
+// end frees what the delivery holds.
+func (d *Delivery) end() {
+	d.endTrace()
+	d.leaveQuarantine()
+	d.stopRenewing()
+	d.unlockID()
+	d.untrack()
+	d.free()
+	d.cancelCleanup()
+	d.accountEnd()
+}
+
+// finishAside is finish. That of a job that ran for a while, or has to stop, takes place in
+// a goroutine of calls, whose stack is deep enough for calls of storage already: those of
+// the goroutines that wait for handlers have become small.
+func (d *Delivery) finishAside(ctx context.Context) {
+	if d.watch == nil || ctx.Err() == nil && d.watch.elapsed() < asideAfter {
+		d.finish(ctx, d.out)
+		return
 	}
-	return out.action.result()
+	leave := d.enterGate(ctx, d.out)
+	d.aside(func() {
+		defer leave()
+		d.finishInTurn(ctx, d.out)
+	})
+}
+
+// asideAfter is how long a job runs before its goroutine's stack may have become small.
+const asideAfter = time.Second
+
+// aside calls a function in a goroutine of the pool for calls, and waits for it.
+func (d *Delivery) aside(f func()) {
+	done := make(chan struct{})
+	d.calls.Go(func() {
+		defer close(done)
+		f()
+	})
+	<-done
+}
+
+// awaitClosed waits until the cleanups of the handler have run, if that has returned.
+func (d *Delivery) awaitClosed() {
+	if d.closed == nil || d.abandoned {
+		return
+	}
+	select {
+	case <-d.closed:
+	case <-d.cleanup.Done():
+	}
 }
 
 // unlockID releases the lock on the job's id. A handler that was abandoned keeps it
@@ -164,39 +221,80 @@ func (d *Delivery) unlockID() {
 }
 
 // runJob runs a job, from its message to the decision what to do with it.
-func (d *Delivery) runJob(ctx context.Context) outcome {
+func (d *Delivery) runJob(ctx context.Context) {
+	defer d.leave(ctx)
+	if handler := d.ready(ctx); handler != nil {
+		d.runHandler(ctx, handler)
+		d.afterHandler(ctx)
+	}
+}
+
+// ready prepares everything for the call of the handler, which it returns. Without it
+// d.out says what to do with the message.
+func (d *Delivery) ready(ctx context.Context) job.Handler {
+	if d.unusable != nil {
+		d.out = *d.unusable
+		return nil
+	}
+	handler := d.handler(ctx)
+	if handler == nil || !d.awaitDuplicate(ctx) || !d.enterBreaker(ctx) || !d.enterKind(ctx) || !d.prepare(ctx) {
+		return nil
+	}
+	return handler
+}
+
+// leave gives back what the job took to be ready.
+func (d *Delivery) leave(ctx context.Context) {
+	if d.leaveKind != nil {
+		d.leaveKind()
+	}
+	if d.passed {
+		d.leaveBreaker(ctx)
+	}
+}
+
+// handler returns the handler of the job's kind, nil if the job is not to be run here.
+func (d *Delivery) handler(ctx context.Context) job.Handler {
 	handler, out, ok := d.findHandler(ctx)
 	if !ok {
-		return out
+		d.out = out
+		return nil
 	}
 	d.jobLimits, d.idempotent = d.limitsFor(handler), job.IsIdempotent(handler)
 	d.outputLimits, _ = job.OutputLimitsOf(handler)
-	if !d.idLock.lock(ctx, duplicatePatience) {
-		return d.duplicate(ctx)
-	}
-	pass, out, ok := d.enterBreaker(ctx)
-	if !ok {
-		return out
-	}
-	var end *ended // nil until the handler was called
-	defer func() { d.leaveBreaker(ctx, pass, end) }()
-	leave, out, ok := d.runner.kindLimits.enter(ctx, d.envelope.Kind)
-	if !ok {
-		return out
-	}
-	defer leave()
-	if out, ok := d.prepare(ctx); !ok {
-		return out
-	}
-	d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more
-	end = new(d.runHandler(ctx, handler))
-	return d.afterHandler(ctx, end)
+	return handler
 }
 
-// prepare recovers the job, unless it has to move, and loads what its handler needs.
-func (d *Delivery) prepare(ctx context.Context) (outcome, bool) {
+// awaitDuplicate waits for the end of another delivery of the job on this worker. It
+// returns false if that takes too long.
+func (d *Delivery) awaitDuplicate(ctx context.Context) bool {
+	if !d.idLock.lock(ctx, duplicatePatience) {
+		d.out = d.duplicate(ctx)
+		return false
+	}
+	return true
+}
+
+// enterKind waits until the job's kind has room for one more. It returns false if that
+// takes too long.
+func (d *Delivery) enterKind(ctx context.Context) (ok bool) {
+	d.leaveKind, d.out, ok = d.runner.kindLimits.enter(ctx, d.envelope.Kind)
+	return ok
+}
+
+// prepare recovers the job, unless it has to move, and loads what its handler needs. It
+// returns false if the handler is not to be called.
+func (d *Delivery) prepare(ctx context.Context) (ok bool) {
 	step := d.span.Step("recover")
 	defer step.End(nil)
+	if d.out, ok = d.recoverAndLoad(ctx); ok {
+		d.envelope = d.lease.ClearPutBack(d.envelope) // it is not waiting any more
+	}
+	return ok
+}
+
+// recoverAndLoad is prepare without its trace.
+func (d *Delivery) recoverAndLoad(ctx context.Context) (outcome, bool) {
 	if out, ok := d.recover(ctx); !ok {
 		return out, false
 	}
@@ -213,17 +311,17 @@ func (d *Delivery) prepare(ctx context.Context) (outcome, bool) {
 	return out, ok
 }
 
-// afterHandler decides what the end of the handler means. It is a function of its own
-// because its large stack frame would be held while the handler runs.
-func (d *Delivery) afterHandler(ctx context.Context, end *ended) outcome {
+// afterHandler decides what the end of the handler means.
+func (d *Delivery) afterHandler(ctx context.Context) {
 	d.claim.CloseReaders() // the handler has returned, or was abandoned
+	end := &d.run.end
 	if end.failed() {
 		*end = d.saveStream(ctx, *end)
 	}
 	d.recordMachine(*end)
 	d.runner.observer.Returned()
 	d.failure = end.failureClass()
-	return decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
+	d.out = decide(*end, d.claim.After(d.snapshot()), d.jobLimits)
 }
 
 // beginTrace begins the span of the delivery. A message that is no job has none.

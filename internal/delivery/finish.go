@@ -25,8 +25,12 @@ import (
 // conflict over the record changes the outcome. A message that cannot be dealt with is
 // left: it becomes visible when its visibility timeout expires.
 func (d *Delivery) finish(ctx context.Context, out outcome) {
-	leave := d.enterGate(ctx, out)
-	defer leave()
+	defer d.enterGate(ctx, out)()
+	d.finishInTurn(ctx, out)
+}
+
+// finishInTurn is finish once it is this delivery's turn.
+func (d *Delivery) finishInTurn(ctx context.Context, out outcome) {
 	begun, refused := time.Now(), 0
 	for failures := 1; ; failures++ {
 		err := d.applyTraced(ctx, out)

@@ -27,10 +27,50 @@ var errAbandoned = errors.New("handler did not return in time")
 // errPanicked is the error of a handler that panicked.
 var errPanicked = errors.New("handler panicked")
 
+// run is one run of a handler.
+type run struct {
+	*runningJob
+	over     chan struct{} // closed when the handler has returned
+	returned ended         // what it returned; set before over is closed
+	end      ended         // how the run ended; what is set before the handler returned takes precedence
+	since    time.Time     // when the handler was called
+	tried    time.Time     // when a write was tried last
+
+	stopLimits func()
+}
+
 // runHandler calls the handler and records its progress until it returns, or until it
-// was stopped and its deadline has passed.
-func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
-	done, watch := make(chan ended, 1), startStopwatch(d.job.Latest())
+// was stopped and its deadline has passed. How the run ended is in d.run.end.
+func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) {
+	r := d.startHandler(ctx, handler)
+	defer d.endRun()
+	for {
+		wait, over := d.attend(ctx, r)
+		if over {
+			d.waitHandler(ctx, r)
+			return
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-r.over:
+			timer.Stop()
+			r.end = r.returned
+			r.end.stop = job.StopOf(ctx)
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			d.waitHandler(ctx, r)
+			return
+		case <-r.woken:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// startHandler calls the handler in a goroutine of its own.
+func (d *Delivery) startHandler(ctx context.Context, handler job.Handler) *run {
+	watch := startStopwatch(d.job.Latest())
 	d.closed, d.watch = make(chan struct{}), watch
 	d.startFraction = fractionOf(d.saved, 0)
 	d.claim.CountTime(watch.elapsed)
@@ -42,66 +82,62 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) ended {
 			watch.reported()
 		}
 	})
-	defer d.enforceLimits(ctx, d.jobLimits, watch)()
-	go func() {
-		defer close(d.closed)
-		defer d.idLock.unlock()
-		end := d.callHandler(ctx, handler)
-		watch.stop()
-		done <- end
-		<-d.finished
-		d.closeJob(ctx)
-	}()
+	r := &run{over: make(chan struct{}), stopLimits: d.enforceLimits(ctx, d.jobLimits, watch)}
+	d.run = r
+	go d.callAndClose(ctx, handler, r)
+	r.runningJob, r.since = d.runner.running.add(watch), time.Now()
+	return r
+}
 
-	running := d.runner.running.add(watch)
-	defer running.remove()
-	since, tried := time.Now(), time.Time{}
+// callAndClose calls the handler, and its cleanups when the job has been dealt with.
+func (d *Delivery) callAndClose(ctx context.Context, handler job.Handler, r *run) {
+	defer close(d.closed)
+	defer d.idLock.unlock()
+	d.callHandler(ctx, handler, &r.returned)
+	d.watch.stop()
+	close(r.over)
+	<-d.finished
+	d.closeJob(ctx)
+}
+
+// endRun frees what the run holds.
+func (d *Delivery) endRun() {
+	d.run.remove()
+	d.run.stopLimits()
+}
+
+// attend makes the write that is due and what else there is to do for a running job. It
+// returns how long to wait until there may be more to do, or that the job has to end. Its
+// calls have small frames, so that the goroutine's stack stays small: each job turns every
+// few seconds.
+func (d *Delivery) attend(ctx context.Context, r *run) (wait time.Duration, over bool) {
 	for {
-		d.noticeReport(watch)
-		if end, over := d.checkCancelled(ctx); over {
-			return d.waitHandler(ctx, done, end)
+		d.noticeReport(d.watch)
+		if r.end, over = d.checkCancelled(ctx); over {
+			return 0, true
 		}
-		if late := d.departureDrain(since, time.Now()); late != nil {
-			d.cancel(late)
-			return d.waitHandler(ctx, done, ended{})
+		if d.runner.departure.Closed() && d.leavesForDeparture(r.since) {
+			return 0, true
 		}
-		due, wait := d.runner.policy.Next(d.situation(since, tried), time.Now())
-		requests := running.takeRequests()
-		if due != checkpoint.Nothing || len(requests) > 0 && d.changed() {
-			if end, over := d.writeAside(ctx, requests, due); over {
-				return d.waitHandler(ctx, done, end)
-			}
-			tried = time.Now() // after it, so that a long save is followed by work
-			continue
+		due, wait := d.runner.policy.Next(d.situation(r.since, r.tried), time.Now())
+		requests := r.takeRequests()
+		if due == checkpoint.Nothing && (len(requests) == 0 || !d.changed()) {
+			answer(requests, true)
+			return min(wait, recheckEvery), false
 		}
-		answer(requests, true)
-		timer := time.NewTimer(min(wait, recheckEvery))
-		select {
-		case end := <-done:
-			timer.Stop()
-			end.stop = job.StopOf(ctx)
-			return end
-		case <-ctx.Done():
-			timer.Stop()
-			return d.waitHandler(ctx, done, ended{})
-		case <-running.woken:
-			timer.Stop()
-		case <-timer.C:
+		if d.writeAside(ctx, r, requests, due) {
+			return 0, true
 		}
+		r.tried = time.Now() // after it, so that a long save is followed by work
 	}
 }
 
-// writeAside is writeAndAnswer in a goroutine of its own. A call to storage needs a deep
-// stack, which would stay with a goroutine that lives as long as its job; as few are in
-// flight at once as their gate admits.
-func (d *Delivery) writeAside(ctx context.Context, requests []*saveRequest, due checkpoint.Due) (end ended, over bool) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		end, over = d.writeAndAnswer(ctx, requests, due)
-	}()
-	<-done
-	return end, over
+// writeAside is writeAndAnswer in a goroutine for calls: a call to storage needs a deep
+// stack, which would stay with the goroutine of the job. As few are in flight at once as
+// their gate admits.
+func (d *Delivery) writeAside(ctx context.Context, r *run, requests []*saveRequest, due checkpoint.Due) (over bool) {
+	d.aside(func() { r.end, over = d.writeAndAnswer(ctx, requests, due) })
+	return over
 }
 
 // checkCancelled reads the job's record if an operator has announced since the last
@@ -174,18 +210,24 @@ func (d *Delivery) writeInTurn(ctx context.Context, due checkpoint.Due) (end end
 	return d.writeDue(ctx, due)
 }
 
-// callHandler calls the handler. A panic is an error like any other.
-func (d *Delivery) callHandler(ctx context.Context, handler job.Handler) (end ended) {
+// callHandler calls the handler, and sets how that ended. A panic is an error like any
+// other.
+func (d *Delivery) callHandler(ctx context.Context, handler job.Handler, end *ended) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.jobLog.ErrorContext(ctx, "handler panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			end = ended{err: fmt.Errorf("%w: %v", errPanicked, p)}
+			*end = ended{err: fmt.Errorf("%w: %v", errPanicked, p)}
 		}
 		d.handlerSpan.End(end.err)
 	}()
-	ctx = job.WithPrinter(job.WithLogger(d.handlerSpan.In(ctx, d.envelope.Trace), d.jobLog), d.output.Add)
-	result, err := handler.Run(ctx, d.job)
-	return ended{result: result, err: err, proven: err == nil && provesDone(ctx.Err() != nil, result, d.job.Latest())}
+	ctx = d.handlerContext(ctx)
+	end.result, end.err = handler.Run(ctx, d.job)
+	end.proven = end.err == nil && provesDone(ctx.Err() != nil, end.result, d.job.Latest())
+}
+
+// handlerContext returns the context that the handler gets.
+func (d *Delivery) handlerContext(ctx context.Context) context.Context {
+	return job.WithPrinter(job.WithLogger(d.handlerSpan.In(ctx, d.envelope.Trace), d.jobLog), d.output.Add)
 }
 
 // closeJob runs the cleanups of a handler that has returned. They are user code too, so
@@ -199,20 +241,20 @@ func (d *Delivery) closeJob(ctx context.Context) {
 	d.job.Close()
 }
 
-// waitHandler waits for a handler that was stopped, up to its deadline. What end already
-// holds takes precedence over what the handler returns.
-func (d *Delivery) waitHandler(ctx context.Context, done <-chan ended, end ended) ended {
+// waitHandler waits for a handler that was stopped, up to its deadline. What the end of
+// the run already holds takes precedence over what the handler returns.
+func (d *Delivery) waitHandler(ctx context.Context, r *run) {
 	patience, cancel := drain.Outlive(ctx, drain.UntilHandlers)
 	defer cancel()
+	end := &r.end
 	select {
-	case e := <-done:
-		end.result, end.err, end.proven = e.result, e.err, e.proven
+	case <-r.over:
+		end.result, end.err, end.proven = r.returned.result, r.returned.err, r.returned.proven
 	case <-patience.Done():
 		d.log.ErrorContext(ctx, "handler did not return in time; continuing without it", "reason", drain.StopOf(ctx).Reason)
 		end.err, end.abandoned, d.abandoned = errAbandoned, true, true
 	}
 	end.stop = drain.StopOf(ctx)
-	return end
 }
 
 // estimate is how far this job has come since its handler was called.
@@ -228,14 +270,14 @@ func fractionOf(p *job.Progress, otherwise float64) float64 {
 	return p.Fraction
 }
 
-// departureDrain returns the drain of this job alone if it would not be done before
-// the VM goes, otherwise nil.
-func (d *Delivery) departureDrain(begun, now time.Time) *drain.Drain {
-	p := d.runner.departure.Current()
+// leavesForDeparture stops this job alone if it would not be done before the VM goes.
+func (d *Delivery) leavesForDeparture(begun time.Time) bool {
+	p, now := d.runner.departure.Current(), time.Now()
 	if p.MayContinue(d.estimate(begun), now) {
-		return nil
+		return false
 	}
-	return drain.ForNotice(p.Notice(now))
+	d.cancel(drain.ForNotice(p.Notice(now)))
+	return true
 }
 
 // noticeReport records a report that came since the loop turned last. Looking for it

@@ -118,8 +118,8 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 func (d *Delivery) situation(since, tried time.Time) checkpoint.Situation {
 	return checkpoint.Situation{
 		Since: since, Written: d.claim.Exists(), WrittenAt: tried, Failed: d.writeFailed, Changed: d.changed(),
-		Cost: d.cost.Mean(), Losses: d.runner.losses.Losses(), Unwarned: d.runner.losses.Unwarned(time.Now()) || d.runner.departure.Current().Advised,
-		Unproven: d.claim.Record().UncleanExits() > 0,
+		Cost: d.cost.Mean(), Losses: d.runner.losses.Losses(), Unwarned: d.runner.losses.Unwarned(time.Now()) || d.runner.departure.Advised(),
+		Unproven: d.claim.UncleanExits() > 0,
 	}
 }
 

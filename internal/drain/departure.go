@@ -65,6 +65,20 @@ func (d *Departure) Current() DepartureState {
 	return s
 }
 
+// Advised reports whether an eviction is likelier than usual.
+func (d *Departure) Advised() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.Advised
+}
+
+// Closed reports whether claiming has ended.
+func (d *Departure) Closed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state.Closed
+}
+
 // CloseIfDue returns the state, and whether claiming ends at this moment. meanJob
 // is how long jobs take, 0 if that is unknown.
 func (d *Departure) CloseIfDue(now time.Time, meanJob time.Duration) (s DepartureState, closing bool) {

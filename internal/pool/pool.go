@@ -8,8 +8,8 @@ const maxKept = 64
 
 // Pool runs functions in goroutines, and keeps goroutines for the functions that come
 // later: a delivery needs a deep stack, and growing that of a new goroutine costs
-// several microseconds for each job. Go is called by one goroutine, which then calls
-// Wait.
+// several microseconds for each job. Go may be called by several goroutines; all calls
+// have returned before Wait is called.
 type Pool struct {
 	next    chan func() // is received from by the goroutines that are kept
 	running sync.WaitGroup

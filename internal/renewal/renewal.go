@@ -41,6 +41,18 @@ const (
 	// every time.
 	spreadFrom = 64
 
+	// mostOfMean bounds the renewals that begin in a second, as a multiple of the mean:
+	// after an outage, or a time without a processor, many are due at once, and would be
+	// so in every period after that. lateShare is the share of the shortest period by
+	// which a renewal may be late for that: a visibility timeout is three of them.
+	mostOfMean = 1.6
+	lateShare  = 0.5
+
+	// renewalsAtOnce is how many renewals may begin together within that bound: the number
+	// of messages of a batch, and as many as are due in leastPause.
+	renewalsAtOnce = 32
+	leastPause     = 50 * time.Millisecond
+
 	// spreadShare is the share of the time until a renewal by which it comes earlier at
 	// most.
 	spreadShare = 0.8
@@ -57,6 +69,7 @@ type Set struct {
 	timer  *time.Timer            // for the next one
 	active int                    // messages, those with a call in flight included
 	added  int                    // messages ever
+	ahead  time.Time              // when the renewals that have begun would all have, one after the other at the bound
 }
 
 // Renewal keeps one message hidden while its job runs.
@@ -70,10 +83,11 @@ type Renewal struct {
 
 	// The rest is guarded by set.mu.
 	ordered.Item
-	due     time.Time
-	stopped bool               // no further call begins
-	stop    context.CancelFunc // ends the call in flight; nil without one
-	ended   chan struct{}      // closed when the call in flight has ended; nil without a waiter
+	due      time.Time
+	punctual bool               // its job has to stop when it is due
+	stopped  bool               // no further call begins
+	stop     context.CancelFunc // ends the call in flight; nil without one
+	ended    chan struct{}      // closed when the call in flight has ended; nil without a waiter
 }
 
 // NewSet returns a set that asks for least as long as nothing is throttled.
@@ -121,15 +135,37 @@ func firstRenewal(asked, now time.Time, after time.Duration, active, n int) time
 
 // arm sets the timer for the next renewal. The caller holds mu.
 func (s *Set) arm() {
-	switch {
-	case s.due.Len() == 0 && s.timer != nil:
-		s.timer.Stop()
-	case s.due.Len() == 0:
-	case s.timer == nil:
-		s.timer = time.AfterFunc(time.Until(s.due.First().due), s.fire)
-	default:
-		s.timer.Reset(time.Until(s.due.First().due))
+	if s.due.Len() == 0 {
+		if s.timer != nil {
+			s.timer.Stop()
+		}
+		return
 	}
+	wait := time.Until(s.due.First().due)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.fire)
+	} else {
+		s.timer.Reset(wait)
+	}
+}
+
+// mayBegin reports whether a renewal that is due may begin at now, within the bound of
+// renewals in a second, and counts it then. The caller holds mu.
+func (s *Set) mayBegin(r *Renewal, now time.Time) bool {
+	_, after := s.pace.current()
+	most := time.Duration(lateShare * float64(s.pace.least/renewShare))
+	if s.active < spreadFrom || r.punctual || now.Sub(r.due) >= most {
+		return true
+	}
+	each := time.Duration(float64(after) / mostOfMean / float64(s.active))
+	if s.ahead.Before(now) {
+		s.ahead = now
+	}
+	if s.ahead.Sub(now) > max(renewalsAtOnce*each, leastPause) {
+		return false
+	}
+	s.ahead = s.ahead.Add(each)
+	return true
 }
 
 // fire begins the renewals that are due.
@@ -137,6 +173,10 @@ func (s *Set) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for now := time.Now(); s.due.Len() > 0 && !now.Before(s.due.First().due); {
+		if !s.mayBegin(s.due.First(), now) {
+			s.timer.Reset(leastPause)
+			return
+		}
 		r := s.due.TakeFirst()
 		if r.cleanup.Err() != nil {
 			continue // no call may begin
@@ -150,7 +190,7 @@ func (s *Set) fire() {
 
 // run makes one renewal, and waits for the next.
 func (r *Renewal) run(ctx context.Context) {
-	next, err := r.renew(ctx)
+	next, punctual, err := r.renew(ctx)
 	if err != nil {
 		r.lost(err)
 	}
@@ -165,22 +205,22 @@ func (r *Renewal) run(ctx context.Context) {
 	if r.stopped || err != nil || r.cleanup.Err() != nil {
 		return
 	}
-	r.due = next
+	r.due, r.punctual = next, punctual
 	s.due.Add(r)
 	s.arm()
 }
 
-// renew makes one call, and returns when the next is due. The error says that another
-// worker has the message.
-func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
+// renew makes one call, and returns when the next is due, and whether that must not be
+// late. The error says that another worker has the message.
+func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, lost error) {
 	pace := r.set.pace
 	leave, err := r.set.gate.Enter(ctx, 0)
 	if err != nil {
-		return time.Time{}, nil // it is not needed any more
+		return time.Time{}, false, nil // it is not needed any more
 	}
 	defer leave()
 	if ctx.Err() != nil {
-		return time.Time{}, nil
+		return time.Time{}, false, nil
 	}
 	asked := time.Now()
 	visibility, after := pace.current()
@@ -188,13 +228,13 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
 	case errors.Is(err, queue.ErrLost):
 		until := keepUntil(r.lease.DoubtfulUntil(), visibility)
 		if !time.Now().Before(until) {
-			return time.Time{}, err
+			return time.Time{}, false, err
 		}
 		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message may become visible",
 			"until", until, "error", err)
-		return until, nil
+		return until, true, nil
 	case err != nil && (ctx.Err() != nil || r.cleanup.Err() != nil):
-		return time.Time{}, nil // cut off: it is not needed any more
+		return time.Time{}, false, nil // cut off: it is not needed any more
 	case err != nil:
 		pace.observe(queue.Throttled(err))
 		level := outage.Level(err, slog.LevelWarn)
@@ -202,10 +242,10 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, lost error) {
 			level = slog.LevelDebug // a drain cuts tries short; the release comes next
 		}
 		r.log.Log(ctx, level, "message not renewed; trying again", "error", err, "retry_in", renewRetry)
-		return time.Now().Add(renewRetry), nil
+		return time.Now().Add(renewRetry), false, nil
 	default:
 		pace.observe(false)
-		return asked.Add(after), nil
+		return asked.Add(after), false, nil
 	}
 }
 

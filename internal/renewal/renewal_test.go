@@ -43,3 +43,42 @@ func TestRefusedRenewal(t *testing.T) {
 		}
 	}
 }
+
+// TestRenewalsAfterAStall: renewals of many messages that are due at once, as after an
+// outage, begin one after the other, and none late enough to lose its message. Those of
+// few messages do not wait.
+func TestRenewalsAfterAStall(t *testing.T) {
+	for _, row := range []struct {
+		name                 string
+		active, due          int
+		most                 int           // that may begin in one second
+		first, within, later time.Duration // the limits of the last one to begin: at least, at most; and how late all are at first
+	}{
+		{"few", spreadFrom - 1, spreadFrom - 1, spreadFrom - 1, 0, 0, 0},
+		{"half of many", 1000, 500, 200, 2500 * time.Millisecond, 4 * time.Second, 0},
+		{"of very many", 10_000, 5000, 2000, 2500 * time.Millisecond, 4 * time.Second, 0},
+		{"too late to wait", 1000, 500, 500, 0, 0, 5 * time.Second},
+	} {
+		s, now := NewSet(DefaultVisibility), time.Now()
+		s.active = row.active
+		begun, inSecond, last := 0, map[int]int{}, time.Duration(0)
+		for at := time.Duration(0); begun < row.due && at < time.Minute; at += leastPause {
+			for begun < row.due && s.mayBegin(&Renewal{due: now.Add(-row.later)}, now.Add(at)) {
+				begun++
+				inSecond[int(at/time.Second)]++
+				last = at
+			}
+		}
+		if begun < row.due || last < row.first || last > row.within {
+			t.Errorf("%s: the last of %d renewals began after %s, want all within %s to %s", row.name, begun, last, row.first, row.within)
+		}
+		for second, n := range inSecond {
+			if n > row.most {
+				t.Errorf("%s: renewals in second %d = %d, want at most %d", row.name, second, n, row.most)
+			}
+		}
+		if !s.mayBegin(&Renewal{due: now, punctual: true}, now) {
+			t.Errorf("%s: a renewal that must not be late had to wait", row.name)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type claimer struct {
 	pause      *pause
 	leave      func() // starts the drain for the departure
 	deliveries *pool.Pool
+	calls      *pool.Pool // for what deliveries do that needs a deep stack
 	loop       *health.Loop
 	pressure   *intake.Pressure
 	jitter     retry.Jitter
@@ -82,12 +83,13 @@ type claimed struct {
 }
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until
-// ctx ends. It releases what it claimed and did not start.
-func (w *Worker) claimLoop(ctx context.Context, deliveries *pool.Pool) {
+// ctx ends. Deliveries make the calls of long jobs in calls. It releases what it claimed
+// and did not start.
+func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
 	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
 	defer cancel()
 	c := &claimer{
-		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, loop: w.loops.claim,
+		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
 		pressure: w.Pressure, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
@@ -129,7 +131,7 @@ func (c *claimer) start(ctx context.Context) {
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
-			result := d.Run(ctx)
+			result := d.Run(ctx, c.calls)
 			c.ended <- ended{result, time.Since(begun)}
 		})
 	}

@@ -207,7 +207,7 @@ func (w *Worker) work(ctx context.Context) {
 // runJobs claims and runs jobs until ctx ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
 func (w *Worker) runJobs(ctx context.Context) {
-	deliveries := pool.New()
+	deliveries, calls := pool.New(), pool.New()
 	var before delivery.Counts
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs
@@ -218,9 +218,10 @@ func (w *Worker) runJobs(ctx context.Context) {
 		w.loops.drain(drain.Of(ctx), time.Now())
 		w.logStop(ctx, before.Active)
 	})
-	w.claimLoop(ctx, deliveries)
+	w.claimLoop(ctx, deliveries, calls)
 	<-stopped
 	deliveries.Wait()
+	calls.Wait()
 	w.reportDrained(ctx, before)
 }
 

@@ -11,10 +11,11 @@ import (
 
 const (
 	// leastGarbage and mostGarbage bound how many bytes are allocated between two
-	// garbage collections, where the heap is not larger than mostGarbage. Go's default
-	// collects when the heap has doubled: a worker of short jobs, whose heap is 4 MiB,
-	// would do so twenty times a second.
-	leastGarbage = 4 << 20
+	// garbage collections, where half of the heap is not larger than mostGarbage. Go's
+	// default collects when the heap has doubled: a worker of short jobs, whose heap is
+	// 4 MiB, would do so twenty times a second, and one of 10,000 long jobs would keep as
+	// much garbage as they need.
+	leastGarbage = 2 << 20
 	mostGarbage  = 16 << 20
 
 	// hurriedGarbage is how many bytes are allocated between two collections while time
@@ -31,14 +32,20 @@ const (
 	maxGCPercent = 400
 
 	defaultGCPercent = 100 // Go's
+
+	// reconsiderEvery is how long after a collection the collector looks again whether
+	// less is allocated now: the garbage of busy times, and the deep stacks that they
+	// left, would otherwise stay for minutes.
+	reconsiderEvery = 3 * time.Second
 )
 
 // collector adapts Go's garbage collector to what is allocated: a worker of short jobs
 // collects rarely, and one of long jobs, which allocates little, keeps its heap small. At
-// most mostGarbage, or as much as Go's default, is allocated between two collections. A
-// nil collector does nothing.
+// most mostGarbage, or half of the heap, is allocated between two collections. A nil
+// collector does nothing.
 type collector struct {
 	mu        sync.Mutex
+	timer     *time.Timer // for reconsider
 	at        time.Time // of the last collection
 	allocated uint64    // up to then
 	percent   int
@@ -52,7 +59,8 @@ func adaptCollector() *collector {
 		return nil
 	}
 	c := &collector{at: time.Now()}
-	c.collected()
+	c.timer = time.AfterFunc(reconsiderEvery, c.reconsider)
+	c.set(maxGCPercent) // until more is known
 	c.watch()
 	return c
 }
@@ -75,6 +83,19 @@ func (c *collector) collected() {
 	}
 	c.set(next)
 	c.at, c.allocated = now, use.allocated
+	c.timer.Reset(reconsiderEvery)
+}
+
+// reconsider collects earlier than was decided at the last collection, if less has been
+// allocated since then.
+func (c *collector) reconsider() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	use := heapUse()
+	if next := gcPercent(use.scanned, use.allocated-c.allocated, time.Since(c.at)); next < c.percent && !c.hurried {
+		c.set(next)
+	}
+	c.timer.Reset(reconsiderEvery)
 }
 
 // hurry says that time is short, as in a drain, or is not any more. Collections would
@@ -109,7 +130,7 @@ func gcPercent(scanned, allocated uint64, took time.Duration) int {
 	scanned = max(scanned, 1)
 	every := float64(scanned) / scannedPerSecond
 	garbage := every * float64(allocated) / max(took, time.Millisecond).Seconds()
-	garbage = min(max(garbage, leastGarbage), max(mostGarbage, float64(scanned)))
+	garbage = min(max(garbage, leastGarbage), max(mostGarbage, float64(scanned)/2))
 	return int(min(max(garbage*100/float64(scanned), 1), maxGCPercent))
 }
 
@@ -117,12 +138,17 @@ func gcPercent(scanned, allocated uint64, took time.Duration) int {
 type memoryUse struct{ scanned, allocated uint64 }
 
 // heapUse returns what the collector scanned last, which is the live heap, stacks and
-// global variables, and what was allocated since the start.
+// global variables, and what was allocated since the start. Before the first collection
+// all of that counts as live.
 func heapUse() memoryUse {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/heap/allocs:bytes"},
 	}
 	metrics.Read(samples)
 	value := func(i int) uint64 { return samples[i].Value.Uint64() }
-	return memoryUse{scanned: value(0) + value(1) + value(2), allocated: value(3)}
+	live := value(0)
+	if live == 0 {
+		live = value(3)
+	}
+	return memoryUse{scanned: live + value(1) + value(2), allocated: value(3)}
 }

@@ -19,9 +19,9 @@ func TestGCPercent(t *testing.T) {
 		{"at the start", 0, 0, 0, 400},
 		{"a tiny heap", 1 * mib, 100 * mib, time.Second, 400},
 		{"short jobs: 16 MiB", 4 * mib, 16 * mib, 100 * time.Millisecond, 400},
-		{"many long jobs: 4 MiB", 16 * mib, 4 * mib, 2 * time.Second, 25},
+		{"many long jobs: 2 MiB", 16 * mib, 2 * mib, 2 * time.Second, 12},
 		{"many long jobs that save often: 8 MiB", 16 * mib, 8 * mib, time.Second, 50},
-		{"a large heap that allocates much: Go's default", 1024 * mib, 1024 * mib, time.Second, 100},
+		{"a large heap that allocates much: half of it", 1024 * mib, 1024 * mib, time.Second, 50},
 		{"a large heap that allocates little: a collection a minute", 1024 * mib, 60 * mib, time.Minute, 6},
 		{"a large heap that allocates nothing", 1024 * mib, 0, time.Minute, 1},
 	} {
@@ -32,7 +32,7 @@ func TestGCPercent(t *testing.T) {
 }
 
 // TestCollectorHurries: in a drain a heap grows by more until it is collected, and after
-// it the collector adapts again.
+// it the collector adapts again, also while nothing is collected.
 func TestCollectorHurries(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
@@ -69,6 +69,13 @@ func TestCollectorHurries(t *testing.T) {
 		t.Error("the collector still hurries after the drain")
 	}
 	c.mu.Unlock()
+	c.mu.Lock()
+	c.percent, c.at = maxGCPercent, c.at.Add(-time.Hour) // as after a busy time an hour ago
+	c.mu.Unlock()
+	c.reconsider()
+	if got := percent(); got >= maxGCPercent {
+		t.Errorf("GC percentage an hour after a busy time = %d, want less", got)
+	}
 	t.Setenv("GOGC", "50")
 	if adaptCollector() != nil {
 		t.Error("adaptCollector with GOGC set returned a collector, want nil")
