@@ -355,7 +355,7 @@ func (d *Delivery) endTrace() {
 // decode decodes the message. It returns what to do with one that cannot be run, and
 // nil for a job.
 func (d *Delivery) decode() (unusable *outcome) {
-	envelope, err := queue.Decode(d.lease.Text())
+	envelope, err := d.lease.TakeEnvelope()
 	var invalid *queue.InvalidError
 	switch {
 	case errors.Is(err, queue.ErrForeign) && d.runner.defaultKind != "":

@@ -228,8 +228,8 @@ func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.adopt(lease) }
 
 // Has reports whether a message is work for this worker, as far as its kind goes.
 func (r *Runner) Has(lease *queue.Lease) bool {
-	envelope, err := queue.Decode(lease.Text())
-	return err != nil || r.kinds[envelope.Kind] != nil
+	kind, ok := lease.Kind()
+	return !ok || r.kinds[kind] != nil
 }
 
 // Claimable returns how many messages the circuit breakers let the worker claim at

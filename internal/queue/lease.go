@@ -46,6 +46,10 @@ type Lease struct {
 	// ClaimedAt is the time of the claim by the service's clock.
 	ClaimedAt time.Time
 
+	// decoded is the envelope of the message, if it was looked at and not taken yet. It
+	// belongs to the goroutine that claims.
+	decoded *decoded
+
 	// turn is a lock that can be waited for with a context: it holds one value while a
 	// call to the service is in flight.
 	turn chan struct{}
@@ -63,6 +67,12 @@ type Lease struct {
 	// rewritten replaces text from the next update on; empty for no change. Adopting
 	// a later claim keeps it.
 	rewritten string
+}
+
+// decoded is what [Decode] returned.
+type decoded struct {
+	envelope Envelope
+	err      error
 }
 
 // hiding is a period for which a message is hidden from others. It begins when the
@@ -100,6 +110,26 @@ func (l *Lease) Queue() *Queue { return l.queue }
 func (l *Lease) Text() string {
 	text, _, _ := l.current()
 	return text
+}
+
+// Kind returns the kind of the message's job, as far as it has a usable envelope.
+func (l *Lease) Kind() (kind string, ok bool) {
+	if l.decoded == nil {
+		e, err := Decode(l.Text())
+		l.decoded = &decoded{e, err}
+	}
+	return l.decoded.envelope.Kind, l.decoded.err == nil
+}
+
+// TakeEnvelope returns what [Decode] returns for the text that was claimed. Each message is
+// decoded once, also if its kind was asked for before; so this is called once.
+func (l *Lease) TakeEnvelope() (Envelope, error) {
+	d := l.decoded
+	if d == nil {
+		return Decode(l.Text())
+	}
+	l.decoded = nil // the envelope has a copy of the payload
+	return d.envelope, d.err
 }
 
 // Gone reports whether the last call for the message got 404: the message expired,

@@ -424,3 +424,35 @@ func TestAdopt(t *testing.T) {
 		}
 	})
 }
+
+// TestEnvelopeIsDecodedOnce: a message's envelope is what Decode returns, whether its kind
+// was asked for before or not, and it is decoded once.
+func TestEnvelopeIsDecodedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rig) {
+		for _, looked := range []bool{false, true} {
+			if err := b.jobs.Put(t.Context(), Envelope{ID: "a", Kind: "k"}, 0); err != nil {
+				t.Fatal(err)
+			}
+			l := b.claimNext(t)
+			if looked {
+				if kind, ok := l.Kind(); kind != "k" || !ok {
+					t.Errorf("Kind = %q, %t, want k", kind, ok)
+				}
+				if kind, ok := l.Kind(); kind != "k" || !ok || l.decoded == nil {
+					t.Errorf("Kind the second time = %q, %t, want k, and the envelope kept", kind, ok)
+				}
+			}
+			e, err := l.TakeEnvelope()
+			if want, _ := Decode(l.Text()); err != nil || e.ID != want.ID || e.Kind != want.Kind || l.decoded != nil {
+				t.Errorf("TakeEnvelope = %+v, %v, want %+v, and nothing kept", e, err, want)
+			}
+		}
+		l := b.claim(t, "no envelope")
+		if _, ok := l.Kind(); ok {
+			t.Error("a foreign message has a kind")
+		}
+		if _, err := l.TakeEnvelope(); !errors.Is(err, ErrForeign) {
+			t.Errorf("TakeEnvelope of a foreign message = %v, want %v", err, ErrForeign)
+		}
+	})
+}

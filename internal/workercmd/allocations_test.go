@@ -7,7 +7,7 @@ import (
 
 // mostAllocations bounds the allocations of a short job by those of the SDK alone, which
 // makes the same calls.
-const mostAllocations = 1.1
+const mostAllocations = 1.08
 
 // TestShortJobAllocations: a worker allocates hardly more for a short job than the SDK's
 // calls do. Both counts include the emulator's, which are the same.
