@@ -346,7 +346,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/delivery/...", "./job", "./internal/breaker", "./internal/checkpoint", "./internal/control", "./internal/deadline", "./internal/drain", "./internal/haste", "./internal/health", "./internal/inputs/...",
-			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/outputs/paths", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/tracing",
+			"./internal/joblog", "./internal/ledger", "./internal/lifecycle", "./internal/outage", "./internal/outputs", "./internal/outputs/paths", "./internal/pool", "./internal/presence", "./internal/queue", "./internal/renewal", "./internal/retry", "./internal/tracing",
 		},
 		reason: "one message is dealt with by what it is handed; why work stops it reads from its context",
 	},

@@ -34,15 +34,15 @@ type Delivery struct {
 	untrack  func()  // removes the job from the active ones
 	idLock   *idLock // for starting the id's handler; nil if the message is unusable
 
-	out           outcome      // what to do with the message
-	passed        bool         // the circuit breaker of the job's kind gave out pass
+	out           outcome // what to do with the message
+	passed        bool    // the circuit breaker of the job's kind gave out pass
 	pass          breaker.Pass
-	leaveKind     func()       // gives back the job's place among those of its kind
-	run           *run         // of the handler; nil before it is called
-	calls         *pool.Pool   // for functions that make calls of storage: see finishAside
-	settled       func()       // says that the message is dealt with
-	cancelCleanup func()       // ends cleanup
-	free          func()       // frees the context of the job
+	leaveKind     func()     // gives back the job's place among those of its kind
+	run           *run       // of the handler; nil before it is called
+	calls         *pool.Pool // for functions that make calls of storage: see finishAside
+	settled       func()     // says that the message is dealt with
+	cancelCleanup func()     // ends cleanup
+	free          func()     // frees the context of the job
 
 	// cleanup outlives a stop up to the end of the drain.
 	cleanup context.Context

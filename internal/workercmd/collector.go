@@ -46,8 +46,8 @@ const (
 type collector struct {
 	mu        sync.Mutex
 	timer     *time.Timer // for reconsider
-	at        time.Time // of the last collection
-	allocated uint64    // up to then
+	at        time.Time   // of the last collection
+	allocated uint64      // up to then
 	percent   int
 	hurried   bool
 }
