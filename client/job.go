@@ -90,6 +90,13 @@ type Job struct {
 	StateSize    int64
 	StateVersion int
 
+	// PreviousStateSize is the size in bytes of the state before that one, where the job's
+	// kind keeps it; HasPreviousState is whether there is one. StepsBack counts how often
+	// the job resumed from it because the last one could not be used.
+	PreviousStateSize int64
+	HasPreviousState  bool
+	StepsBack         int
+
 	// ResultSize is the size in bytes of the result of a job that is done.
 	ResultSize int64
 
@@ -141,6 +148,7 @@ func jobOf(r checkpoint.Record) Job {
 		CreatedAt: r.CreatedAt, ClaimedAt: r.ClaimedAt, EndedAt: r.EndedAt, UpdatedAt: r.ModifiedAt, ReadAt: r.ReadAt,
 		Deliveries: r.Generation, Failures: r.Failures, TotalFailures: r.FailuresTotal,
 		Interruptions: r.Interruptions, UncleanExits: r.UncleanExits(), RunTime: r.RunTime, Deadline: r.Deadline, Estimate: r.Estimate, MoveReason: r.MoveReason, Cost: costOf(r), PayloadSHA256: r.PayloadHash,
+		StepsBack:   r.StepsBack,
 		OutputFiles: r.Outputs.Files, OutputBytes: r.Outputs.Bytes,
 	}
 	switch {
@@ -150,6 +158,9 @@ func jobOf(r checkpoint.Record) Job {
 		j.Fraction, j.ResultSize = 1, r.Size
 	case r.HasState():
 		j.StateSize, j.StateVersion = r.StateSize, r.StateVersion
+		if j.HasPreviousState = r.HasPrevious(); j.HasPreviousState {
+			j.PreviousStateSize = r.Previous.Size
+		}
 	}
 	return j
 }

@@ -81,6 +81,9 @@ type Job struct {
 	outputs  Outputs
 	cleanups []func()
 
+	onStepBack  func() (*Progress, error)
+	steppedBack bool
+
 	inputFolder string
 	inputs      []InputFile
 

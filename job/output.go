@@ -60,19 +60,13 @@ func (h withOutputs) Idempotent() bool { return IsIdempotent(h.Handler) }
 // OutputLimitsOf returns the limits of a handler's outputs, defaults included. ok is
 // whether they were given: to [WithOutputs], or by the handler's own method OutputLimits.
 func OutputLimitsOf(h Handler) (l OutputLimits, ok bool) {
-	for {
-		switch wrapper := h.(type) {
-		case limited:
-			h = wrapper.Handler
-			continue
-		case idempotent:
-			h = wrapper.Handler
-			continue
-		case interface{ OutputLimits() OutputLimits }:
-			l, ok = wrapper.OutputLimits(), true
+	for h != nil {
+		if has, given := h.(interface{ OutputLimits() OutputLimits }); given {
+			return has.OutputLimits().WithDefaults(), true
 		}
-		return l.WithDefaults(), ok
+		h = within(h)
 	}
+	return l.WithDefaults(), false
 }
 
 // Output is a file that a job has stored for others.

@@ -205,6 +205,12 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 	if j.StateSize > 0 {
 		state = fmt.Sprintf("%d bytes, version %d", j.StateSize, j.StateVersion)
 	}
+	if j.HasPreviousState {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the one before is kept too, %d bytes", state, j.PreviousStateSize), "; ")
+	}
+	if j.StepsBack > 0 {
+		state = strings.TrimPrefix(fmt.Sprintf("%s; the job resumed from the one before the last %s", state, times(j.StepsBack)), "; ")
+	}
 	result := ""
 	if j.Status == client.StatusDone {
 		result = fmt.Sprintf("%d bytes: spotctl result %s", j.ResultSize, j.ID)
@@ -230,6 +236,14 @@ func rowsOfJob(j client.Job, now time.Time) [][2]string {
 		{"deadline", deadlineInWords(j)}, {"estimate", estimateInWords(j)}, {"expected end", expectedEnd(j)}, {"at risk", riskInWords(j)}, {"moved", plaintext.Line(j.MoveReason)},
 		{"created", moment(j.CreatedAt, now)}, {"ended", moment(j.EndedAt, now)}, {"payload", hashed(j.PayloadSHA256)},
 	}
+}
+
+// times is a count of events.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // deadlineInWords says when the deadline is, and of a job that is done whether it met it.
@@ -326,6 +340,8 @@ type jobLine struct {
 	Cost          *costLine     `json:"cost,omitempty"`         // left out where it is not known
 	SecondsLeft   *float64      `json:"seconds_left,omitempty"` // estimated
 	StateBytes    int64         `json:"state_bytes"`
+	PreviousBytes *int64        `json:"previous_state_bytes,omitempty"` // of the state before that one, if it is kept
+	StepsBack     int           `json:"steps_back,omitempty"`           // how often the job resumed from it
 	ResultBytes   int64         `json:"result_bytes"`
 	OutputFiles   int           `json:"output_files,omitempty"`
 	OutputBytes   int64         `json:"output_bytes,omitempty"`
@@ -361,6 +377,9 @@ func jobLineOf(j client.Job) jobLine {
 		OutputFiles: j.OutputFiles, OutputBytes: j.OutputBytes,
 		SinceWrite: j.Age().Seconds(), CreatedAt: j.CreatedAt.UTC(), ClaimedAt: j.ClaimedAt.UTC(), EndedAt: j.EndedAt.UTC(),
 		UpdatedAt: j.UpdatedAt.UTC(), PayloadSHA256: j.PayloadSHA256,
+	}
+	if l.StepsBack = j.StepsBack; j.HasPreviousState {
+		l.PreviousBytes = &j.PreviousStateSize
 	}
 	if c := j.Cost; c.Known {
 		l.Cost = &costLine{c.Useful.Seconds(), c.Redone.Seconds(), c.Overhead.Seconds(), c.Evictions, c.UncleanExits, c.MissingDeliveries}

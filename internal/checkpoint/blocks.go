@@ -29,7 +29,8 @@ func (c content) keeps() bool { return c.data == nil && c.blocks == nil }
 // sends only missing ones. Blocks are named after their content.
 type blockSet struct {
 	known     bool            // whether committed is complete
-	committed map[string]bool // blocks of the body
+	order     []string        // blocks of the body, as they stand in it
+	committed map[string]bool // the same as a set
 	staged    map[string]bool // blocks sent since, which the next commit may name
 }
 
@@ -46,7 +47,7 @@ func (b *blockSet) update(c content) {
 	switch {
 	case c.keeps():
 	case c.blocks != nil:
-		*b = blockSet{known: true, committed: setOf(c.blocks)}
+		*b = blockSet{known: true, order: c.blocks, committed: setOf(c.blocks)}
 	default:
 		*b = noBlocks()
 	}
@@ -155,8 +156,8 @@ func lengthOf(ids []string) (bytes int64) {
 	return bytes
 }
 
-// committedBlocks returns the blocks of a record's body.
-func (s *Store) committedBlocks(ctx context.Context, id string) (map[string]bool, error) {
+// committedBlocks returns the blocks of a record's body, in their order.
+func (s *Store) committedBlocks(ctx context.Context, id string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	reply, err := s.blob(id).GetBlockList(ctx, blockblob.BlockListTypeCommitted, nil)
@@ -166,9 +167,9 @@ func (s *Store) committedBlocks(ctx context.Context, id string) (map[string]bool
 	if err != nil {
 		return nil, fmt.Errorf("read blocks of job %s: %w", id, err)
 	}
-	committed := make(map[string]bool, len(reply.CommittedBlocks))
+	committed := make([]string, 0, len(reply.CommittedBlocks))
 	for _, block := range reply.CommittedBlocks {
-		committed[value(block.Name)] = true
+		committed = append(committed, value(block.Name))
 	}
 	return committed, nil
 }

@@ -29,6 +29,11 @@ type Claim struct {
 	lost    error
 	blocks  blockSet
 
+	keeps     bool   // see KeepPrevious; changed under mu too
+	held      []byte // a state of one piece that the next save keeps as the one before it
+	stepped   bool   // the recorded state is unusable, see StepBack
+	stepsBack int    // of the job
+
 	// uncommittedBlocks says that the service refused a create because the blob has
 	// staged blocks but no record.
 	uncommittedBlocks bool
@@ -52,6 +57,8 @@ type Claim struct {
 	outputs     *Outputs               // see CarryOutputs; nil for those that were found
 	record      Record                 // as last known; without an ETag while there is no record
 	begun       string                 // the state's hash when the claim began
+	inUnits     bool                   // whether that is the hash of a state in blocks
+	steppedTo   string                 // hash of the state that the claim stepped back to
 	readers     map[*stateReader]bool  // open readers of the recorded state
 	moveReason  *string                // see MovesFor; nil for the one that was found
 	machine     string                 // where a failure of this claim happens
@@ -143,7 +150,8 @@ func (s *Store) Acquire(ctx context.Context, d Delivery, found Record, owner str
 func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 	c := &Claim{
 		store: s, delivery: d, owner: owner, token: uuid.NewString(),
-		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, begun: r.StateHash, readers: map[*stateReader]bool{},
+		writing: make(chan struct{}, 1), record: r, runTimeBefore: r.RunTime, ledgerBefore: r.Ledger, begun: r.StateHash, inUnits: r.StateBlocks > 0, stepsBack: r.StepsBack,
+		readers: map[*stateReader]bool{},
 	}
 	if r.StateBlocks == 0 {
 		c.blocks = noBlocks()

@@ -72,6 +72,12 @@ func goldenRecords() map[string]Record {
 			ID: "job-1", Version: 1, Status: Done, Token: "t", Write: 2, Generation: 1, Fraction: 1, CreatedAt: noon, ClaimedAt: noon, EndedAt: noon, Owner: "w",
 			Outputs: Outputs{Hash: strings.Repeat("0123456789abcdef", 4), Files: 12, Bytes: 3 << 30},
 		},
+		"previous": {
+			ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 9, Generation: 3,
+			StateHash: strings.Repeat("fedcba9876543210", 4), StateSize: 4096, StateBlocks: 3, StateVersion: 2,
+			Previous:  Previous{Hash: strings.Repeat("0123456789abcdef", 4), Size: 2048, Blocks: 2, Version: 1, Of: "fedcba9876543210"},
+			StepsBack: 1, CreatedAt: noon, ClaimedAt: noon, Owner: "w",
+		},
 		"paid": {ID: "job-1", Version: 1, Status: Open, Token: "t", Write: 3, Generation: 2, Interruptions: 1, RunTime: 90*time.Minute + 250*time.Millisecond, CreatedAt: noon, ClaimedAt: noon, Owner: "w"},
 	}
 }

@@ -36,8 +36,7 @@ type stateReader struct {
 	ctx   context.Context
 	end   context.CancelFunc
 
-	hash   string // that the whole state must have
-	size   int64
+	stored stored
 	ranges *readahead.Reader[unitHashes]
 	rest   []byte // what is left of the range that was handed out last
 	sum    stateHash
@@ -47,8 +46,16 @@ type stateReader struct {
 // unitHashes are the hashes of the units of a range.
 type unitHashes [][sha256.Size]byte
 
-// open returns the state of that hash, which is kept in blocks.
-func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
+// stored is where the body has a state that is read in ranges.
+type stored struct {
+	of   string // the hash of the recorded state while the body is this one
+	hash string // that the whole of what is read must have
+	from int64  // where it begins in the body
+	size int64  // bytes
+}
+
+// open returns a state in the body.
+func (c *Claim) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -57,13 +64,13 @@ func (c *Claim) open(ctx context.Context, hash string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	defer unlock()
-	if c.record.StateHash != hash {
+	if c.record.StateHash != s.of {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{claim: c, ctx: ctx, end: cancel, hash: hash, size: c.record.StateSize, sum: newStateHash()}
+	r := &stateReader{claim: c, ctx: ctx, end: cancel, stored: s, sum: newStateHash()}
 	r.ranges = readahead.New(ctx, readahead.Config{
-		Size: r.size, Length: int64(rangeUnits * c.store.unit), Ahead: readAhead, Budget: c.store.budget,
+		Size: s.size, Length: int64(rangeUnits * c.store.unit), Ahead: readAhead, Budget: c.store.budget,
 	}, r.fetch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +104,7 @@ func (r *stateReader) advance() error {
 		return io.EOF
 	}
 	if err == nil && next.Err != nil {
-		if err = r.claim.readRange(r.ctx, r.hash, next.Data, next.Offset); err == nil {
+		if err = r.claim.readRange(r.ctx, r.stored.of, next.Data, r.stored.from+next.Offset); err == nil {
 			next.Value = r.hashUnits(next.Data)
 		}
 	}
@@ -107,9 +114,9 @@ func (r *stateReader) advance() error {
 	for _, unit := range next.Value {
 		r.sum.add(unit)
 	}
-	if r.ranges.Offset() == r.size {
-		if r.sum.String() != r.hash {
-			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.size)
+	if r.ranges.Offset() == r.stored.size {
+		if r.sum.String() != r.stored.hash {
+			return fmt.Errorf("%w: its %d bytes do not have the hash that was saved", ErrDamaged, r.stored.size)
 		}
 		r.close() // the whole state is in memory
 	}
@@ -120,10 +127,10 @@ func (r *stateReader) advance() error {
 // fetch tries once to read a range, and hashes it.
 func (r *stateReader) fetch(ctx context.Context, data []byte, offset int64) (unitHashes, error) {
 	record := r.claim.Record()
-	if record.StateHash != r.hash {
+	if record.StateHash != r.stored.of {
 		return nil, ErrReplaced
 	}
-	if err := r.claim.store.bodyRange(ctx, record, data, offset); err != nil {
+	if err := r.claim.store.bodyRange(ctx, record, data, r.stored.from+offset); err != nil {
 		return nil, err
 	}
 	return r.hashUnits(data), nil

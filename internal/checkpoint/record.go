@@ -124,6 +124,12 @@ type Record struct {
 	StateBlocks  int
 	StateVersion int
 
+	// Previous is the state before that one, where it is kept: see [Record.HasPrevious].
+	// StepsBack counts how often a delivery resumed from it because the recorded one was
+	// unusable.
+	Previous  Previous
+	StepsBack int
+
 	// Fraction (0 to 1) and Text are the handler's progress report for people.
 	Fraction float64
 	Text     string
@@ -216,7 +222,7 @@ func (r *Record) endLost(after time.Duration) {
 
 // clearState records that the body holds no state.
 func (r *Record) clearState() {
-	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion = "", 0, 0, 0
+	r.StateHash, r.StateSize, r.StateBlocks, r.StateVersion, r.Previous = "", 0, 0, 0, Previous{}
 }
 
 // sameWork reports whether the record stands for the delivery's work.

@@ -21,6 +21,14 @@ var ErrDamaged = errors.New("recorded state is damaged")
 // The error wraps [ErrDamaged] if the state is not what was saved, and is a
 // [*ConflictError] if another delivery has acquired the record.
 func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
+	s, err := c.restore(ctx)
+	if err == nil && s != nil && s.Stream != nil && c.Record().isJoined() {
+		return c.inMemory(ctx, s)
+	}
+	return s, err
+}
+
+func (c *Claim) restore(ctx context.Context) (*Snapshot, error) {
 	unlock, err := c.lockSettled(ctx)
 	if err != nil {
 		return nil, err
@@ -30,7 +38,8 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	case !r.HasState():
 		return nil, nil
 	case r.StateBlocks > 0:
-		open := func() (io.ReadCloser, error) { return c.open(ctx, r.StateHash) }
+		newest := stored{of: r.StateHash, hash: r.StateHash, size: r.StateSize}
+		open := func() (io.ReadCloser, error) { return c.open(ctx, newest) }
 		return &Snapshot{Stream: open, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 	}
 	state, err := c.store.body(ctx, c.record)
@@ -50,6 +59,7 @@ func (c *Claim) Restore(ctx context.Context) (*Snapshot, error) {
 	if hashOf(state) != r.StateHash {
 		return nil, fmt.Errorf("%w: it has %d bytes, not the %d that were saved, or another hash", ErrDamaged, len(state), r.StateSize)
 	}
+	c.hold(state)
 	return &Snapshot{State: state, Version: r.StateVersion, Fraction: r.Fraction, Text: r.Text}, nil
 }
 

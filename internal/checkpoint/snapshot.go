@@ -36,10 +36,16 @@ func (s Snapshot) WithoutState() Snapshot {
 
 // prepared is a state that needs only one conditional write to be recorded.
 type prepared struct {
-	hash    string // empty for no state
-	size    int64
-	content content
+	hash     string // empty for no state
+	inUnits  string // the hash that it has, or would have, in blocks; empty if it is not needed
+	size     int64
+	blocks   int // as the record has them
+	content  content
+	previous Previous // the state that the content has behind it
 }
+
+// is reports whether a state that has this hash in a record is the same.
+func (p prepared) is(hash string) bool { return hash != "" && (hash == p.hash || hash == p.inUnits) }
 
 // prepare makes a snapshot's state ready to be recorded: of a large state it uploads
 // the blocks that the record lacks.
@@ -50,8 +56,17 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	if c.isReading() {
 		return prepared{}, ErrReading
 	}
+	p, err := c.prepareAlone(ctx, s)
+	if err != nil {
+		return prepared{}, err
+	}
+	return c.withPrevious(ctx, p)
+}
+
+// prepareAlone makes a state ready without the one that it replaces.
+func (c *Claim) prepareAlone(ctx context.Context, s Snapshot) (prepared, error) {
 	if s.Stream == nil {
-		return inOnePiece(s.State), nil
+		return inOnePiece(s.State, c.hashUnit()), nil
 	}
 	stream, err := s.open()
 	if err != nil {
@@ -63,7 +78,7 @@ func (c *Claim) prepare(ctx context.Context, s Snapshot) (prepared, error) {
 	case err != nil:
 		return prepared{}, err
 	case ended && n < len(head):
-		return inOnePiece(head[:n]), nil
+		return inOnePiece(head[:n], c.hashUnit()), nil
 	}
 	return c.inBlocks(ctx, io.MultiReader(bytes.NewReader(head), stream))
 }
@@ -112,8 +127,13 @@ func recoverPanic(err *error) {
 	}
 }
 
-func inOnePiece(state []byte) prepared {
-	return prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
+// inOnePiece is a state that is hashed in units too, unless unit is 0.
+func inOnePiece(state []byte, unit int) prepared {
+	p := prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
+	if unit > 0 {
+		p.inUnits = hashInUnits(state, unit)
+	}
+	return p
 }
 
 // inBlocks uploads the blocks of a state that the record lacks. First it creates the
@@ -124,16 +144,25 @@ func (c *Claim) inBlocks(ctx context.Context, state io.Reader) (prepared, error)
 			return prepared{}, err
 		}
 	}
-	if !c.blocks.known {
-		committed, err := c.store.committedBlocks(ctx, c.delivery.ID)
-		if err != nil {
-			return prepared{}, err
-		}
-		c.blocks = blockSet{known: true, committed: committed}
+	if err := c.listBlocks(ctx); err != nil {
+		return prepared{}, err
 	}
 	m, err := c.store.stage(ctx, c.delivery.ID, state, &c.blocks)
 	if err != nil {
 		return prepared{}, err
 	}
-	return prepared{hash: m.hash, size: m.size, content: content{blocks: m.blocks}}, nil
+	return prepared{hash: m.hash, inUnits: m.hash, size: m.size, blocks: len(m.blocks), content: content{blocks: m.blocks}}, nil
+}
+
+// listBlocks lists the blocks of the record if they are unknown.
+func (c *Claim) listBlocks(ctx context.Context) error {
+	if c.blocks.known {
+		return nil
+	}
+	committed, err := c.store.committedBlocks(ctx, c.delivery.ID)
+	if err != nil {
+		return err
+	}
+	c.blocks = blockSet{known: true, order: committed, committed: setOf(committed)}
+	return nil
 }

@@ -159,12 +159,12 @@ func (c *Claim) updateOnce(ctx context.Context, s Snapshot, apply func(*Record))
 		if state.hash != "" {
 			r.StateVersion = s.Version
 		}
-		if state.hash != "" && state.hash != r.StateHash {
+		if state.hash != "" && !state.is(r.StateHash) {
 			body = state.content
-			r.StateHash, r.StateSize, r.StateBlocks = state.hash, state.size, len(body.blocks)
+			r.StateHash, r.StateSize, r.StateBlocks, r.Previous = state.hash, state.size, state.blocks, state.previous
 			r.Ledger.Useful = c.ledgerBefore.Useful + c.withoutRestore(s.At)
 		}
-		if c.progressed(state.hash) {
+		if c.progressed(state) {
 			r.Progressed, r.Failures = true, 0
 			r.clearExits()
 		}
@@ -196,7 +196,7 @@ func (c *Claim) MayExist(ctx context.Context) bool {
 func (c *Claim) FailuresAfter(s Snapshot) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.State != nil && hashOf(s.State) != c.begun {
+	if s.State != nil && !c.startedWith(inOnePiece(s.State, c.hashUnit())) {
 		return 1
 	}
 	return countFailure(c.record.Failures, c.repeat)
@@ -224,9 +224,26 @@ func (c *Claim) withoutRestore(at time.Duration) time.Duration {
 	return max(at-restored, 0)
 }
 
-// progressed reports whether a state with that hash is progress: whether it differs
-// from the state with which the claim began.
-func (c *Claim) progressed(hash string) bool { return hash != "" && hash != c.begun }
+// progressed reports whether a state is progress: whether it differs from those with which
+// the claim began.
+func (c *Claim) progressed(p prepared) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return p.hash != "" && !c.startedWith(p)
+}
+
+// startedWith reports whether a state is the one with which the claim began, or to which it
+// stepped back. The caller holds mu.
+func (c *Claim) startedWith(p prepared) bool { return p.is(c.begun) || p.is(c.steppedTo) }
+
+// hashUnit is the unit in which a state of one piece is hashed too, since the record may
+// have its hash in that form; 0 if it has not.
+func (c *Claim) hashUnit() int {
+	if c.keeps || c.inUnits {
+		return c.store.unit
+	}
+	return 0
+}
 
 func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)

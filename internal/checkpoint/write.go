@@ -111,7 +111,7 @@ func (c *Claim) attempt(ctx context.Context, ch change) error {
 	next.Version, next.Token, next.Write, next.Owner = Version, c.token, c.number, c.owner
 	next.RunTime = c.RunTime().Truncate(time.Millisecond)
 	next.Log, next.Inputs = c.logAfter(next.Log), c.inputsAfter(next.Inputs)
-	next.Outputs = c.outputsAfter(next.Outputs)
+	next.Outputs, next.StepsBack = c.outputsAfter(next.Outputs), c.stepsAfter(next.StepsBack)
 	if c.opening != nil {
 		c.opening(&next)
 	}
@@ -152,6 +152,7 @@ func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
 	c.set(written)
 	c.blocks.update(body)
+	c.keepHeld(written, body)
 	c.doubt, c.opening = nil, nil
 }
 
@@ -221,7 +222,7 @@ func (c *Claim) recreate() {
 	c.ledgerBefore = c.ledgerBefore.WithoutProgress()
 	r.Ledger.Useful = 0
 	c.set(r)
-	c.blocks, c.doubt = noBlocks(), nil
+	c.blocks, c.doubt, c.stepped = noBlocks(), nil, false
 }
 
 // refused reports whether the service certainly did not make the write, for a

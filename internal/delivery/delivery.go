@@ -80,6 +80,8 @@ type Delivery struct {
 	outputLimits  job.OutputLimits // of its kind
 	outputs       *outputs.Set     // that the job has sent; nil without a container for them
 	idempotent    bool             // the job's kind may leave no record
+	keepsPrevious bool             // the job's kind keeps the state before the last one
+	steppedBack   bool             // the handler began with that one
 	writeFailed   bool             // the last write failed
 	startFraction float64          // the fraction done when the handler was called
 	quarantined   bool             // this delivery holds the worker's place for a quarantined job
@@ -260,7 +262,7 @@ func (d *Delivery) handler(ctx context.Context) job.Handler {
 		d.out = out
 		return nil
 	}
-	d.jobLimits, d.idempotent = d.limitsFor(handler), job.IsIdempotent(handler)
+	d.jobLimits, d.idempotent, d.keepsPrevious = d.limitsFor(handler), job.IsIdempotent(handler), job.KeepsPreviousState(handler)
 	d.outputLimits, _ = job.OutputLimitsOf(handler)
 	return handler
 }

@@ -183,6 +183,7 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 		return out, false
 	}
 	record := d.claim.Record()
+	restored = d.lastAttempt(ctx, record, restored)
 	d.saved, d.restored = restored, restored
 	d.handlerSpan = d.span.Step("handler")
 	d.job = job.New(job.Spec{
@@ -195,6 +196,11 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	}
 	d.job.OnDropPayload(free)
 	d.job.OnPut(d.putFollowUp)
+	if d.steppedBack {
+		d.job.SetSteppedBack(restored)
+	} else if d.keepsPrevious {
+		d.job.OnStepBack(func() (*job.Progress, error) { return d.stepBack(ctx, "its handler cannot use the last one") })
+	}
 	if out, ok := d.openOutputs(ctx); !ok {
 		free()
 		return out, false
@@ -251,9 +257,20 @@ func (d *Delivery) fetchPayload(ctx context.Context) ([]byte, outcome, bool) {
 func (d *Delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bool) {
 	var snapshot *checkpoint.Snapshot
 	err := d.retry(ctx, "restore the job's state", func() (err error) {
+		if d.keepsPrevious {
+			if err := d.claim.KeepPrevious(ctx); err != nil {
+				return err
+			}
+		}
 		snapshot, err = d.claim.Restore(ctx)
 		return err
 	})
+	if errors.Is(err, checkpoint.ErrDamaged) {
+		if previous, _ := d.stepBack(ctx, err.Error()); previous != nil {
+			d.steppedBack = true
+			return previous, outcome{}, true
+		}
+	}
 	switch conflict := asConflict(err); {
 	case conflict != nil:
 		return nil, outcomeOf(conflict), false
@@ -264,10 +281,44 @@ func (d *Delivery) restoreState(ctx context.Context) (*job.Progress, outcome, bo
 	case snapshot == nil:
 		return nil, outcome{}, true
 	}
-	return &job.Progress{
-		State: snapshot.State, Stream: snapshot.Stream, Version: snapshot.Version,
-		Fraction: snapshot.Fraction, Text: snapshot.Text,
-	}, outcome{}, true
+	return progressOf(snapshot), outcome{}, true
+}
+
+func progressOf(s *checkpoint.Snapshot) *job.Progress {
+	return &job.Progress{State: s.State, Stream: s.Stream, Version: s.Version, Fraction: s.Fraction, Text: s.Text}
+}
+
+// lastAttempt returns the state from which the attempt continues: before a job is
+// dead-lettered because its attempts from the last state failed, it gets one from the state
+// before that, if its kind keeps it.
+func (d *Delivery) lastAttempt(ctx context.Context, r checkpoint.Record, restored *job.Progress) *job.Progress {
+	if d.steppedBack || r.Failures == 0 || r.Failures+1 < d.jobLimits.WithDefaults().MaxFailures {
+		return restored
+	}
+	previous, err := d.stepBack(ctx, "this is its last attempt, and those from the last state failed without progress")
+	if err != nil {
+		d.log.WarnContext(ctx, "state before the last not restored; the job resumes from the last one", "error", err)
+	}
+	if previous == nil {
+		return restored
+	}
+	d.steppedBack = true
+	return previous
+}
+
+// stepBack returns the state before the last one, or nil if there is none. From then on the
+// next save replaces the last one.
+func (d *Delivery) stepBack(ctx context.Context, why string) (*job.Progress, error) {
+	if !d.keepsPrevious {
+		return nil, nil
+	}
+	snapshot, err := d.claim.StepBack(ctx)
+	if err != nil || snapshot == nil {
+		return nil, err
+	}
+	d.runner.observer.SteppedBack()
+	d.log.WarnContext(ctx, "job resumes from the state before the last", "reason", why, "bytes", d.claim.Record().Previous.Size)
+	return progressOf(snapshot), nil
 }
 
 // reportStart reports that the handler is about to be called.

@@ -18,6 +18,7 @@ type Jobs struct {
 	saveTime   prometheus.Histogram
 	saveSize   prometheus.Histogram
 	leftOut    prometheus.Counter
+	stepsBack  prometheus.Counter
 	moves      *prometheus.CounterVec
 	outputs    prometheus.Counter
 	sentBytes  prometheus.Counter
@@ -54,7 +55,8 @@ func newJobs(w Words) Jobs {
 			Namespace: namespace, Name: "checkpoint_size_bytes",
 			Help: "Size of the states recorded.", Buckets: sizeBuckets,
 		}),
-		leftOut: counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
+		stepsBack: counter("states_stepped_back_total", "Jobs that resumed from the state before the last, because the last one could not be used."),
+		leftOut:   counter("states_left_out_total", "Jobs released without their last state: the work since the checkpoint before is repeated."),
 		moves: byWord(w.Moves, "job_moves_total",
 			"Jobs moved to the on-demand queue: after too many interruptions, or because they may miss their deadline.", "reason"),
 		outputs:   counter("outputs_sent_total", "Output files that jobs stored. One that changed and was stored again counts each time."),
@@ -79,7 +81,7 @@ func newJobs(w Words) Jobs {
 
 func (j *Jobs) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.moves, j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
+		j.state, j.active, j.deliveries, j.outcomes, j.starts, j.saves, j.savedBytes, j.saveTime, j.saveSize, j.leftOut, j.stepsBack, j.moves, j.outputs, j.sentBytes, j.circles, j.refused, j.broken, j.breaks,
 	}
 }
 
@@ -147,6 +149,9 @@ func (j *Jobs) OutputSent(bytes int64) {
 	j.outputs.Inc()
 	j.sentBytes.Add(float64(bytes))
 }
+
+// SteppedBack counts a job that resumed from the state before the last.
+func (j *Jobs) SteppedBack() { j.stepsBack.Inc() }
 
 // LeftOut counts a state that could not be saved in time.
 func (j *Jobs) LeftOut() { j.leftOut.Inc() }

@@ -26,6 +26,7 @@ const (
 	envAttempt    = "SPOTWORKER_ATTEMPT"
 	envPayload    = "SPOTWORKER_PAYLOAD"
 	envRestore    = "SPOTWORKER_RESTORE"
+	envRestored   = "SPOTWORKER_RESTORE_STATE"
 	envCheckpoint = "SPOTWORKER_CHECKPOINT"
 	envResult     = "SPOTWORKER_RESULT"
 	envProgress   = "SPOTWORKER_PROGRESS"
@@ -42,9 +43,12 @@ const (
 	envTrace = "TRACEPARENT"
 )
 
+// Values of [envRestored].
+const restoredNewest, restoredPrevious = "newest", "previous"
+
 // contract lists the names that a kinds file cannot set.
 var contract = []string{
-	envJobID, envKind, envAttempt, envPayload, envRestore, envCheckpoint, envResult, envProgress, envStop,
+	envJobID, envKind, envAttempt, envPayload, envRestore, envRestored, envCheckpoint, envResult, envProgress, envStop,
 	envInputs, envOutput, envOutputSent, envTokenEndpoint, envTokenSecret, envTrace,
 }
 
@@ -118,7 +122,10 @@ func environ(k *Kind, j *job.Job, f *folder, own func(string) (string, bool)) []
 		envPayload: f.payload, envCheckpoint: f.checkpoint, envResult: f.result, envProgress: f.progress, envStop: f.stop,
 	})
 	if f.restored {
-		vars[envRestore] = f.restore
+		vars[envRestore], vars[envRestored] = f.restore, restoredNewest
+		if j.SteppedBack() {
+			vars[envRestored] = restoredPrevious
+		}
 	}
 	if f.inputs != "" {
 		vars[envInputs] = f.inputs

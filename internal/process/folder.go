@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/process/scratch"
+	"github.com/spotworker/spotworker/internal/sandbox"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -21,6 +23,11 @@ const (
 	stateSparse = 4 // the same, with hard links or files with holes
 	stateMany   = 5 // the same, with more than 200,000 files and folders, or longer names than 64 MiB
 )
+
+// stateVersions returns those that a program can be given.
+func stateVersions() []int {
+	return []int{stateFile, stateFolder, stateLinks, stateSparse, stateMany}
+}
 
 // Limits on the files and folders of a checkpoint: their number, and the length of the list
 // of them in bytes.
@@ -78,7 +85,7 @@ func (f *folder) makeFolders() error {
 }
 
 // fill writes what the program reads: the payload, and the checkpoint to continue
-// from. The version of a recorded state must be a known one.
+// from.
 func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	for name, data := range map[string][]byte{f.payload: j.Payload, f.progress: nil} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
@@ -86,6 +93,33 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 		}
 	}
 	j.DropPayload() // the program reads the file
+	return f.restoreState(ctx, j)
+}
+
+// restoreState writes the checkpoint to continue from. If it is damaged, it writes the one
+// before it, where that is kept.
+func (f *folder) restoreState(ctx context.Context, j *job.Job) error {
+	err := f.restoreOnce(ctx, j)
+	if _, unreadable := errors.AsType[*stateError](err); err == nil || ctx.Err() != nil || !unreadable && !isDamaged(err) {
+		return err
+	}
+	if ok, stepErr := j.StepBack(); !ok {
+		return errors.Join(err, stepErr)
+	}
+	return errors.Join(f.clearRestored(), f.restoreOnce(ctx, j))
+}
+
+// isDamaged reports whether no further attempt can restore a checkpoint.
+func isDamaged(err error) bool {
+	return errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge)
+}
+
+// restoreOnce writes the checkpoint that the job has as its saved state, whose version must
+// be a known one.
+func (f *folder) restoreOnce(ctx context.Context, j *job.Job) error {
+	if err := j.CheckVersion(stateVersions()...); err != nil {
+		return &stateError{err}
+	}
 	state, version, err := j.OpenSaved()
 	if err != nil {
 		return &stateError{err}
@@ -104,6 +138,34 @@ func (f *folder) fill(ctx context.Context, j *job.Job) error {
 	}
 	// Not the kind's limit: lowering it must not lose a job's state.
 	return archive.Extract(readable, f.restore, f.collected, archive.Limits{Bytes: job.MaxStream, Entries: maxEntries, Index: maxIndex})
+}
+
+// clearRestored removes a restored checkpoint.
+func (f *folder) clearRestored() error {
+	f.restored = false
+	return removeAny(f.restore)
+}
+
+// removeAny removes a file or folder, if there is one.
+func removeAny(name string) error {
+	if err := os.Remove(name); err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return sandbox.RemoveTree(name)
+}
+
+// again makes the folder ready for another start of the program, with the checkpoint that
+// the job has as its saved state now. The outputs stay, as they do after an eviction.
+func (f *folder) again(ctx context.Context, j *job.Job) error {
+	for _, name := range []string{f.work, f.temp, f.collected, f.checkpoint, f.result} {
+		if err := removeAny(name); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(f.clearRestored(), f.makeFolders(), os.WriteFile(f.progress, nil, 0o600)); err != nil {
+		return err
+	}
+	return f.restoreState(ctx, j)
 }
 
 func copyTo(name string, data io.Reader) error {

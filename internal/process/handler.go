@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/archive"
 	"github.com/spotworker/spotworker/internal/process/printed"
 	"github.com/spotworker/spotworker/internal/process/resource"
 	"github.com/spotworker/spotworker/internal/process/scratch"
@@ -53,6 +52,9 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 	if k.Outputs != nil {
 		h = job.WithOutputs(h, k.Outputs.Limits)
 	}
+	if k.KeepPrevious {
+		h = job.KeepPreviousState(h)
+	}
 	if k.Idempotent {
 		return job.Idempotent(h)
 	}
@@ -62,7 +64,7 @@ func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Grant
 // Run implements [job.Handler]. The job's folder exists until its last checkpoint
 // has been recorded.
 func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
-	if err := j.CheckVersion(stateFile, stateFolder, stateLinks, stateSparse, stateMany); err != nil {
+	if err := j.CheckVersion(stateVersions()...); err != nil {
 		return nil, err
 	}
 	log := h.log.With("job_id", j.ID, "kind", j.Kind)
@@ -86,27 +88,52 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		f.tokenEndpoint, f.tokenSecret, revoke = h.tokens.Grant(h.kind.Tokens)
 		defer revoke()
 	}
-	r, out := newRun(j, &h.kind, f, log), printed.New(ctx, log)
-	j.Cleanup(r.collector.close)
-	r.outputs = output
-	if r.program, err = tree.Start(h.command(j, f), h.kind.system(), h.groups, f.User, out); err != nil {
-		return nil, h.notStarted(ctx, log, f, fmt.Errorf("the command cannot be started: %w", err))
+	r := newRun(j, &h.kind, f, output, log)
+	end, err := h.runProgram(ctx, r)
+	if err == nil && r.cannotResume(ctx, end) {
+		var ok bool
+		if ok, err = j.StepBack(); ok {
+			if err = f.User.Do(func() error { return f.again(ctx, j) }); err != nil {
+				return nil, h.notStarted(ctx, log, f, explainFill(err))
+			}
+			r = newRun(j, &h.kind, f, output, log)
+			end, err = h.runProgram(ctx, r)
+		}
 	}
-	output.begin(j)
-	kills, _ := resource.OOMKills()
-	end := r.supervise(ctx)
-	end.oomKills = oomKillsSince(kills)
-	stderrTail := out.Finish()
-	if !h.scratch.Contains(f.Dir) {
-		return nil, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
+	if err != nil {
+		return nil, err
 	}
-	result, err := r.conclude(ctx, end, stderrTail)
+	result, err := r.conclude(ctx, end)
 	if err != nil && !job.IsInterrupted(err) && !job.IsPermanent(err) {
 		if missing := h.kind.missing(); missing != nil {
 			return nil, h.backOff(ctx, log, fmt.Errorf("%w; %w", missing, err))
 		}
 	}
 	return result, err
+}
+
+// runProgram runs a program to its end.
+func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error) {
+	r.job.Cleanup(r.collector.close)
+	out := printed.New(ctx, r.log)
+	if r.program, err = tree.Start(h.command(r.job, r.folder), h.kind.system(), h.groups, r.folder.User, out); err != nil {
+		return end, h.notStarted(ctx, r.log, r.folder, fmt.Errorf("the command cannot be started: %w", err))
+	}
+	r.outputs.begin(r.job)
+	kills, _ := resource.OOMKills()
+	end = r.supervise(ctx)
+	end.oomKills = oomKillsSince(kills)
+	end.stderrTail = out.Finish()
+	if !h.scratch.Contains(r.folder.Dir) {
+		return end, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
+	}
+	return end, nil
+}
+
+// cannotResume reports whether the program said that it cannot use its checkpoint: before
+// it wrote one itself.
+func (r *run) cannotResume(ctx context.Context, end ended) bool {
+	return end.exit.Code == exitUnusable && !end.killed && ctx.Err() == nil && r.folder.restored && r.keepsPrevious && !r.job.Latest().HasState()
 }
 
 // command returns the command for a job.
@@ -122,7 +149,7 @@ func (h *Handler) command(j *job.Job, f *folder) *exec.Cmd {
 // explainFill returns the error of a job whose folder cannot be filled. It is
 // permanent if the recorded checkpoint is damaged or too large.
 func explainFill(err error) error {
-	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrTooLarge) {
+	if isDamaged(err) {
 		return job.Permanent(fmt.Errorf("the recorded checkpoint cannot be restored: %w", err))
 	}
 	return fmt.Errorf("fill the job's folder: %w", err)
@@ -130,7 +157,7 @@ func explainFill(err error) error {
 
 // conclude returns the job's result, or the error that the end of the program
 // means.
-func (r *run) conclude(ctx context.Context, end ended, stderrTail string) ([]byte, error) {
+func (r *run) conclude(ctx context.Context, end ended) ([]byte, error) {
 	f := facts{exit: end.exit, killed: end.killed, stopped: ctx.Err() != nil, result: r.hasResult()}
 	verdict := decide(f)
 	if verdict == unclear {
@@ -141,7 +168,7 @@ func (r *run) conclude(ctx context.Context, end ended, stderrTail string) ([]byt
 		return nil, asInterruption(end.fault)
 	}
 	r.log.DebugContext(ctx, "program ended", "exit", end.exit.String(), "stopped", f.stopped, "killed", f.killed, "verdict", verdict.String())
-	switch err := endError(end, stderrTail); verdict {
+	switch err := endError(end, r.unusable(ctx, end)); verdict {
 	case done:
 		if err := r.outputs.finish(ctx); err != nil {
 			return nil, asInterruption(err)
@@ -174,9 +201,22 @@ func oomText(kills int64) string {
 	return fmt.Sprintf(" (the kernel ended %d processes for that while it ran)", kills)
 }
 
+// unusable says which checkpoints a program could not use that exited for that; empty if it
+// did not.
+func (r *run) unusable(ctx context.Context, end ended) string {
+	switch {
+	case !r.cannotResume(ctx, end):
+		return ""
+	case r.job.SteppedBack():
+		return ": it can use neither its last checkpoint nor the one before"
+	default:
+		return ": it cannot use its last checkpoint, and there is none before it"
+	}
+}
+
 // endError describes how the program ended, with the end of its standard error.
-func endError(end ended, stderrTail string) error {
-	text := "the command " + end.exit.String()
+func endError(end ended, unusable string) error {
+	text := "the command " + end.exit.String() + unusable
 	switch {
 	case end.killed:
 		text = "the command did not stop in time and was killed"
@@ -185,10 +225,10 @@ func endError(end ended, stderrTail string) error {
 	case end.exit.IsKill():
 		text = "the command was killed (SIGKILL), not by the worker; most often out of memory" + oomText(end.oomKills)
 	}
-	if stderrTail == "" {
+	if end.stderrTail == "" {
 		return errors.New(text)
 	}
-	return fmt.Errorf("%s; the end of its standard error: %s", text, stderrTail)
+	return fmt.Errorf("%s; the end of its standard error: %s", text, end.stderrTail)
 }
 
 // result reads the program's result file. Without one the result is nil.

@@ -459,8 +459,8 @@ func TestFaultAtTheEnd(t *testing.T) {
 		{"done just before it was ended", ended{exit: tree.Exit{Code: 0}, killed: true, fault: fault}, fault},
 		{"failed", ended{exit: tree.Exit{Code: 1}, fault: fault}, fault},
 	} {
-		r := newRun(job.New(job.Spec{}, nil), &Kind{}, f, b.logger())
-		if _, err := r.conclude(t.Context(), row.end, ""); !errors.Is(err, row.want) {
+		r := newRun(job.New(job.Spec{}, nil), &Kind{}, f, nil, b.logger())
+		if _, err := r.conclude(t.Context(), row.end); !errors.Is(err, row.want) {
 			t.Errorf("%s: conclude = %v, want %v", row.name, err, row.want)
 		}
 	}

@@ -203,6 +203,9 @@ type Kind struct {
 	// [job.MaxStream].
 	MaxCheckpoint int64
 
+	// KeepPrevious keeps the checkpoint before the last one too ([job.KeepPreviousState]).
+	KeepPrevious bool
+
 	// Outputs say what is done with the files in the program's output folder; nil gives
 	// it none.
 	Outputs *Outputs

@@ -46,6 +46,7 @@ var settings = map[string]func(*parsedKind, jsonpos.Value) error{
 	"cpus":           (*parsedKind).setCPUs,
 	"disk":           func(k *parsedKind, v jsonpos.Value) (err error) { k.Disk, err = asSize(v); return err },
 	"max_checkpoint": (*parsedKind).setMaxCheckpoint,
+	"keep_states":    (*parsedKind).setKeepStates,
 	"tokens":         (*parsedKind).setTokens,
 	"outputs":        (*parsedKind).setOutputs,
 }
@@ -160,6 +161,19 @@ func (k *parsedKind) setMaxCheckpoint(v jsonpos.Value) (err error) {
 		err = v.Errorf("a record holds at most %d GiB", int64(job.MaxStream)>>30)
 	}
 	return err
+}
+
+// setKeepStates reads how many states of a job are kept.
+func (k *parsedKind) setKeepStates(v jsonpos.Value) error {
+	switch v.Data {
+	case json.Number("1"):
+		k.KeepPrevious = false
+	case json.Number("2"):
+		k.KeepPrevious = true
+	default:
+		return v.Errorf("give 1, or 2 to keep the checkpoint before the last one too, without quotes")
+	}
+	return nil
 }
 
 // setTokens accepts resources as the identity platform names them: an https address

@@ -26,15 +26,17 @@ type run struct {
 	outputs   *outputFolder
 	log       *slog.Logger
 
+	keepsPrevious bool // the kind keeps the checkpoint before the last one
+
 	reported report // the last progress that the program reported
 	warned   bool   // the warning about malformed progress was logged
 
 	announcedDeadline time.Time // in the stop file; zero before a stop
 }
 
-func newRun(j *job.Job, k *Kind, f *folder, log *slog.Logger) *run {
+func newRun(j *job.Job, k *Kind, f *folder, output *outputFolder, log *slog.Logger) *run {
 	return &run{
-		job: j, folder: f, log: log,
+		job: j, folder: f, outputs: output, keepsPrevious: k.KeepPrevious, log: log,
 		collector: collector{user: f.User, from: f.checkpoint, dir: f.collected, log: log, limits: k.checkpointLimits()},
 		progress:  progressFile{name: f.progress},
 		disk:      scratch.Watch{Folder: f.Folder, Limit: k.Disk},
@@ -47,7 +49,8 @@ type ended struct {
 	killed bool  // this handler sent SIGKILL
 	fault  error // why the job cannot continue, such as a checkpoint that is too large
 
-	oomKills int64 // processes that the kernel killed while it ran, because memory ran out
+	stderrTail string // the end of its standard error
+	oomKills   int64  // processes that the kernel killed while it ran, because memory ran out
 }
 
 // supervise polls a running program until it has ended. When ctx is cancelled it

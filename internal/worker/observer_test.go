@@ -83,6 +83,7 @@ func (c *counter) Broke(kind string)                                           {
 func (c *counter) Recovered(kind string)                                       { c.count("recovered " + kind) }
 func (c *counter) Refused(code string)                                         { c.count("refused " + code) }
 func (c *counter) OutputSent(int64)                                            { c.count("output sent") }
+func (c *counter) SteppedBack()                                                { c.count("stepped back") }
 func (c *counter) LeftOut()                                                    { c.count("left out") }
 func (c *counter) Moved(reason string)                                         { c.count("moved " + reason) }
 func (c *counter) Circles(cause string)                                        { c.count("circles " + cause) }
