@@ -21,8 +21,13 @@ func pathOf(id string) string { return jobid.Path(id) }
 func TestGet(t *testing.T) {
 	b := setup(t)
 	claim := b.seed(t, "a", StatusRunning)
-	if err := claim.Save(t.Context(), checkpoint.Snapshot{State: []byte("half"), Version: 3, Fraction: 0.5, Text: "page 5"}); err != nil {
+	if err := claim.KeepPrevious(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	for _, state := range []string{"former", "half"} {
+		if err := claim.Save(t.Context(), checkpoint.Snapshot{State: []byte(state), Version: 3, Fraction: 0.5, Text: "page 5"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.server.ResetCounts()
 	j, err := b.Get(t.Context(), "a")
@@ -37,7 +42,7 @@ func TestGet(t *testing.T) {
 	}
 	want := Job{
 		ID: "a", Kind: "k", Status: StatusRunning, Fraction: 0.5, Text: "page 5", Owner: "worker-1", Deliveries: 1, Cost: Cost{Known: true},
-		StateSize: 4, StateVersion: 3, PayloadSHA256: j.PayloadSHA256,
+		StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6, PayloadSHA256: j.PayloadSHA256,
 		CreatedAt: j.CreatedAt, ClaimedAt: j.ClaimedAt, UpdatedAt: j.UpdatedAt, ReadAt: j.ReadAt,
 	}
 	if diff := cmp.Diff(want, j); diff != "" {

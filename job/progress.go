@@ -56,7 +56,7 @@ func (p *Progress) SameState(other *Progress) bool {
 // KeepPreviousState returns h marked as a handler whose jobs keep the state before the last
 // one too, so that a bad state does not end a job: see [Job.StepBack]. A save takes no
 // further call for it. A state that is reported in one piece, or is shorter than a MiB, is
-// sent once more with the one that replaces it.
+// sent again with the one that replaces it.
 //
 // Workers of earlier versions get such a short state as a stream, which [Job.Saved] does not
 // take: update the workers before a handler that uses it is marked.

@@ -91,14 +91,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	r := newRun(j, &h.kind, f, output, log)
 	end, err := h.runProgram(ctx, r)
 	if err == nil && r.cannotResume(ctx, end) {
-		var ok bool
-		if ok, err = j.StepBack(); ok {
-			if err = f.User.Do(func() error { return f.again(ctx, j) }); err != nil {
-				return nil, h.notStarted(ctx, log, f, explainFill(err))
-			}
-			r = newRun(j, &h.kind, f, output, log)
-			end, err = h.runProgram(ctx, r)
-		}
+		r, end, err = h.runFromPrevious(ctx, r, end)
 	}
 	if err != nil {
 		return nil, err
@@ -128,6 +121,21 @@ func (h *Handler) runProgram(ctx context.Context, r *run) (end ended, err error)
 		return end, unavailable(errors.New("the job's folder was removed from outside while its program ran"))
 	}
 	return end, nil
+}
+
+// runFromPrevious runs the program again with the checkpoint before the one that it could not
+// use. If there is none it returns the run that there was, and its end.
+func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run, ended, error) {
+	f := r.folder
+	if ok, err := r.job.StepBack(); !ok {
+		return r, end, err
+	}
+	if err := f.User.Do(func() error { return f.again(ctx, r.job) }); err != nil {
+		return r, end, h.notStarted(ctx, r.log, f, explainFill(err))
+	}
+	next := newRun(r.job, &h.kind, f, r.outputs, r.log)
+	end, err := h.runProgram(ctx, next)
+	return next, end, err
 }
 
 // cannotResume reports whether the program said that it cannot use its checkpoint: before

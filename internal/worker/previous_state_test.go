@@ -134,7 +134,7 @@ func TestPreviousState(t *testing.T) {
 }
 
 // TestBothStatesAreBad: a job whose both states are bad fails as any other, with a reason
-// that says so, and keeps them for a replay.
+// that names them, and keeps them for a replay.
 func TestBothStatesAreBad(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		work := &spoilt{good: 2, all: 3, asks: true}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/client"
+)
+
+// What a job shows of the states that are kept of it.
+func TestStatesInWords(t *testing.T) {
+	for want, j := range map[string]client.Job{
+		"":                   {},
+		"4 bytes, version 3": {StateSize: 4, StateVersion: 3},
+		"4 bytes, version 3; the one before is kept too, 6 bytes":               {StateSize: 4, StateVersion: 3, HasPreviousState: true, PreviousStateSize: 6},
+		"4 bytes, version 3; the job resumed from the one before the last once": {StateSize: 4, StateVersion: 3, StepsBack: 1},
+		"4 bytes, version 3; the one before is kept too, 0 bytes; the job resumed from the one before the last 2 times": {
+			StateSize: 4, StateVersion: 3, HasPreviousState: true, StepsBack: 2},
+		"the job resumed from the one before the last 2 times": {StepsBack: 2},
+	} {
+		rows := rowsOfJob(j, time.Now())
+		if !slices.Contains(rows, [2]string{"checkpoint", want}) {
+			t.Errorf("rows = %q, want the checkpoint %q", rows, want)
+		}
+		l := jobLineOf(j)
+		if l.StepsBack != j.StepsBack || (l.PreviousBytes != nil) != j.HasPreviousState {
+			t.Errorf("JSON of %+v = %+v", j, l)
+		}
+	}
+}
