@@ -130,6 +130,7 @@ func (h *Handler) runFromPrevious(ctx context.Context, r *run, end ended) (*run,
 	if ok, err := r.job.StepBack(); !ok {
 		return r, end, err
 	}
+	r.collector.close()
 	if err := f.User.Do(func() error { return f.again(ctx, r.job) }); err != nil {
 		return r, end, h.notStarted(ctx, r.log, f, explainFill(err))
 	}
