@@ -25,12 +25,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, NoReturn, Optional, Tuple, Union
 
 __version__ = "1.0.0"
 __all__ = ["Job", "job"]
 
 LATER = 75  # exit code: stopped, continue later
+UNUSABLE = 76  # exit code: continue from the checkpoint before the last, if it is kept
 FORMAT = 1  # of the first line of a checkpoint
 
 _UNSET = object()
@@ -113,11 +114,25 @@ class Job:
         """Returns the state that was saved last, or the default. It is kept: range() saves
         it, as it is then, so change it in place, or hand another one to keep()."""
         if self._body is not None:
-            self._state = self._decode(self._body)
+            if self._header.get("format") == "pickle" != self._format:  # a pickle runs code when it is read
+                raise ValueError('the checkpoint is a pickle: make the job with format="pickle"')
+            try:
+                self._state = self._decode(self._body)
+            except Exception as error:  # a pickle may raise any
+                self.unusable(f"{type(error).__name__}: {error}")
             self._body = None
         elif self._state is _UNSET:
             self._state = default
         return self._state
+
+    def unusable(self, why: str) -> NoReturn:
+        """Gives up the checkpoint that the job resumes from, as one with weights that are NaN.
+        Call it before the first save. A kind with "keep_states": 2 is then started again with
+        the checkpoint before it; for others it is a failure."""
+        if not self.on_worker:
+            raise ValueError(f"the checkpoint cannot be used: {why}")
+        print(f"spotworker: the checkpoint cannot be used: {why}", file=sys.stderr)
+        sys.exit(UNUSABLE)
 
     def keep(self, state: Any) -> None:
         """Sets the object that range() saves. A function is called at each save."""
@@ -161,8 +176,6 @@ class Job:
         if kind == "bytes":
             return body
         if kind == "pickle":
-            if self._format != "pickle":  # a pickle runs code when it is read
-                raise ValueError('the checkpoint is a pickle: make the job with format="pickle"')
             return pickle.loads(body)
         return json.loads(body)
 
@@ -175,7 +188,7 @@ class Job:
             header = json.loads(head)
             version = header["spotworker"]
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{name} is no checkpoint of spotworker.py") from error
+            self.unusable(f"{name} is no checkpoint of spotworker.py: {error}")
         if version > FORMAT:
             raise ValueError(f"the checkpoint has format {version}; this spotworker.py ({__version__}) knows {FORMAT}")
         if not self.on_worker and header.get("payload") != self._payload_hash():

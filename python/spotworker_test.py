@@ -142,11 +142,30 @@ class OnWorker(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "1048576"):
             spotworker.job().result(b"x" * (1 << 20 | 1))
         os.environ["SPOTWORKER_RESTORE"] = str(self.root / "payload")
-        with self.assertRaisesRegex(ValueError, "no checkpoint"):
-            spotworker.job()
         (self.root / "payload").write_text('{"spotworker": 99}\n')
         with self.assertRaisesRegex(ValueError, "format 99"):
             spotworker.job()
+
+    def test_checkpoints_that_cannot_be_used(self):
+        """Exit code 76 asks for the checkpoint before the last one."""
+        restore = self.root / "restore"
+        os.environ["SPOTWORKER_RESTORE"] = str(restore)
+        for content, options in (
+            (b"half a line", {}), (b"[]\n{}", {}), (b'{"spotworker": 1, "format": "json"}\n{"sum": ', {}),
+            (b'{"spotworker": 1, "format": "pickle"}\n\x80\x04', {"format": "pickle"}),
+        ):
+            with self.subTest(content=content):
+                restore.write_bytes(content)
+                with self.assertRaises(SystemExit) as left, mock.patch("sys.stderr") as printed:
+                    spotworker.job(**options).load()
+                self.assertEqual(left.exception.code, 76)
+                self.assertIn("cannot be used", str(printed.write.call_args_list))
+        restore.write_bytes(b'{"spotworker": 1, "format": "json"}\n{"loss": NaN}')
+        job = spotworker.job()
+        job.load()
+        with self.assertRaises(SystemExit) as left, mock.patch("sys.stderr"):
+            job.unusable("the loss is NaN")
+        self.assertEqual(left.exception.code, 76)
 
     def test_progress(self):
         job = spotworker.job()
