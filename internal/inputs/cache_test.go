@@ -106,7 +106,7 @@ func TestDeadWorker(t *testing.T) {
 	if _, err := os.CreateTemp(dead.cache.own, "part-*"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := dead.cache.reserve(300, 300); err != nil { // of a download that never ends
+	if _, _, err := dead.cache.reserve(300, 0, 300); err != nil { // of a download that never ends
 		t.Fatal(err)
 	}
 	_ = dead.cache.lock.Close() // as the kernel does

@@ -23,6 +23,10 @@
 //	workers/ID.lock   held while a worker is alive
 //	workers/ID/       its downloads, and a folder with links to the entries of each job
 //
+// A download that breaks leaves what it has in the worker's folder, under the name of the
+// entry: the next try continues there, so the ranges are of one version. It goes when others
+// need the room, or with the worker.
+//
 // An ETag never stands for two contents, so an entry never changes. It appears by a
 // rename, when its length and, where the service has one, its MD5 have been verified.
 //

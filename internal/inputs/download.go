@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spotworker/spotworker/internal/readahead"
+	"github.com/spotworker/spotworker/job"
 )
 
 // download downloads one blob under its name in the job's folder, verifies it and makes
-// it an entry. When it fails nothing is left.
+// it an entry. It continues what an earlier try downloaded of the same version. When it
+// fails nothing is left, but for a part that the next try continues.
 func (t *task) download(ctx context.Context, file *planned, key, name string) error {
 	weight := min(max(file.size, smallest), rangeLength)
 	if err := t.fetcher.first.Acquire(ctx, weight); err != nil {
@@ -23,13 +27,16 @@ func (t *task) download(ctx context.Context, file *planned, key, name string) er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	part, err := os.CreateTemp(t.cache.own, "part-*")
+	part, from, err := t.openPart(key)
 	if err != nil {
 		return onDisk("make the file of an input", err)
 	}
-	err = t.fill(ctx, file, part)
+	broke, err := t.fill(ctx, file, part, from)
 	if closed := part.Close(); err == nil && closed != nil {
 		err = onDisk("write "+file.source.String(), closed)
+	}
+	if err != nil && broke && t.ctx.Err() == nil && !job.IsPermanent(err) && !IsChanged(err) {
+		return errors.Join(err, t.cache.keepPart(key, part.Name()))
 	}
 	if err != nil {
 		return errors.Join(err, removeFile(part.Name()))
@@ -46,33 +53,122 @@ func (t *task) download(ctx context.Context, file *planned, key, name string) er
 	return nil
 }
 
-// fill writes a blob to a file, in ranges of which several are in flight.
-func (t *task) fill(ctx context.Context, file *planned, to io.Writer) error {
+// openPart opens the file that a blob is downloaded to, and returns how much of it an
+// earlier try left there.
+func (t *task) openPart(key string) (part *os.File, from int64, err error) {
+	kept, ok := t.parts[key]
+	if !ok {
+		part, err = os.CreateTemp(t.cache.own, "part-*")
+		return part, 0, err
+	}
+	if part, err = os.OpenFile(kept.name, os.O_RDWR, 0); err != nil {
+		return nil, 0, err
+	}
+	return part, kept.size, nil
+}
+
+// fill writes a blob to a file that has the bytes up to from, in ranges of which several are
+// in flight. broke reports whether it failed because no more could be read: what is in the
+// file is right.
+func (t *task) fill(ctx context.Context, file *planned, to *os.File, from int64) (broke bool, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	ranges := readahead.New(ctx, readahead.Config{Size: file.size, Length: rangeLength, Ahead: readAhead, Budget: t.fetcher.ahead},
-		func(ctx context.Context, data []byte, offset int64) (struct{}, error) {
-			return struct{}{}, t.fetcher.sources.read(ctx, file, data, offset)
-		})
 	sum := md5.New() //nolint:gosec // see above
+	if file.md5 != nil && from > 0 {
+		if _, err := io.Copy(sum, io.NewSectionReader(to, 0, from)); err != nil {
+			return false, onDisk("read a part of "+file.source.String(), err)
+		}
+	}
+	if _, err := to.Seek(from, io.SeekStart); err != nil {
+		return false, onDisk("continue "+file.source.String(), err)
+	}
+	ranges := readahead.New(ctx, readahead.Config{Size: file.size - from, Length: rangeLength, Ahead: readAhead, Budget: t.fetcher.ahead},
+		func(ctx context.Context, data []byte, offset int64) (struct{}, error) {
+			return struct{}{}, t.fetcher.sources.read(ctx, file, data, from+offset)
+		})
 	for {
 		next, err := ranges.Next()
 		switch {
 		case errors.Is(err, io.EOF):
 			if file.md5 != nil && !bytes.Equal(sum.Sum(nil), file.md5) {
-				return fmt.Errorf("%s does not have the MD5 that the service states for it: it was damaged on the way, or its property Content-MD5 is wrong", file.source)
+				return false, fmt.Errorf("%s does not have the MD5 that the service states for it: it was damaged on the way, or its property Content-MD5 is wrong", file.source)
 			}
-			return nil
+			return false, nil
 		case err != nil:
-			return err
+			return true, err
 		case next.Err != nil:
-			return next.Err
+			return true, next.Err
 		}
 		if file.md5 != nil {
 			_, _ = sum.Write(next.Data)
 		}
 		if _, err := to.Write(next.Data); err != nil {
-			return onDisk("write "+file.source.String(), err)
+			return false, onDisk("write "+file.source.String(), err)
 		}
+	}
+}
+
+// keptPrefix begins the names of parts that the next try continues.
+const keptPrefix = "kept-"
+
+// keptPart is what a try that broke has downloaded of a blob.
+type keptPart struct {
+	name string
+	size int64
+}
+
+// keepPart keeps what was downloaded of a version of a blob, in whole ranges, for the next
+// try. It counts as used until then.
+func (c *cache) keepPart(key, name string) error {
+	info, err := os.Stat(name)
+	if err != nil || info.Size() < rangeLength {
+		return errors.Join(err, removeFile(name))
+	}
+	return c.locked(func(lock *os.File) error {
+		kept, before := filepath.Join(c.own, keptPrefix+key), int64(0)
+		if old, err := os.Lstat(kept); err == nil {
+			before = old.Size() // that of another job
+		}
+		used, err := readUsed(lock)
+		if err == nil {
+			err = os.Rename(name, kept)
+		}
+		if err != nil {
+			return errors.Join(err, removeFile(name))
+		}
+		return writeUsed(lock, max(used+info.Size()-before, 0))
+	})
+}
+
+// takePart takes a part that was kept, for the job with that folder. It does not count as
+// used any more, since a reservation for the whole blob follows.
+func (c *cache) takePart(key, folder string) (part keptPart, ok bool, err error) {
+	kept := filepath.Join(c.own, keptPrefix+key)
+	if _, err := os.Lstat(kept); err != nil {
+		return keptPart{}, false, nil //nolint:nilerr // there is none
+	}
+	err = c.locked(func(lock *os.File) error {
+		info, err := os.Lstat(kept)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was evicted
+		}
+		if err != nil {
+			return err
+		}
+		used, err := readUsed(lock)
+		if err != nil {
+			return err
+		}
+		part, ok = keptPart{name: filepath.Join(c.own, "part-"+key+"-"+filepath.Base(folder)), size: info.Size()}, true
+		return errors.Join(os.Rename(kept, part.name), writeUsed(lock, max(used-part.size, 0)))
+	})
+	return part, ok, err
+}
+
+// removeParts removes what this worker keeps of blobs whose downloads broke, to make room.
+func (c *cache) removeParts() {
+	kept, _ := filepath.Glob(filepath.Join(c.own, keptPrefix+"*")) // the pattern is well-formed
+	for _, name := range kept {
+		_ = os.Remove(name)
 	}
 }

@@ -175,7 +175,7 @@ func (f *Fetcher) Fetch(ctx context.Context, plan *Plan) (*Held, error) {
 	if err != nil {
 		return nil, onDisk("make the folder of the inputs", err)
 	}
-	t := task{fetcher: f, cache: f.cache, plan: plan, folder: folder}
+	t := task{fetcher: f, cache: f.cache, plan: plan, folder: folder, ctx: ctx, parts: map[string]keptPart{}}
 	if err := t.run(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -195,6 +195,9 @@ type task struct {
 	folder  string
 	space   *reservation
 	fetched atomic.Int64
+
+	ctx   context.Context     // of the whole fetch
+	parts map[string]keptPart // what earlier tries left of its blobs
 }
 
 // name returns where a file of the plan goes.
@@ -221,8 +224,13 @@ func (t *task) run(ctx context.Context) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
+	have, err := t.takeParts(missing)
+	defer t.dropParts() // those that another job's download made needless
+	if err != nil {
+		return onDisk("continue the download of an input", err)
+	}
 	if need > 0 {
-		space, out, err := t.cache.reserve(need, t.plan.bytes)
+		space, out, err := t.cache.reserve(need, have, t.plan.bytes)
 		if out.files > 0 {
 			t.fetcher.config.Observer.CountInputs(wasEvicted, out.files, out.bytes)
 		}
@@ -241,6 +249,33 @@ func (t *task) run(ctx context.Context) error {
 		work.Go(func() error { return t.fetch(workCtx, file) })
 	}
 	return errors.Join(work.Wait(), context.Cause(ctx))
+}
+
+// takeParts takes what earlier tries left of the files, and returns how many bytes those
+// are.
+func (t *task) takeParts(missing []*planned) (bytes int64, err error) {
+	for _, file := range missing {
+		key := t.key(file)
+		if _, taken := t.parts[key]; taken || file.size <= rangeLength {
+			continue
+		}
+		part, ok, err := t.cache.takePart(key, t.folder)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			t.parts[key] = part
+			bytes += part.size
+		}
+	}
+	return bytes, nil
+}
+
+// dropParts removes the parts that were taken and are still there.
+func (t *task) dropParts() {
+	for _, part := range t.parts {
+		_ = os.Remove(part.name)
+	}
 }
 
 // explainReserve marks the error of a reservation: inputs that never fit here are a

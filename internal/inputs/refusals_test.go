@@ -14,7 +14,7 @@ import (
 )
 
 // TestArchivedInput: a blob in the archive tier ends the job with what to do, whether the
-// service says so in the blob's properties, in a listing, or when it is read. A retry would
+// service reports it in the blob's properties, in a listing, or when it is read. A retry would
 // not help: to rehydrate a blob takes hours.
 func TestArchivedInput(t *testing.T) {
 	for name, archive := range map[string]func(b *bench, r *http.Request, reply *http.Response) *http.Response{

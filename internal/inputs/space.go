@@ -47,9 +47,9 @@ type reservation struct {
 type evicted struct{ files, bytes int64 }
 
 // reserve reserves space for downloads of a job that has all bytes in its inputs, and
-// evicts entries for it. The error is a [*tooLargeError] if they do not fit on this
+// evicts entries for it. Of the bytes that it needs have are on the disk already. The error is a [*tooLargeError] if they do not fit on this
 // machine at all, and wraps errNoSpace if they do not fit now.
-func (c *cache) reserve(need, all int64) (r *reservation, out evicted, err error) {
+func (c *cache) reserve(need, have, all int64) (r *reservation, out evicted, err error) {
 	if all > c.limit {
 		return nil, out, &tooLargeError{fmt.Sprintf("the job's inputs have %d bytes, and the cache of inputs on this machine may have %d (--input-cache)", all, c.limit)}
 	}
@@ -58,15 +58,16 @@ func (c *cache) reserve(need, all int64) (r *reservation, out evicted, err error
 	}
 	err = c.locked(func(lock *os.File) error {
 		used, err := readUsed(lock)
-		if err != nil || used+need > c.limit || c.missing(need) > 0 {
-			if used, out, err = c.evict(need); err != nil {
+		if err != nil || used+need > c.limit || c.missing(need-have) > 0 {
+			c.removeParts()
+			if used, out, err = c.evict(need, have); err != nil {
 				return err
 			}
 		}
 		if used+need > c.limit {
 			return fmt.Errorf("%w: they need %d bytes, and of the %d bytes of the cache running jobs use %d", errNoSpace, need, c.limit, used)
 		}
-		if less := c.missing(need); less > 0 {
+		if less := c.missing(need - have); less > 0 {
 			return fmt.Errorf("%w: they need %d bytes, %d more than are free in %s", errNoSpace, need, less, c.root)
 		}
 		file, err := os.CreateTemp(c.own, reservePrefix+"*")
@@ -136,7 +137,7 @@ type unused struct {
 
 // evict counts what entries and reservations take, and removes unused entries, those used
 // longest ago first, until need more bytes fit or none is left.
-func (c *cache) evict(need int64) (used int64, out evicted, err error) {
+func (c *cache) evict(need, have int64) (used int64, out evicted, err error) {
 	var free []unused
 	err = filepath.WalkDir(c.path("blobs"), func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -159,14 +160,18 @@ func (c *cache) evict(need int64) (used int64, out evicted, err error) {
 	if err != nil {
 		return 0, out, err
 	}
-	for _, name := range reserved {
+	kept, err := filepath.Glob(filepath.Join(c.path("workers"), "*", keptPrefix+"*"))
+	if err != nil {
+		return 0, out, err
+	}
+	for _, name := range slices.Concat(reserved, kept) {
 		if info, err := os.Lstat(name); err == nil {
 			used += info.Size()
 		}
 	}
 	slices.SortFunc(free, func(a, b unused) int { return a.last.Compare(b.last) })
 	for _, entry := range free {
-		if used+need <= c.limit && c.missing(need) == 0 {
+		if used+need <= c.limit && c.missing(need-have) == 0 {
 			break
 		}
 		if os.Remove(entry.name) == nil {
