@@ -76,6 +76,7 @@ var breaches = []struct {
 	{"sources knows queues alone", "internal/sources/sources.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"renewal knows messages alone", "internal/renewal/pace.go", importing(testModule + "/internal/checkpoint"), 3},
 	{"ordered, pool and readahead stand alone", "internal/pool/pool.go", importing(testModule + "/internal/drain"), 3},
+	{"listing stands alone", "internal/listing/listing.go", importing(testModule + "/job"), 3},
 	{"breaker stands alone", "internal/breaker/breaker.go", importing(testModule + "/job"), 3},
 	{"inputs knows jobs alone", "internal/inputs/fetch.go", importing(testModule + "/internal/queue"), 3},
 	{"delivery imports only what it joins", "internal/delivery/finish.go", importing(testModule + "/internal/events"), 3},

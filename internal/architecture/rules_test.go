@@ -180,7 +180,7 @@ var importRules = []importRule{
 		name:    "checkpoint imports no sibling",
 		in:      []string{"./internal/checkpoint/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/ledger", "./internal/plaintext", "./internal/readahead", "./internal/retry"},
+		allows:  []string{"./internal/checkpoint/...", "./internal/jobid", "./internal/ledger", "./internal/plaintext", "./internal/readahead", "./internal/retry", "./internal/listing"},
 		reason:  "messages and records are joined in one place, the worker; checkpoint takes the SDK's clients",
 	},
 	{
@@ -214,14 +214,14 @@ var importRules = []importRule{
 		name:    "joblog imports no sibling",
 		in:      []string{"./internal/joblog/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/joblog/...", "./internal/jobid"},
+		allows:  []string{"./internal/joblog/...", "./internal/jobid", "./internal/listing"},
 		reason:  "a log decides nothing: what knows no record, no message and no drain can hold none of them up",
 	},
 	{
 		name:    "outputs imports no sibling",
 		in:      []string{"./internal/outputs/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/outputs/...", "./internal/jobid"},
+		allows:  []string{"./internal/outputs/...", "./internal/jobid", "./internal/listing"},
 		reason:  "it stores files and lists; which of them count, the job's record says",
 	},
 	{
@@ -235,7 +235,7 @@ var importRules = []importRule{
 		name:    "presence imports no sibling",
 		in:      []string{"./internal/presence/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/presence/...", "./internal/activity"},
+		allows:  []string{"./internal/presence/...", "./internal/activity", "./internal/listing"},
 		reason:  "a worker says what it does through it, and tools read that, without either knowing the other",
 	},
 	{
@@ -325,6 +325,12 @@ var importRules = []importRule{
 		reason:  "what they hold and run is not their concern",
 	},
 	{
+		name:    "listing stands alone",
+		in:      []string{"./internal/listing/..."},
+		forbids: []string{"./...", sdk},
+		reason:  "every package that keeps blobs lists them, so it may depend on none of them",
+	},
+	{
 		name:    "breaker stands alone",
 		in:      []string{"./internal/breaker/..."},
 		forbids: []string{"./...", sdk},
@@ -336,7 +342,7 @@ var importRules = []importRule{
 		in:      []string{"./internal/inputs/..."},
 		forbids: []string{"./..."},
 		allows: []string{
-			"./internal/inputs/...", "./internal/blobref", "./internal/process/resource", "./internal/readahead", "./internal/sandbox", "./job",
+			"./internal/inputs/...", "./internal/blobref", "./internal/process/resource", "./internal/readahead", "./internal/sandbox", "./job", "./internal/listing",
 		},
 		reason: "it turns names into files; whose job they are for, and what its end means, is decided elsewhere",
 	},
@@ -367,7 +373,7 @@ var importRules = []importRule{
 		forbids: []string{"./..."},
 		allows: []string{
 			"./internal/producer/...", "./internal/checkpoint", "./internal/handlers", "./internal/inputs/named",
-			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling", "./internal/tracing", "./job",
+			"./internal/jobid", "./internal/lifecycle", "./internal/presence", "./internal/queue", "./internal/retry", "./internal/spelling", "./internal/tracing", "./job", "./internal/listing",
 		},
 		reason: "it is handed its clients, and knows no engine and no emulator",
 	},

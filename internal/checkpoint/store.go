@@ -20,6 +20,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/listing"
 	"github.com/spotworker/spotworker/internal/readahead"
 )
 
@@ -113,7 +114,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 			Include: container.ListBlobsInclude{Metadata: true},
 		})
 		for pager.More() {
-			page, err := s.nextPage(ctx, pager.NextPage)
+			page, err := listing.Page(ctx, transferTimeout, pager.NextPage)
 			if err != nil {
 				yield(Record{}, fmt.Errorf("list records: %w", err))
 				return
@@ -127,12 +128,6 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Record, error
 			}
 		}
 	}
-}
-
-func (s *Store) nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
-	defer cancel()
-	return next(ctx)
 }
 
 // recordOf returns the record of a listed blob. One that cannot be read has its id

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/blobref"
 	"github.com/spotworker/spotworker/internal/inputs/named"
+	"github.com/spotworker/spotworker/internal/listing"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -237,9 +238,7 @@ func (r *resolver) list(client *container.Client, in job.Input) (files []planned
 	above := in.Prefix[:strings.LastIndexByte(in.Prefix, '/')+1]
 	pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(in.Prefix)})
 	for pager.More() {
-		ctx, cancel := context.WithTimeout(r.ctx, lookTimeout)
-		page, err := pager.NextPage(ctx)
-		cancel()
+		page, err := listing.Page(r.ctx, lookTimeout, pager.NextPage)
 		if err != nil {
 			return nil, explainList(r.ctx, in, where, err)
 		}

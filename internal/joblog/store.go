@@ -19,6 +19,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/listing"
 )
 
 // Prefix is the start of the names of the blobs with logs: <Prefix><hhh>/<job id>.
@@ -210,7 +211,7 @@ func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(Prefix)})
 		for pager.More() {
-			page, err := nextPage(ctx, pager.NextPage)
+			page, err := listing.Page(ctx, time.Minute, pager.NextPage)
 			if err != nil {
 				yield(Stored{}, fmt.Errorf("list logs: %w", err))
 				return
@@ -222,12 +223,6 @@ func (s *Store) List(ctx context.Context) iter.Seq2[Stored, error] {
 			}
 		}
 	}
-}
-
-func nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return next(ctx)
 }
 
 // storedOf describes a listed blob. It reports false for one that is no log.

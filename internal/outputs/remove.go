@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/jobid"
+	"github.com/spotworker/spotworker/internal/listing"
 )
 
 // Stored is a blob in the container of outputs, as it was listed.
@@ -40,7 +41,7 @@ func (s *Store) List(ctx context.Context, id string) iter.Seq2[Stored, error] {
 		}
 		pager := s.container.NewListBlobsFlatPager(o)
 		for pager.More() {
-			page, err := s.nextPage(ctx, pager.NextPage)
+			page, err := listing.Page(ctx, stallTimeout, pager.NextPage)
 			if err != nil {
 				yield(Stored{}, fmt.Errorf("list outputs: %w", err))
 				return
@@ -52,12 +53,6 @@ func (s *Store) List(ctx context.Context, id string) iter.Seq2[Stored, error] {
 			}
 		}
 	}
-}
-
-func (s *Store) nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
-	defer cancel()
-	return next(ctx)
 }
 
 func storedOf(item *container.BlobItem, read time.Time) (b Stored, ok bool) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/spotworker/spotworker/internal/listing"
 )
 
 // Listed is a heartbeat as it was read. In a listing it is without the ids of the jobs.
@@ -58,7 +60,7 @@ func (s *Store) list(ctx context.Context, prefix string) ([]Listed, error) {
 	})
 	var all []Listed
 	for pager.More() {
-		page, err := nextPage(ctx, pager.NextPage)
+		page, err := listing.Page(ctx, callTimeout, pager.NextPage)
 		if err != nil {
 			return nil, err
 		}
@@ -71,10 +73,4 @@ func (s *Store) list(ctx context.Context, prefix string) ([]Listed, error) {
 		}
 	}
 	return all, nil
-}
-
-func nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) (container.ListBlobsFlatResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return next(ctx)
 }

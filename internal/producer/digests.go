@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/spotworker/spotworker/internal/handlers"
+	"github.com/spotworker/spotworker/internal/listing"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -46,7 +47,7 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 	return func(yield func(Spec, error) bool) {
 		pager := client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix})
 		for pager.More() {
-			page, err := nextPage(ctx, pager.NextPage)
+			page, err := listing.Page(ctx, listTimeout, pager.NextPage)
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) {
 				err = fmt.Errorf("container %s does not exist", name)
 			} else if err != nil {
@@ -56,7 +57,7 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 				yield(Spec{}, err)
 				return
 			}
-			for _, item := range page {
+			for _, item := range page.Segment.BlobItems {
 				if isDirectory(item) {
 					continue
 				}
@@ -66,16 +67,6 @@ func Digests(ctx context.Context, client *container.Client, name, prefix string,
 			}
 		}
 	}
-}
-
-func nextPage(ctx context.Context, next func(context.Context) (container.ListBlobsFlatResponse, error)) ([]*container.BlobItem, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	page, err := next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return page.Segment.BlobItems, nil
 }
 
 // isDirectory reports whether an entry is a directory, as listed by an account with a
