@@ -33,7 +33,7 @@ const (
 	ownCalls, grownCalls = 4, 15
 
 	// Connections is how many connections to keep for large states: as many as a save has
-	// blocks in flight whose chunks are new. With fewer, most calls would open one.
+	// blocks in flight whose chunks are new. With 16, a third of the calls would open one.
 	Connections = 64
 
 	// splitRun is how many groups are kept in chunks at the begin of what is new.
