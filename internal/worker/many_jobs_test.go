@@ -3,16 +3,19 @@ package worker
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/metrics"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/testing/race"
 	"github.com/spotworker/spotworker/job"
 )
 
 // TestManyJobs runs 1,000 jobs at once that were claimed together: their renewals come
-// evenly, and their calls do not need a connection each.
+// evenly, their calls do not need a connection each, and their stacks are small.
 func TestManyJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		const (
@@ -50,6 +53,13 @@ func TestManyJobs(t *testing.T) {
 		began, most = time.Now(), 0
 		mu.Unlock()
 		time.Sleep(minute)
+		// The goroutines of a job that waits need so little that the runtime gives them
+		// 4 KiB each.
+		if got := usedStacks() / jobs; got > 2500 && !race.Enabled {
+			t.Errorf("stacks of a job that waits use %d bytes, want at most 2500", got)
+		} else {
+			t.Logf("stacks of a job that waits use %d bytes", got)
+		}
 
 		mu.Lock()
 		defer mu.Unlock()
@@ -66,4 +76,12 @@ func TestManyJobs(t *testing.T) {
 			t.Errorf("renewals in a second = %.0f in the mean, %d at most, want 100 and at most twice the mean", mean, busiest)
 		}
 	})
+}
+
+// usedStacks returns how many bytes of all goroutines' stacks are in use.
+func usedStacks() uint64 {
+	runtime.GC() // which measures them
+	read := []metrics.Sample{{Name: "/gc/scan/stack:bytes"}}
+	metrics.Read(read)
+	return read[0].Value.Uint64()
 }
