@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/retry"
 )
 
 const (
@@ -23,6 +24,10 @@ const (
 
 	// lastWrite bounds the last write, which must not hold up the exit.
 	lastWrite = time.Second
+
+	// heartbeatSettle is how long a heartbeat waits for other transitions of the same
+	// moment.
+	heartbeatSettle = time.Millisecond
 )
 
 // heartbeat writes the worker's presence on every transition and every 15 s, and reads
@@ -58,19 +63,20 @@ func (b *heartbeat) run(ctx context.Context) {
 	ticker := time.NewTicker(presence.Every)
 	defer ticker.Stop()
 	defer b.worker.loops.heartbeat.Rest()
-	for {
+	for ctx.Err() == nil {
 		b.worker.loops.heartbeat.Turn(time.Now(), presence.Every+briefTurn)
 		b.tryWrite(ctx)
 		due := false
 		select {
 		case <-ctx.Done():
-			b.writeLast(ctx)
-			return
 		case <-b.changed:
 		case <-ticker.C:
 			due = true
 		}
-		// Of two that come during one write, one read and one write take care.
+		// Of two that come at once, or during one write, one read and one write take care.
+		if retry.Sleep(ctx, heartbeatSettle) != nil {
+			break
+		}
 		select {
 		case <-b.changed:
 		default:
@@ -85,6 +91,7 @@ func (b *heartbeat) run(ctx context.Context) {
 			b.worker.steering.read(ctx)
 		}
 	}
+	b.writeLast(ctx)
 }
 
 // writeLast writes how the process ended; ctx has ended already.

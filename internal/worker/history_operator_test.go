@@ -139,8 +139,11 @@ func (h *history) finishOperators() (more bool) {
 // jobs without one, or whose record says dead-lettered while the poison queue does not
 // have them.
 func (h *history) requeueAll() (more bool) {
+	// From now and not from when the workers have stopped: how many heartbeats they write
+	// until then, and so how long that takes, depends on scheduling.
+	next := h.since() + checkpoint.StaleAfter + time.Minute
 	h.stopFinalWorkers() // an hour of empty claims would take most of the test's time
-	time.Sleep(checkpoint.StaleAfter + time.Minute)
+	h.waitUntil(next)
 	defer h.startFinalWorkers()
 	tool := h.operatorTool(operatorAction{})
 	survey, err := tool.Orphans(h.t.Context(), checkpoint.StaleAfter)
