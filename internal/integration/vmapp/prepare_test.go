@@ -82,7 +82,7 @@ func example(t *testing.T, repository string) string {
 	const environment = `"environment":`
 	kinds := filepath.Join(folder, "kinds.json")
 	put(t, kinds, replaceOnce(t, read(t, kinds), environment, `"pass_environment": ["PAUSE"], `+environment))
-	put(t, kinds, replaceOnce(t, read(t, kinds), `"logstats": {`, attackKind+`"logstats": {`))
+	put(t, kinds, replaceOnce(t, read(t, kinds), `"logstats": {`, attackKind+leaverKind+`"logstats": {`))
 	put(t, filepath.Join(folder, "attack.py"), attackProgram)
 	for name, lines := range map[string]int{shortFile: shortLines, longFile: longLines} {
 		var log strings.Builder

@@ -17,6 +17,7 @@ import (
 // time from a copy in another folder, and compares what came out. What git does
 // not know is left behind.
 func TestSameBytes(t *testing.T) {
+	t.Parallel()
 	maker, git := parts.Command(t, "make"), parts.Command(t, "git")
 	repository := parts.Repository(t)
 	list := exec.CommandContext(t.Context(), git, "ls-files", "-z")
@@ -55,6 +56,7 @@ func TestSameBytes(t *testing.T) {
 // TestOtherWorker packs a worker that is a module of its own, as docs/vmapp.md
 // says: here for this machine alone, to save time.
 func TestOtherWorker(t *testing.T) {
+	t.Parallel()
 	pack := exec.CommandContext(t.Context(), parts.Command(t, "make"), "package",
 		"WORKER=./examples/worker", "VERSION=2.3.0", "ARCHITECTURES="+runtime.GOARCH, "PACKAGES="+t.TempDir())
 	pack.Dir = parts.Repository(t)

@@ -19,12 +19,14 @@ import (
 // TestVMApplication installs, updates and removes the package on a VM, with and
 // without faults.
 func TestVMApplication(t *testing.T) {
+	t.Parallel()
 	inContainer(t, prepare, func(t *testing.T) {
 		put(t, "/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n")
 		m := &machine{azure: startAzure(t, 3), extension: newExtension()}
 		m.before = inventory(t)
 		m.run(t, "life", m.life)
 		m.run(t, "attacked", m.attacked)
+		m.run(t, "control groups", m.controlGroups)
 		m.run(t, "several workers", m.severalWorkers)
 		m.run(t, "frozen worker", m.frozenWorker)
 		for _, trouble := range troubles {
