@@ -72,7 +72,7 @@ func (f *testFleet) wake() {
 // until waits for a condition, which is called with f.mu held.
 func (f *testFleet) until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	patience := time.After(20 * time.Second)
+	patience := time.After(2 * time.Minute)
 	for {
 		f.mu.Lock()
 		holds := condition()
@@ -83,7 +83,7 @@ func (f *testFleet) until(t *testing.T, what string, condition func() bool) {
 		select {
 		case <-f.more:
 		case <-patience:
-			t.Fatalf("%s did not happen within 20s", what)
+			t.Fatalf("%s did not happen within 2m", what)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func TestManualsPrograms(t *testing.T) {
 			first := b.begin(k, row.payload, saved)
 			b.until("a checkpoint", func() bool { return first.Latest() != nil })
 			first.stop(job.Evicted, 10*time.Second)
-			first.wait(t, 15*time.Second)
+			first.wait(t)
 			if !job.IsInterrupted(first.err) {
 				t.Fatalf("first run = %.80q, %v, want an interruption", first.result, first.err)
 			}

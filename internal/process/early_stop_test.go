@@ -179,7 +179,7 @@ func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 	w := b.begin(k.with(d.slowly), d.payload, nil)
 	b.until("a checkpoint", func() bool { return w.Latest() != nil && w.Latest().HasState() })
 	w.stop(job.Evicted, 10*time.Second)
-	w.wait(b.t, 15*time.Second)
+	w.wait(b.t)
 	if !job.IsInterrupted(w.err) {
 		b.t.Fatalf("first run = %.80q, %v, want an interruption", w.result, w.err)
 	}
@@ -190,7 +190,7 @@ func (d *documented) halfDone(b *rig, k Kind) *job.Progress {
 // the next, which continues from what the first has saved.
 func (d *documented) demandFinished(b *rig, k Kind, w *work, saved *job.Progress, want string) {
 	b.t.Helper()
-	w.wait(b.t, 15*time.Second)
+	w.wait(b.t)
 	result, err := w.result, w.err
 	if job.IsInterrupted(err) {
 		next := b.run(k, d.payload, recorded(b.t, w, saved))

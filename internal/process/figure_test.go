@@ -244,7 +244,7 @@ func TestHugeCheckpoint(t *testing.T) {
 	w := b.begin(k, "", nil)
 	b.until("the checkpoint", func() bool { _, err := os.Lstat(huge); return err != nil })
 	w.stop(job.Evicted, 10*time.Second)
-	refused := w.wait(t, time.Minute)
+	refused := w.wait(t)
 	runtime.ReadMemStats(&after)
 	begun := time.Now()
 	w.Close()

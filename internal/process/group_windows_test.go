@@ -107,7 +107,7 @@ func TestStopSaves(t *testing.T) {
 	w := b.begin(k, "1", nil)
 	b.until("the program is ready", func() bool { return exists(ready) })
 	w.stop(job.Evicted, time.Minute)
-	w.wait(t, 30*time.Second)
+	w.wait(t)
 	if !job.IsInterrupted(w.err) {
 		t.Errorf("Run = %v, want an interruption", w.err)
 	}
@@ -128,7 +128,7 @@ func TestCtrlBreakEnds(t *testing.T) {
 	w := b.begin(k, "1", nil)
 	b.until("the program is ready", func() bool { return exists(ready) })
 	w.stop(job.Evicted, time.Minute)
-	w.wait(t, 30*time.Second)
+	w.wait(t)
 	if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "Ctrl-Break") {
 		t.Errorf("Run = %v, want an interruption by Ctrl-Break", w.err)
 	}
@@ -143,7 +143,7 @@ func TestStubbornTree(t *testing.T) {
 	b.until("three processes run", func() bool { return len(readIDs(ids)) == 3 })
 	b.until("the checkpoint", func() bool { return w.Latest() != nil })
 	w.stop(job.Evicted, 500*time.Millisecond)
-	w.wait(t, 30*time.Second)
+	w.wait(t)
 	if !job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), "was killed") {
 		t.Errorf("Run = %v, want an interruption of a program that was killed", w.err)
 	}

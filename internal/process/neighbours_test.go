@@ -30,7 +30,7 @@ func TestBadNeighbours(t *testing.T) {
 		t.Errorf("the good program = %q, %v, want 1225", good.result, good.err)
 	}
 	for _, w := range append(all, good) {
-		w.wait(t, 20*time.Second)
+		w.wait(t)
 		w.Close()
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*")); len(left) > 0 {

@@ -138,7 +138,7 @@ func TestOutputsOfAProgram(t *testing.T) {
 		files, want["link"] = append(files, "link=->a.txt"), "one"
 	}
 	w := b.beginWith(b.outputsKind(Outputs{}, files...), s, nil)
-	w.wait(t, 20*time.Second)
+	w.wait(t)
 	if w.err != nil {
 		t.Fatalf("Run = %v; log:\n%s", w.err, b.log)
 	}
@@ -170,7 +170,7 @@ func TestOutputsThatCannotBeStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			w := b.beginWith(b.outputsKind(Outputs{Limits: row.limit}, row.files...), &stored{}, nil)
-			w.wait(t, 20*time.Second)
+			w.wait(t)
 			if !job.IsPermanent(w.err) || !strings.Contains(w.err.Error(), row.want) {
 				t.Errorf("Run = %v, want a permanent error with %q", w.err, row.want)
 			}
@@ -196,7 +196,7 @@ func TestOutputsBeforeASave(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop(job.Evicted, 5*time.Second)
-	w.wait(t, 10*time.Second)
+	w.wait(t)
 	if !job.IsInterrupted(w.err) {
 		t.Errorf("Run = %v, want an interruption", w.err)
 	}
@@ -217,7 +217,7 @@ func TestOutputsAreRestored(t *testing.T) {
 		b := setup(t)
 		s := &stored{files: map[string]string{"old.txt": "before", "d/kept.txt": "kept"}, sends: map[string]int{}}
 		w := b.beginWith(b.outputsKind(Outputs{List: list}, "old.txt=after", "new.txt=new"), s, nil)
-		w.wait(t, 20*time.Second)
+		w.wait(t)
 		if w.err != nil {
 			t.Fatalf("Run = %v", w.err)
 		}
@@ -239,5 +239,5 @@ func TestOutputsAreStreamed(t *testing.T) {
 	w := b.beginWith(k, s, nil)
 	b.until("the output is sent", func() bool { return len(s.all()) == 1 })
 	w.stop(job.Shutdown, time.Second)
-	w.wait(t, 10*time.Second)
+	w.wait(t)
 }

@@ -96,7 +96,7 @@ func TestAttackOnANeighbour(t *testing.T) {
 		w.Close()
 	}
 	victim.stop(job.Shutdown, 5*time.Second)
-	victim.wait(t, 10*time.Second)
+	victim.wait(t)
 	if string(victim.result) != "right\n" {
 		t.Errorf("victim's result = %q, %v, want its own", victim.result, victim.err)
 	}

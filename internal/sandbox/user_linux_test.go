@@ -227,7 +227,7 @@ func checkProcesses() error {
 		return err == nil && !strings.Contains(string(status), ") Z ")
 	}
 	for begun := time.Now(); !alive(user) || !alive(other); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+		if time.Since(begun) > time.Minute {
 			return errors.New("the programs did not start")
 		}
 	}
@@ -235,7 +235,7 @@ func checkProcesses() error {
 		return err
 	}
 	for begun := time.Now(); alive(user); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+		if time.Since(begun) > time.Minute {
 			return errors.New("a process that left its session still runs")
 		}
 	}
@@ -247,7 +247,7 @@ func checkProcesses() error {
 		return err
 	}
 	for begun := time.Now(); alive(other); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 10*time.Second {
+		if time.Since(begun) > time.Minute {
 			return errors.New("a process of an earlier worker still runs")
 		}
 	}

@@ -33,7 +33,7 @@ func (p *paper) String() string {
 // until waits for a text on the terminal.
 func (p *paper) until(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.String(), text); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.String(), text); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("terminal does not show %q: %q", text, p.String())
 			return
@@ -96,7 +96,7 @@ func TestCtrlCEndsWhatRuns(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
-				case <-time.After(10 * time.Second):
+				case <-time.After(time.Minute):
 					return errors.New("not interrupted")
 				}
 			})

@@ -202,7 +202,7 @@ func delegated(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		_ = write(filepath.Join(dir, "cgroup.kill"), "1")
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
 			for _, name := range below {
 				_ = os.Remove(filepath.Dir(name))
