@@ -72,10 +72,13 @@ func orderedEntries(c historyStats) []string {
 		return time
 	}
 	entries := slices.Clone(c.entries)
-	for from, to := 0, 0; from < len(entries); from = to {
-		for to = from + 1; to < len(entries) && at(entries[to]) == at(entries[from]); to++ {
+	for from := 0; from < len(entries); {
+		to := from + 1
+		for to < len(entries) && at(entries[to]) == at(entries[from]) {
+			to++
 		}
 		slices.Sort(entries[from:to])
+		from = to
 	}
 	return entries
 }
