@@ -1,3 +1,5 @@
+//go:build unix
+
 package process
 
 import (
@@ -6,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spotworker/spotworker/job"
 )
@@ -52,7 +53,7 @@ func TestStepBack(t *testing.T) {
 				return row.previous, nil
 			})
 			w := b.beginJob(k, j)
-			w.wait(t, 20*time.Second)
+			w.wait(t)
 			want, fails := strings.CutPrefix(row.want, "!")
 			switch {
 			case fails && (w.err == nil || !strings.Contains(w.err.Error(), want) || job.IsInterrupted(w.err)):
@@ -72,7 +73,7 @@ func TestStepBack(t *testing.T) {
 		j := job.New(job.Spec{ID: "job-1", Kind: "test"}, file("bad"))
 		j.OnStepBack(func() (*job.Progress, error) { return nil, unreadable })
 		w := b.beginJob(k, j)
-		if w.wait(t, 20*time.Second); !errors.Is(w.err, unreadable) || job.IsInterrupted(w.err) {
+		if w.wait(t); !errors.Is(w.err, unreadable) || job.IsInterrupted(w.err) {
 			t.Errorf("Run = %v, want a failure with %v", w.err, unreadable)
 		}
 	})
