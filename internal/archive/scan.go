@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/archive/spill"
+	"github.com/spotworker/spotworker/internal/filetype"
 )
 
 // Index lists the content of a folder, with the offsets of each file in its stream. It has
@@ -242,7 +243,7 @@ func entryOf(dir, name string, info fs.FileInfo) (entry, error) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return e.asLink(name)
 	case !info.Mode().IsRegular():
-		return entry{}, fmt.Errorf("%w: %q is a %s, and only files, folders and links between them are kept", ErrUnfit, e.path, describe(info.Mode()))
+		return entry{}, fmt.Errorf("%w: %q is a %s, and only files, folders and links between them are kept", ErrUnfit, e.path, filetype.Name(info.Mode()))
 	}
 	e.kind, e.size = plain, info.Size()
 	if info.Mode()&0o100 != 0 {
@@ -283,17 +284,6 @@ func (e entry) asLink(name string) (entry, error) {
 		return entry{}, fmt.Errorf("%w: %q is a symbolic link to %.200q: %w; only links that stay in the checkpoint are kept", ErrUnfit, e.path, target, err)
 	}
 	return e, nil
-}
-
-func describe(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	default:
-		return "device"
-	}
 }
 
 // Version is the lowest version of the format that has everything in the folder. Versions

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/spotworker/spotworker/internal/testing/race"
 
 	"github.com/spotworker/spotworker/internal/archive"
@@ -141,17 +143,23 @@ func TestManyFilesFigure(t *testing.T) {
 	stored := filepath.Join(t.TempDir(), "stored")
 	packed := stored + ".tar"
 	var p *job.Progress
-	took := map[string][]time.Duration{}
+	type used struct{ wall, cpu []float64 } // seconds
+	took := map[string]*used{}
 	measure := func(name string, step func() error) {
 		if err := exec.CommandContext(t.Context(), "sync").Run(); err != nil { // what was removed and written before
 			t.Fatal(err)
 		}
-		heap, largest, begun := cost.Heap(), watchHeap(t), time.Now()
+		begun, cpu := time.Now(), cpuTime(t)
 		if err := step(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		took[name] = append(took[name], time.Since(begun))
-		t.Logf("%s: %s, heap + %.1f MiB", name, time.Since(begun).Round(time.Millisecond), float64(int64(largest()-heap))/(1<<20))
+		u := took[name]
+		if u == nil {
+			u = &used{}
+			took[name] = u
+		}
+		u.wall, u.cpu = append(u.wall, time.Since(begun).Seconds()), append(u.cpu, (cpuTime(t)-cpu).Seconds())
+		t.Logf("%s: %.2f s, %.2f s of processor time", name, u.wall[len(u.wall)-1], u.cpu[len(u.cpu)-1])
 	}
 	folder := filepath.Join(k.dir, "1")
 	for round := range rounds {
@@ -194,22 +202,40 @@ func TestManyFilesFigure(t *testing.T) {
 			}
 		}
 	}
-	ratio := func(of, to []time.Duration) float64 {
+	median := func(all []float64) float64 {
+		all = slices.Sorted(slices.Values(all))
+		return all[len(all)/2]
+	}
+	ratio := func(of, to []float64) float64 {
 		var all []float64
 		for i := range of {
-			all = append(all, of[i].Seconds()/to[i].Seconds())
+			all = append(all, of[i]/to[i])
 		}
-		slices.Sort(all)
-		return all[rounds/2]
+		return median(all)
 	}
+	save := &used{}
 	for i := range rounds {
-		took["save"] = append(took["save"], took["collect"][i]+took["read"][i])
+		save.wall = append(save.wall, took["collect"].wall[i]+took["read"].wall[i])
+		save.cpu = append(save.cpu, took["collect"].cpu[i]+took["read"].cpu[i])
 	}
-	t.Logf("medians of the ratios: save %.2f of tar c, restore %.2f of tar x", ratio(took["save"], took["tar c"]), ratio(took["restore"], took["tar x"]))
-	for _, name := range []string{"save", "tar c", "restore", "tar x"} {
-		slices.Sort(took[name])
-		t.Logf("median of %s: %.2f s", name, took[name][rounds/2].Seconds())
+	took["save"] = save
+	for _, pair := range [][2]string{{"save", "tar c"}, {"restore", "tar x"}} {
+		ours, tars := took[pair[0]], took[pair[1]]
+		t.Logf("%s beside %s: %.2f and %.2f s, ratio %.2f; processor time %.2f and %.2f s, ratio %.2f", pair[0], pair[1],
+			median(ours.wall), median(tars.wall), ratio(ours.wall, tars.wall), median(ours.cpu), median(tars.cpu), ratio(ours.cpu, tars.cpu))
 	}
+}
+
+// cpuTime is the processor time of this process and of those that it has waited for.
+func cpuTime(t *testing.T) (all time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var u unix.Rusage
+		if err := unix.Getrusage(who, &u); err != nil {
+			t.Fatal(err)
+		}
+		all += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return all
 }
 
 // TestHugeCheckpoint: a checkpoint folder with more files than are kept costs the

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/spotworker/spotworker/internal/filetype"
 	"github.com/spotworker/spotworker/internal/outputs/paths"
 )
 
@@ -208,7 +209,7 @@ func (f *Folder) visit(root *os.Root, name string, entry fs.DirEntry, found map[
 		}
 	}
 	if !info.Mode().IsRegular() {
-		return unfit(pass, name, fmt.Sprintf("a %s, and only files can be stored", describe(info.Mode())))
+		return unfit(pass, name, fmt.Sprintf("a %s, and only files can be stored", filetype.Name(info.Mode())))
 	}
 	if err := paths.Validate(name); err != nil {
 		return err
@@ -230,17 +231,6 @@ func unfit(pass Pass, name, what string) error {
 		return nil
 	}
 	return fmt.Errorf("output %s: %w: it is %s", paths.Quote(name), paths.ErrRefused, what)
-}
-
-func describe(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	default:
-		return "device"
-	}
 }
 
 // errChanged means that a file changed while it was read.
