@@ -95,7 +95,34 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 	if err := c.checkClean(ctx, o); err != nil {
 		return CleanReport{}, err
 	}
-	cleaner := &operate.Cleaner{
+	n := toWrite
+	if o.DryRun {
+		n = toRead
+	}
+	var all operate.CleanReport
+	err := c.every(func(part *Client) error {
+		before := all
+		report, err := part.cleaner(o).Clean(ctx, func(r operate.CleanReport) {
+			if o.Progress != nil {
+				o.Progress(CleanReport(before.Plus(r)))
+			}
+		}, func(id string, err error) {
+			if o.Failed != nil {
+				o.Failed(id, c.readable(err, n))
+			}
+		})
+		all = before.Plus(report)
+		return err
+	})
+	if errors.Is(err, ErrTooYoung) || errors.Is(err, ErrBacklog) {
+		return CleanReport(all), err
+	}
+	return CleanReport(all), c.readable(err, n)
+}
+
+// cleaner removes old jobs of one account.
+func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
+	return &operate.Cleaner{
 		Records: c.stores.Records, Logs: c.stores.Logs, Outputs: c.stores.Outputs, Queue: c.stores.Jobs, OnDemand: c.stores.OnDemand, Poison: c.stores.Poison,
 		OlderThan: o.OlderThan, DryRun: o.DryRun, SkipOrphanedLogs: len(o.Status) > 0 || o.Kind != "" || o.Prefix != "",
 		Select: func(r checkpoint.Record) bool {
@@ -103,23 +130,6 @@ func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error)
 				(o.Kind == "" || r.Kind == o.Kind) && strings.HasPrefix(r.ID, o.Prefix)
 		},
 	}
-	n := toWrite
-	if o.DryRun {
-		n = toRead
-	}
-	var progress func(operate.CleanReport)
-	if o.Progress != nil {
-		progress = func(r operate.CleanReport) { o.Progress(CleanReport(r)) }
-	}
-	report, err := cleaner.Clean(ctx, progress, func(id string, err error) {
-		if o.Failed != nil {
-			o.Failed(id, c.readable(err, n))
-		}
-	})
-	if errors.Is(err, ErrTooYoung) || errors.Is(err, ErrBacklog) {
-		return CleanReport(report), err
-	}
-	return CleanReport(report), c.readable(err, n)
 }
 
 // checkClean refuses what cannot be cleaned, and reads which queues there are to look at.

@@ -43,6 +43,13 @@ type Options struct {
 	// https://ACCOUNT.blob.core.windows.net and https://ACCOUNT.queue.core.windows.net.
 	BlobEndpoint, QueueEndpoint string
 
+	// MoreAccounts are the names of the further storage accounts of a deployment that has
+	// several, in their order (spotctl accounts), which are reached with the credential of
+	// the first. Programs that list or look up jobs ask all of them. With ConnectionString
+	// it is MoreConnectionStrings. Other accounts are never signed in to, whatever the
+	// deployment says.
+	MoreAccounts, MoreConnectionStrings []string
+
 	// Prefix is the start of the names of the deployment's queues and containers.
 	// Default: "spotworker".
 	Prefix string
@@ -86,6 +93,7 @@ type Options struct {
 // Client is one deployment. Its methods may be called from many goroutines at once.
 type Client struct {
 	stores   *deployment.Stores
+	accounts []*Client       // of each account; the first is this one
 	tracer   *tracing.Tracer // nil records nothing
 	parallel int
 	name     string
@@ -118,21 +126,26 @@ func Open(o Options) (*Client, error) {
 	if o.Shards < 0 || o.Shards > queue.MaxShards {
 		return nil, fmt.Errorf("jobs cannot be put over %d queues: set Options.Shards to 1 to %d, or to 0 for as many as the deployment has", o.Shards, queue.MaxShards)
 	}
-	account, err := azure.Connect(azure.Config{
+	several := len(o.MoreAccounts)+len(o.MoreConnectionStrings) > 0
+	if several && o.Shards > 0 {
+		return nil, errors.New("the number of queues cannot be set for several accounts: leave Options.Shards 0, and let the identity read the queues (Storage Queue Data Reader)")
+	}
+	accounts, err := azure.ConnectAll(azure.Config{
 		ConnectionString: o.ConnectionString, Account: o.Account, Credential: o.Credential, ClientID: o.ClientID,
 		BlobEndpoint: o.BlobEndpoint, QueueEndpoint: o.QueueEndpoint,
 		Concurrency: o.Parallel, Version: o.Version, Transport: o.Transport,
-	})
+	}, azure.More{Accounts: o.MoreAccounts, ConnectionStrings: o.MoreConnectionStrings})
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{stores: deployment.StoresOf(account, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
+	c := &Client{stores: deployment.Join(accounts, names), parallel: o.Parallel, name: o.Name, unknownKind: o.UnknownKind, checked: map[string]time.Time{}}
 	if o.Shards > 0 {
 		c.stores.Jobs.Fix(o.Shards)
 	}
 	if o.TracerProvider != nil {
 		c.tracer = tracing.New(o.TracerProvider, o.Version)
 	}
+	c.divide()
 	return c, nil
 }
 
@@ -150,10 +163,14 @@ func programName() string {
 // error if the identity may not create them: usually they exist, and otherwise the
 // first use fails with [ErrNoDeployment].
 func (c *Client) Create(ctx context.Context) error {
-	s := c.stores
-	containers := map[string]*container.Client{}
-	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control, s.Names.Outputs} {
-		containers[name] = s.Account.Container(name)
+	for _, s := range c.stores.All() {
+		containers := map[string]*container.Client{}
+		for _, name := range s.ContainerNames() {
+			containers[name] = s.Account.Container(name)
+		}
+		if err := producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers); err != nil {
+			return c.readable(err, toWrite)
+		}
 	}
-	return c.readable(producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers), toWrite)
+	return nil
 }

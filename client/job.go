@@ -165,32 +165,33 @@ func jobOf(r checkpoint.Record) Job {
 	return j
 }
 
-// Get returns the record of a job, in one call. The error is [ErrNotFound] if it has
+// Get returns the record of a job, in one call, or with several accounts in one for each
+// at most. The error is [ErrNotFound] if it has
 // none, and [ErrNewerVersion] if this version cannot read it.
 func (c *Client) Get(ctx context.Context, id string) (Job, error) {
-	r, err := c.read(ctx, id)
+	_, r, err := c.read(ctx, id)
 	if r.ID == "" {
 		return Job{}, err
 	}
 	return jobOf(r), err
 }
 
-// read returns the record of a job. With [ErrNewerVersion] it returns what could be
-// read.
-func (c *Client) read(ctx context.Context, id string) (checkpoint.Record, error) {
+// read returns the record of a job, and the client of its account. With
+// [ErrNewerVersion] it returns what could be read.
+func (c *Client) read(ctx context.Context, id string) (in *Client, r checkpoint.Record, err error) {
 	if err := jobid.Validate(id); err != nil {
-		return checkpoint.Record{}, err
+		return c, checkpoint.Record{}, err
 	}
-	r, err := c.stores.Records.Read(ctx, id)
+	in, r, err = c.find(ctx, id)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
-		return checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
+		return in, checkpoint.Record{}, fmt.Errorf("job %s: %w", id, ErrNotFound)
 	case err != nil:
-		return checkpoint.Record{}, c.readable(err, toRead)
+		return in, checkpoint.Record{}, c.readable(err, toRead)
 	case r.Version != checkpoint.Version:
-		return r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
+		return in, r, fmt.Errorf("job %s: %w", id, ErrNewerVersion)
 	}
-	return r, nil
+	return in, r, nil
 }
 
 // Filter selects jobs. The zero value selects all that have a record.
@@ -229,7 +230,7 @@ func within(t, after, before time.Time) bool {
 // can be counted ([Client.Queues]) but not searched.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[Job, error] {
 	return func(yield func(Job, error) bool) {
-		for r, err := range c.stores.Records.List(ctx, f.Prefix) {
+		for r, err := range (&allRecords{client: c}).List(ctx, f.Prefix) {
 			if err != nil {
 				yield(Job{}, c.readable(err, toRead))
 				return
@@ -289,7 +290,7 @@ const (
 // [ErrNotFound] if the job has no record. A job that logged nothing, or whose workers
 // keep no logs, has no lines.
 func (c *Client) Log(ctx context.Context, id string) (Log, error) {
-	r, err := c.read(ctx, id)
+	in, r, err := c.read(ctx, id)
 	if err != nil {
 		return Log{}, err
 	}
@@ -298,7 +299,7 @@ func (c *Client) Log(ctx context.Context, id string) (Log, error) {
 		return logOf(r, end), nil
 	}
 	for waited := time.Duration(0); ; waited += logPoll {
-		stored, err := c.stores.Logs.Read(ctx, r.ID, r.CreatedAt)
+		stored, err := in.stores.Logs.Read(ctx, r.ID, r.CreatedAt)
 		if err != nil {
 			return Log{}, c.readable(err, toRead)
 		}
@@ -317,7 +318,7 @@ func (c *Client) Log(ctx context.Context, id string) (Log, error) {
 // LogEnd returns the last lines of a job's log, as far as the job's record has them, in
 // one call.
 func (c *Client) LogEnd(ctx context.Context, id string) (Log, error) {
-	r, err := c.read(ctx, id)
+	_, r, err := c.read(ctx, id)
 	if err != nil {
 		return Log{}, err
 	}

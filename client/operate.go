@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
 )
@@ -76,10 +77,13 @@ type CancelOptions struct {
 func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, report func(ActionResult) error) error {
 	queues := func(ctx context.Context) ([]*queue.Queue, error) {
 		jobs, err := c.jobs(ctx)
-		return append(slices.Clip(jobs), c.stores.OnDemand), err
+		for _, part := range c.accounts {
+			jobs = append(slices.Clip(jobs), part.stores.OnDemand)
+		}
+		return jobs, err
 	}
 	canceller := &operate.Canceller{
-		Records: c.stores.Records, Control: c.stores.Control, Queues: queues,
+		Records: c.stores.Records, Accounts: func(id string) []*checkpoint.Store { return recordsOf(c.likely(id)) }, Control: c.stores.Control, Queues: queues,
 		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {

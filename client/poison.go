@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
@@ -34,24 +36,30 @@ type PoisonMessage struct {
 	// message's id and InsertedAt are known.
 	Err error
 
-	item operate.Item
+	item    operate.Item
+	account string // whose poison queue it is on
 }
 
-func poisonMessageOf(it operate.Item) PoisonMessage {
+func (c *Client) poisonMessageOf(it operate.Item) PoisonMessage {
 	p := it.Poison
 	return PoisonMessage{
+		account:   c.stores.In,
 		MessageID: it.MessageID, OriginalID: p.MessageID, JobID: p.ID, Kind: p.Kind, Reason: p.Reason, Worker: p.Worker, Queue: p.Origin,
 		GivenUpAt: p.PoisonedAt, InsertedAt: it.InsertedAt, Err: it.Fault, item: it,
 	}
 }
 
-// PeekPoison returns the messages at the front of the poison queue, at most 32, and about
+// PeekPoison returns the messages at the front of the poison queue, at most 32 for each account, and about
 // how many there are in all. It changes nothing.
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
-	items, about, err := c.poison().Peek(ctx)
-	for _, it := range items {
-		messages = append(messages, poisonMessageOf(it))
-	}
+	err = c.every(func(part *Client) error {
+		items, some, err := part.poison().Peek(ctx)
+		for _, it := range items {
+			messages = append(messages, part.poisonMessageOf(it))
+		}
+		about += some
+		return err
+	})
 	return messages, about, c.readable(err, toRead)
 }
 
@@ -60,11 +68,13 @@ func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, abou
 // for two minutes at most. An error ends the sequence.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
 	return func(yield func(PoisonMessage, error) bool) {
-		err := c.poison().All(ctx, func(it operate.Item) error {
-			if !yield(poisonMessageOf(it), nil) {
-				return errStopped
-			}
-			return nil
+		err := c.every(func(part *Client) error {
+			return part.poison().All(ctx, func(it operate.Item) error {
+				if !yield(part.poisonMessageOf(it), nil) {
+					return errStopped
+				}
+				return nil
+			})
 		})
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(PoisonMessage{}, c.readable(err, toWrite))
@@ -114,7 +124,7 @@ type PoisonDetails struct {
 
 // PoisonDetails reads what is kept of the job of a message.
 func (c *Client) PoisonDetails(ctx context.Context, m PoisonMessage) (PoisonDetails, error) {
-	text, record, err := c.poison().Lookup(ctx, m.item)
+	text, record, err := c.account(m.account).poison().Lookup(ctx, m.item)
 	d := PoisonDetails{Text: text}
 	if record != nil && record.Version != 0 {
 		d.Job = new(jobOf(*record))
@@ -174,7 +184,7 @@ type ReplayOptions struct {
 func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
 	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
 		p.DefaultKind = o.DefaultKind
-		c.stores.Jobs.ReadToPut(ctx)
+		c.stores.Accounts.ReadToPut(ctx)
 		return p.Replay(ctx, s, o.FromScratch, report)
 	})
 }
@@ -202,11 +212,13 @@ func (c *Client) poison() *operate.PoisonQueue {
 // operate runs an operation on the poison queue.
 func (c *Client) operate(s Selection, report func(ActionResult) error, do func(*operate.PoisonQueue, operate.Selection, func(operate.Outcome) error) error) error {
 	found := map[string]bool{}
-	err := do(c.poison(), operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
-		for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
-			found[id] = true
-		}
-		return report(c.actionResult(o))
+	err := c.every(func(part *Client) error {
+		return do(part.poison(), operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+			for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
+				found[id] = true
+			}
+			return report(c.actionResult(o))
+		})
 	})
 	if err != nil {
 		return c.readable(err, toWrite)
@@ -266,7 +278,8 @@ type Orphan struct {
 	Inputs    []byte
 	HasInputs bool
 
-	orphan operate.Orphan
+	orphan  operate.Orphan
+	account string
 }
 
 // Orphans returns the jobs that have not ended, whose record was not written for that
@@ -276,13 +289,21 @@ func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, err
 	if _, err := c.jobs(ctx); err != nil {
 		return nil, c.readable(err, toRead)
 	}
-	found, err := c.poison().Orphans(ctx, idle)
+	all := &Orphans{}
+	err := c.every(func(part *Client) error {
+		found, err := part.poison().Orphans(ctx, idle)
+		if err != nil {
+			return err
+		}
+		all.Queued, all.Seen = all.Queued+found.Queued, all.Seen+found.Seen
+		for _, o := range found.Orphans {
+			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o, account: part.stores.In})
+		}
+		return nil
+	})
+	slices.SortStableFunc(all.Jobs, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
 	if err != nil {
 		return nil, c.readable(err, toRead)
-	}
-	all := &Orphans{Queued: found.Queued, Seen: found.Seen}
-	for _, o := range found.Orphans {
-		all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o})
 	}
 	return all, nil
 }
@@ -330,12 +351,13 @@ func (c *Client) Requeue(ctx context.Context, o Orphan, options RequeueOptions) 
 		r.Action, r.Detail, r.Err = Refused, err.Error(), err
 		return r
 	}
-	c.stores.Jobs.ReadToPut(ctx)
-	to := queue.Jobs(c.stores.Jobs)
+	in := c.account(o.account)
+	in.stores.Jobs.ReadToPut(ctx)
+	to := queue.Jobs(in.stores.Jobs)
 	if options.OnDemand {
-		to = c.stores.OnDemand
+		to = in.stores.OnDemand
 	}
-	action, detail, err := c.poison().Requeue(ctx, orphan, to)
+	action, detail, err := in.poison().Requeue(ctx, orphan, to)
 	r.Action, r.Detail, r.Err = Action(action), detail, c.readable(err, toWrite)
 	switch {
 	case r.Err != nil:

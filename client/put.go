@@ -219,6 +219,19 @@ func (c *Client) Put(ctx context.Context, spec Spec) (id string, err error) {
 	return result.ID, err
 }
 
+// inAccount returns the stores of the account where a job belongs.
+func (c *Client) inAccount(ctx context.Context, j producer.Job) (producer.Stores, error) {
+	if !j.OnDemand() || len(c.stores.More) > 0 { // one account has one on-demand queue
+		c.stores.Accounts.ReadToPut(ctx)
+	}
+	q, err := c.stores.Accounts.Place(j.ID(), j.OwnID)
+	if err != nil {
+		return producer.Stores{}, err
+	}
+	in := c.stores.Of(q.Account())
+	return producer.Stores{Queue: q, OnDemand: in.OnDemand, Payloads: in.Payloads, Records: in.Records}, nil
+}
+
 // kindPeriod is how long the answer holds whether live workers have a kind.
 const kindPeriod = 10 * time.Minute
 
@@ -243,7 +256,8 @@ func (c *Client) kindIsDue(kind string, now time.Time) bool {
 // waits for those that it has begun, and returns the cause.
 func (c *Client) PutMany(ctx context.Context, jobs iter.Seq2[Spec, error], o PutOptions) (PutSummary, error) {
 	p := &producer.Producer{
-		Queue: c.stores.Jobs, BeforePut: c.stores.Jobs.ReadToPut, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
+		InAccount: c.inAccount,
+		Queue:     c.stores.Jobs, OnDemand: c.stores.OnDemand, Payloads: c.stores.Payloads, Records: c.stores.Records,
 		Parallel: c.parallel, TakeOver: o.TakeOver, CheckIDs: !o.NoCheck, Awaited: o.Awaited, DryRun: o.DryRun, Name: c.name, Tracer: c.tracer,
 		KnownKinds: o.KnownKinds, Workers: c.stores.Workers,
 	}

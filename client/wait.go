@@ -16,13 +16,13 @@ import (
 // [ErrNotFound], [ErrNotFinished], or an [*EndedError] for a job that is poison or was
 // cancelled. [Decode] turns the result into a value.
 func (c *Client) Result(ctx context.Context, id string) ([]byte, error) {
-	r, err := c.read(ctx, id)
+	in, r, err := c.read(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case r.Status == checkpoint.Done:
-		result, err := c.stores.Records.ResultOf(ctx, r)
+		result, err := in.stores.Records.ResultOf(ctx, r)
 		return result, c.readable(err, toRead)
 	case r.Status.Final():
 		return nil, &EndedError{Job: jobOf(r)}
@@ -103,7 +103,7 @@ func (c *Client) WaitMany(ctx context.Context, ids []string, o WaitOptions) iter
 
 // waiter returns the waiter for jobs, which sends their outcomes.
 func (c *Client) waiter(ctx context.Context, ids []string, o WaitOptions, ended chan<- Outcome) *producer.Waiter {
-	w := &producer.Waiter{Records: c.stores.Records, Parallel: c.parallel}
+	w := &producer.Waiter{Records: &allRecords{client: c}, Parallel: c.parallel}
 	w.Ended = func(e producer.Ended) error {
 		select {
 		case ended <- c.outcomeOf(e):

@@ -186,26 +186,43 @@ func activityOf(r activity.Report) *Activity {
 }
 
 // Waited returns for how long the message at the front of one of the deployment's queues
-// has been there, in one call; 0 if none is visible. name is that of a [Queue].
+// has been there, in one call, or for the on-demand and the poison queue one for each
+// account; 0 if none is visible. name is that of a [Queue].
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
-	for _, q := range append(slices.Clip(c.stores.Jobs.All()), c.stores.OnDemand, c.stores.Poison) {
-		if q.Name() != name {
-			continue
+	var same []*queue.Queue
+	for _, part := range c.accounts {
+		s := part.stores
+		switch name {
+		case c.stores.OnDemand.Name(): // which is that of all accounts together
+			same = append(same, s.OnDemand)
+		case c.stores.Poison.Name():
+			same = append(same, s.Poison)
 		}
+		for _, q := range s.Jobs.All() {
+			if q.Name() == name {
+				same = append(same, q)
+			}
+		}
+	}
+	if len(same) == 0 {
+		return 0, fmt.Errorf("queue %q is none of this deployment", name)
+	}
+	var longest time.Duration
+	for _, q := range same {
 		waited, err := q.FrontWaited(ctx)
 		if err != nil {
 			return 0, c.readable(err, toRead)
 		}
-		return waited, nil
+		longest = max(longest, waited)
 	}
-	return 0, fmt.Errorf("queue %q is none of this deployment", name)
+	return longest, nil
 }
 
 // Queues are the queues of a deployment.
 type Queues struct {
 	Jobs     Queue // jobs for any VM, all of Shards together
-	OnDemand Queue // jobs for VMs of regular priority
-	Poison   Queue // jobs that were given up
+	OnDemand Queue // jobs for VMs of regular priority, in all accounts together
+	Poison   Queue // jobs that were given up, in all accounts together
 
 	// Shards are the queues that the jobs for any VM are on: Jobs alone, unless the
 	// deployment has several. Jobs are put over the first PutOver of them.
@@ -229,15 +246,60 @@ type Queue struct {
 // jobs reads how many queues of jobs there are, and returns those that jobs are taken
 // from.
 func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
-	_, err := c.stores.Jobs.Read(ctx)
-	if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
-		return nil, err
-	}
-	return c.stores.Jobs.All(), nil
+	var all []*queue.Queue
+	err := c.every(func(part *Client) error {
+		_, err := part.stores.Jobs.Read(ctx)
+		if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
+			return err
+		}
+		all = append(all, part.stores.Jobs.All()...)
+		return nil
+	})
+	return all, err
 }
 
 // Queues counts the messages on the deployment's queues, in one call for each.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
+	parts := make([]Queues, len(c.accounts))
+	errs := make([]error, len(c.accounts))
+	var group errgroup.Group
+	for i, part := range c.accounts {
+		group.Go(func() error {
+			parts[i], errs[i] = part.queues(ctx)
+			errs[i] = part.inAccountOf(errs[i])
+			return nil
+		})
+	}
+	_ = group.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return Queues{}, c.readable(err, toRead)
+	}
+	if len(parts) == 1 {
+		return parts[0], nil
+	}
+	known, _ := c.stores.Accounts.Known() // a problem is shown with the accounts
+	all := parts[0]
+	var rest []Queue // that no job is put on
+	all.Shards, rest = slices.Clone(all.Shards[:all.PutOver]), slices.Clone(all.Shards[all.PutOver:])
+	for i, p := range parts[1:] {
+		all.Jobs.Messages += p.Jobs.Messages
+		for _, q := range []struct{ to, from *Queue }{{&all.OnDemand, &p.OnDemand}, {&all.Poison, &p.Poison}} {
+			q.to.Messages += q.from.Messages
+			q.to.Exists = q.to.Exists && q.from.Exists
+		}
+		put := p.PutOver
+		if i+1 >= known.Accounts() {
+			put = 0
+		}
+		all.Shards, rest = append(all.Shards, p.Shards[:put]...), append(rest, p.Shards[put:]...)
+	}
+	all.PutOver = len(all.Shards)
+	all.Shards = append(all.Shards, rest...)
+	return all, nil
+}
+
+// queues counts the messages on the queues of one account.
+func (c *Client) queues(ctx context.Context) (Queues, error) {
 	s := c.stores
 	var all Queues
 	var main Queue
@@ -257,7 +319,7 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 		err = count(ctx, others)
 	}
 	if err != nil {
-		return Queues{}, c.readable(err, toRead)
+		return Queues{}, err
 	}
 	all.Jobs = main
 	for _, q := range all.Shards[1:] {

@@ -78,6 +78,8 @@ type flags struct {
 
 	Shards shardsCommand `cmd:"" help:"Show the queues that jobs are spread over, or set how many there are."`
 
+	Accounts accountsCommand `cmd:"" help:"Show the storage accounts that jobs are spread over, or set how many there are."`
+
 	Prices pricesCommand `cmd:"" help:"Show what VMs cost in some regions, now and in the last 90 days, and how often they are evicted."`
 	Cost   costCommand   `cmd:"" help:"Sum what jobs have cost, by kind and by day."`
 	Plan   planCommand   `cmd:"" help:"Rank VM sizes and regions by what a useful hour costs, or compare what is deployed with now."`
@@ -166,7 +168,7 @@ func main() {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	var f flags
 	vars := costs.Vars()
-	vars["most_shards"] = strconv.Itoa(queue.MaxShards)
+	vars["most_shards"], vars["most_accounts"] = strconv.Itoa(queue.MaxShards), strconv.Itoa(queue.MaxAccounts)
 	vars["unasked"], vars["least_days"] = strconv.Itoa(cancelUnasked), strconv.Itoa(leastDays)
 	program := cli.Program{Name: "spotctl", Description: description, Version: version, Prepare: complete, Vars: vars}
 	if done, err := program.Parse(&f, args, stdout); done || err != nil {

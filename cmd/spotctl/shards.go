@@ -114,18 +114,20 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	last := -1
-	err = operate.Resize(ctx, stores.Jobs, c.Number, c.Wait, func(messages int) {
-		if messages != last {
-			s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
+	for _, in := range stores.All() { // as many in each account
+		last := -1
+		err = operate.Resize(ctx, in.Jobs, c.Number, c.Wait, func(messages int) {
+			if messages != last {
+				s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
+			}
+			last = messages
+		})
+		switch {
+		case errors.Is(err, operate.ErrShardsInUse):
+			return fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
+		case err != nil:
+			return err
 		}
-		last = messages
-	})
-	switch {
-	case errors.Is(err, operate.ErrShardsInUse):
-		return fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
-	case err != nil:
-		return err
 	}
 	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s", stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
 	return nil

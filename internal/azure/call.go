@@ -40,8 +40,12 @@ type Call struct {
 	Throttled bool
 
 	// Queue is the name of the queue that a throttled call was about, which is no label:
-	// a program may use any. Empty for other calls.
+	// a program may use any. Empty for other calls. In another account than the first of
+	// the deployment it has the account's name before it.
 	Queue string
+
+	// Account is the name of the account; empty for the first of the deployment.
+	Account string
 
 	// Took is the time until the header of the response.
 	Took time.Duration

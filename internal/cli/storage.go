@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
@@ -16,12 +17,13 @@ import (
 
 // Storage are the flags for the storage account.
 type Storage struct {
-	Account       string `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
-	ClientID      string `help:"Client id of the managed identity to sign in with. Without it the developer's own sign-in is used." env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
-	BlobEndpoint  string `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
-	QueueEndpoint string `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
-	Prefix        string `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
-	Queue         string `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
+	Account       string   `help:"Storage account's name. Not needed with AZURE_STORAGE_CONNECTION_STRING." group:"Storage" placeholder:"NAME"`
+	ClientID      string   `help:"Client id of the managed identity to sign in with. Without it the developer's own sign-in is used." env:"AZURE_CLIENT_ID" group:"Storage" placeholder:"GUID"`
+	BlobEndpoint  string   `help:"Blob endpoint, where it is not https://ACCOUNT.blob.core.windows.net." group:"Storage" placeholder:"URL"`
+	QueueEndpoint string   `help:"Queue endpoint, where it is not https://ACCOUNT.queue.core.windows.net." group:"Storage" placeholder:"URL"`
+	Prefix        string   `help:"Start of the names of queues and containers." default:"spotworker" group:"Storage"`
+	MoreAccount   []string `help:"Further storage account of a deployment that has several, reached with the same identity. May be given several times: all accounts of the deployment, in the order of spotctl accounts. With AZURE_STORAGE_CONNECTION_STRING further connection strings are in SPOTWORKER_MORE_CONNECTION_STRINGS instead, with spaces between them." group:"Storage" placeholder:"NAME"`
+	Queue         string   `help:"Queue of jobs, and with -ondemand and -poison behind it the two beside it. Default: PREFIX-jobs." group:"Storage" placeholder:"NAME"`
 
 	// Shards is over how many queues jobs are put; 0 reads it. For programs that put jobs.
 	Shards int `kong:"-"`
@@ -43,6 +45,10 @@ type Storage struct {
 // every user of a machine can read command lines.
 const connectionStringVariable = "AZURE_STORAGE_CONNECTION_STRING"
 
+// MoreStringsVariable holds the connection strings of further accounts, with spaces
+// between them.
+const MoreStringsVariable = "SPOTWORKER_MORE_CONNECTION_STRINGS"
+
 // Client returns a client of the deployment with that many concurrent calls, which
 // records name as the last writer of what it changes. It sends nothing. Its error is a
 // [ConfigError].
@@ -53,6 +59,7 @@ func (s *Storage) Client(parallel int, version, name string) (*client.Client, er
 	c, err := client.Open(client.Options{
 		ConnectionString: os.Getenv(connectionStringVariable), Account: s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint, Prefix: s.Prefix, Queue: s.Queue,
+		MoreAccounts: s.MoreAccount, MoreConnectionStrings: moreStrings(),
 		Shards: s.Shards, Parallel: parallel, Version: version, Name: name, TracerProvider: s.TracerProvider,
 	})
 	if err != nil {
@@ -67,6 +74,9 @@ func (s *Storage) Names() azure.Names {
 	names, _ := azure.NamesFor(s.Prefix, s.Queue)
 	return names
 }
+
+// moreStrings returns the connection strings of further accounts.
+func moreStrings() []string { return strings.Fields(os.Getenv(MoreStringsVariable)) }
 
 // check returns an error if no account is given.
 func (s *Storage) check() error {
@@ -86,14 +96,14 @@ func (s *Storage) Open(concurrency int, version string) (*deployment.Stores, err
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	account, err := azure.Connect(azure.Config{
+	accounts, err := azure.ConnectAll(azure.Config{
 		ConnectionString: os.Getenv(connectionStringVariable),
 		Account:          s.Account, ClientID: s.ClientID,
 		BlobEndpoint: s.BlobEndpoint, QueueEndpoint: s.QueueEndpoint,
 		Concurrency: concurrency, Version: version, OnCall: s.OnCall, OnEnd: s.OnEnd, Transport: s.Transport,
-	})
+	}, azure.More{Accounts: s.MoreAccount, ConnectionStrings: moreStrings()})
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	return deployment.StoresOf(account, names), nil
+	return deployment.Join(accounts, names), nil
 }

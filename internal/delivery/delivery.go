@@ -25,6 +25,7 @@ import (
 // Delivery is one claimed message on its way to its end.
 type Delivery struct {
 	runner   *Runner
+	account  *account // of the message
 	lease    *queue.Lease
 	renewal  *renewal.Renewal
 	envelope queue.Envelope
@@ -100,7 +101,7 @@ type Delivery struct {
 // that of two messages with one id the first one claimed gets to run.
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
-		runner: r, lease: lease,
+		runner: r, account: r.accounts[lease.Queue().Account()], lease: lease,
 		log: r.log, untrack: func() {}, finished: make(chan struct{}),
 	}
 	r.observer.Delivered()
@@ -152,8 +153,8 @@ func (d *Delivery) begin(ctx context.Context, calls *pool.Pool) context.Context 
 	cleanup, cancelCleanup := drain.Outlive(ctx, drain.UntilEnd)
 	d.cleanup, d.cancelCleanup = d.tries.In(cleanup), cancelCleanup
 	ctx, d.free = d.stoppable(ctx)
-	d.renewal = d.runner.renewals.Start(ctx, d.cleanup, d.lease, d.log, d.messageLost)
-	d.settled = d.runner.logs.Begin()
+	d.renewal = d.account.renewals.Start(ctx, d.cleanup, d.lease, d.log, d.messageLost)
+	d.settled = d.account.logs.Begin()
 	d.beginTrace(ctx)
 	return ctx
 }

@@ -150,13 +150,13 @@ func (d *Delivery) releaseInputs() {
 // openOutputs makes the set of the job's outputs, with those that its record names. For a
 // job without outputs it makes no call.
 func (d *Delivery) openOutputs(ctx context.Context) (outcome, bool) {
-	if d.runner.outputs == nil {
+	if d.account.outputs == nil {
 		return outcome{}, true
 	}
 	record := d.claim.Record()
 	ref, files := outputs.Ref(record.Outputs), []outputs.File(nil)
 	err := d.retry(ctx, "read the list of the job's outputs", func() (err error) {
-		files, err = d.runner.outputs.Files(ctx, record.ID, ref)
+		files, err = d.account.outputs.Files(ctx, record.ID, ref)
 		return err
 	})
 	switch {
@@ -166,7 +166,7 @@ func (d *Delivery) openOutputs(ctx context.Context) (outcome, bool) {
 		return stopped(ctx, err), false
 	}
 	limits := outputs.Limits(d.outputLimits)
-	d.outputs = d.runner.outputs.NewSet(record.ID, record.Generation, d.claim.Token(), limits, ref, files)
+	d.outputs = d.account.outputs.NewSet(record.ID, record.Generation, d.claim.Token(), limits, ref, files)
 	d.job.OnOutputs(&outbox.Outbox{Set: d.outputs, Caller: outputCaller{d}})
 	return outcome{}, true
 }
@@ -254,7 +254,7 @@ const (
 // every write of the record has the end of the log.
 func (d *Delivery) openLog(record checkpoint.Record) *slog.Logger {
 	log := d.log.With("generation", record.Generation)
-	d.output = d.runner.logs.Open(record.ID, record.CreatedAt, record.Generation, d.runner.owner, record.Log)
+	d.output = d.account.logs.Open(record.ID, record.CreatedAt, record.Generation, d.runner.owner, record.Log)
 	if d.output == nil {
 		return log
 	}
@@ -275,7 +275,7 @@ func (d *Delivery) writeLastLog(ctx context.Context) {
 		return
 	}
 	if stop := drain.Of(ctx); stop != nil && !stop.OneJob {
-		d.runner.logs.WaitForOthers(d.cleanup)
+		d.account.logs.WaitForOthers(d.cleanup)
 	}
 	outlives, cancel := drain.Outlive(d.tries.In(ctx), drain.UntilAfter(logGrace))
 	defer cancel()

@@ -175,7 +175,7 @@ func (d *Delivery) commitWithoutRecord() error {
 
 // deleteMessage deletes the payload and the message of a job that is over.
 func (d *Delivery) deleteMessage() error {
-	if err := d.runner.payloads.Discard(d.cleanup, d.envelope); err != nil {
+	if err := d.account.payloads.Discard(d.cleanup, d.envelope); err != nil {
 		return err
 	}
 	d.stopRenewing()
@@ -241,7 +241,7 @@ func (d *Delivery) reject(out outcome) error {
 		ID: d.envelope.ID, Kind: d.envelope.Kind, Reason: out.reason, PoisonedAt: time.Now().UTC(),
 		Worker: d.runner.owner, Origin: d.lease.Queue().Name(), MessageID: d.lease.ID, Body: d.lease.Text(),
 	}
-	if err := d.runner.poison.PutPoison(d.cleanup, p, d.runner.payloads); err != nil {
+	if err := d.account.poison.PutPoison(d.cleanup, p, d.account.payloads); err != nil {
 		return err
 	}
 	d.stopRenewing()
@@ -273,7 +273,7 @@ func (d *Delivery) putBack(out outcome) error {
 			return d.lease.PutBackFor(ctx, e, p, out.delay)
 		}
 	}
-	if err := back(d.cleanup, d.envelope, d.runner.payloads); err != nil {
+	if err := back(d.cleanup, d.envelope, d.account.payloads); err != nil {
 		return err
 	}
 	since := d.envelope.PutBackSince
@@ -328,7 +328,7 @@ func (d *Delivery) releaseMessage(ctx context.Context, moved bool, delay time.Du
 			return err
 		}
 	}
-	if err := d.lease.Queue().PutMoved(d.cleanup, d.envelope, delay, d.runner.payloads); err != nil {
+	if err := d.lease.Queue().PutMoved(d.cleanup, d.envelope, delay, d.account.payloads); err != nil {
 		return err
 	}
 	d.replaced = true

@@ -44,7 +44,7 @@ type movePlan struct {
 // planMove judges the job before its record is released, so that the record says why it
 // moves.
 func (d *Delivery) planMove(ctx context.Context) {
-	if d.runner.onDemand == nil || d.claim == nil || d.isOnDemand() {
+	if d.account.onDemand == nil || d.claim == nil || d.isOnDemand() {
 		return
 	}
 	if !d.plan.atClaim {
@@ -60,7 +60,7 @@ func (d *Delivery) planMove(ctx context.Context) {
 // last release was to move it, so that a queue that cannot be reached costs one attempt
 // and no claims without work.
 func (d *Delivery) moveAtClaim() (outcome, bool) {
-	if d.runner.onDemand == nil || d.isOnDemand() || !d.claim.Exists() || !d.runner.mover.mayTry(time.Now()) {
+	if d.account.onDemand == nil || d.isOnDemand() || !d.claim.Exists() || !d.account.mover.mayTry(time.Now()) {
 		return outcome{}, false
 	}
 	if r := d.claim.Record(); r.Generation <= 1 || r.MoveReason != "" {
@@ -110,14 +110,14 @@ func (d *Delivery) waited() time.Duration {
 }
 
 // isOnDemand reports whether the job is on the on-demand queue already. There must be one.
-func (d *Delivery) isOnDemand() bool { return d.lease.Queue().Name() == d.runner.onDemand.Name() }
+func (d *Delivery) isOnDemand() bool { return d.lease.Queue().Name() == d.account.onDemand.Name() }
 
 // moveReason returns why the job is moved when it is released, as a word of [Moves] and
 // for people; empty if it is not. interruptions is how often it was interrupted, this time
 // included, as far as that is recorded.
 func (d *Delivery) moveReason(ctx context.Context, interruptions int) (word, why string) {
 	switch {
-	case d.runner.onDemand == nil || d.claim == nil:
+	case d.account.onDemand == nil || d.claim == nil:
 		return "", ""
 	case !d.plan.atClaim && !mayMove(job.StopOf(ctx), d.isOnDemand()):
 		return "", ""
@@ -146,7 +146,7 @@ func (d *Delivery) move(ctx context.Context) bool {
 	if word == "" {
 		return false
 	}
-	if !d.runner.mover.mayTry(time.Now()) {
+	if !d.account.mover.mayTry(time.Now()) {
 		d.log.WarnContext(ctx, "job stays on its queue: moving another one to the on-demand queue has just failed", "queue", d.lease.Queue().Name())
 		return false
 	}
@@ -154,14 +154,14 @@ func (d *Delivery) move(ctx context.Context) bool {
 	defer cancelMoves()
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {
-		d.runner.mover.failed(time.Now())
+	if err := d.account.onDemand.PutMoved(ctx, d.envelope, 0, d.account.payloads); err != nil {
+		d.account.mover.failed(time.Now())
 		d.log.WarnContext(ctx, "job not moved to the on-demand queue; it stays on its own until it is interrupted again", "error", err)
 		return false
 	}
 	d.moved = true
 	d.runner.observer.Moved(word)
-	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.runner.onDemand.Name(), "interruptions", interruptions, "reason", why)
+	d.log.InfoContext(ctx, "job put on the on-demand queue", "queue", d.account.onDemand.Name(), "interruptions", interruptions, "reason", why)
 	return true
 }
 

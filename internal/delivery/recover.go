@@ -33,7 +33,7 @@ func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
 		if out, ok := d.confirmLease(ctx); !ok {
 			return out, false
 		}
-		d.claim = d.runner.records.Fresh(d.ref(), d.runner.owner)
+		d.claim = d.account.records.Fresh(d.ref(), d.runner.owner)
 		d.claim.KeepLedger(func() ledger.Delivery { return d.spent(ctx) })
 		return outcome{}, true
 	}
@@ -53,7 +53,7 @@ func (d *Delivery) confirmLease(ctx context.Context) (outcome, bool) {
 		if !d.lease.Expired(time.Now()) {
 			return nil
 		}
-		visibility, _ := d.runner.renewals.Visibility()
+		visibility, _ := d.account.renewals.Visibility()
 		ctx, cancel := context.WithTimeout(ctx, renewal.Timeout)
 		defer cancel()
 		err := d.lease.Renew(ctx, visibility)
@@ -83,7 +83,7 @@ func (d *Delivery) lookup(ctx context.Context) (outcome, bool) {
 // readRecord reads the record, and how the rules rule on it.
 func (d *Delivery) readRecord(ctx context.Context) (record checkpoint.Record, ruling checkpoint.Ruling, err error) {
 	err = d.retry(ctx, "read the job's record", func() (err error) {
-		record, ruling, err = d.runner.records.Lookup(ctx, d.ref())
+		record, ruling, err = d.account.records.Lookup(ctx, d.ref())
 		return err
 	})
 	d.recordWritten = time.Now().Add(record.ModifiedAt.Sub(record.ReadAt)) // both are the service's
@@ -116,7 +116,7 @@ func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ru
 	switch ruling {
 	case checkpoint.Create:
 		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return d.runner.records.Create(ctx, d.takeover(checkpoint.Record{}), d.runner.owner)
+			return d.account.records.Create(ctx, d.takeover(checkpoint.Record{}), d.runner.owner)
 		})
 	case checkpoint.Acquire:
 		if out, yes := d.leaveToOthers(record); yes {
@@ -126,7 +126,7 @@ func (d *Delivery) applyRuling(ctx context.Context, record checkpoint.Record, ru
 			return out, false
 		}
 		return d.acquireRecord(ctx, func() (*checkpoint.Claim, error) {
-			return d.runner.records.Acquire(ctx, d.takeover(record), record, d.runner.owner)
+			return d.account.records.Acquire(ctx, d.takeover(record), record, d.runner.owner)
 		})
 	default:
 		return ruled(ruling, record), false
@@ -235,7 +235,7 @@ func (d *Delivery) reservePayload(ctx context.Context) (free func(), out outcome
 func (d *Delivery) fetchPayload(ctx context.Context) ([]byte, outcome, bool) {
 	var payload []byte
 	err := d.retry(ctx, "load the job's payload", func() (err error) {
-		payload, err = d.runner.payloads.Load(ctx, d.envelope)
+		payload, err = d.account.payloads.Load(ctx, d.envelope)
 		return err
 	})
 	switch {
@@ -366,7 +366,11 @@ func (d *Delivery) putFollowUp(ctx context.Context, id string, f job.FollowUp) e
 	if err != nil {
 		return job.Permanent(err)
 	}
-	if err := d.runner.queue.For(e.ID).PutAny(ctx, e, f.Delay, d.runner.payloads); err != nil {
+	to, err := d.runner.place(e.ID)
+	if err != nil {
+		return job.Unavailable(err)
+	}
+	if err := to.PutAny(ctx, e, f.Delay, d.runner.accounts[to.Account()].payloads); err != nil {
 		return job.Unavailable(err)
 	}
 	d.log.InfoContext(ctx, "follow-up job put", "follow_up_id", id, "follow_up_kind", f.Kind, "name", f.Name)

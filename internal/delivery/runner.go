@@ -23,7 +23,6 @@ import (
 	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/renewal"
 	"github.com/spotworker/spotworker/internal/retry"
 	"github.com/spotworker/spotworker/internal/tracing"
 	"github.com/spotworker/spotworker/job"
@@ -35,7 +34,9 @@ const parallelWrites = 32
 
 // Config is what a [Runner] is made of.
 type Config struct {
-	Queue    queue.Jobs      // receives the follow-up jobs of handlers
+	// Place returns the queue for a follow-up job of a handler.
+	Place func(id string) (*queue.Queue, error)
+
 	Poison   *queue.Queue    // receives messages whose jobs are dead-lettered
 	OnDemand *queue.Queue    // receives jobs that are moved; nil if none are
 	Payloads *queue.Payloads // the container of large payloads
@@ -47,6 +48,8 @@ type Config struct {
 
 	Logs    *joblog.Store // of jobs' own logs; nil keeps none
 	LogSize int           // bytes that are kept of each
+
+	More []Stores // of further accounts; the fields above have those of the first
 
 	Kinds       job.Kinds
 	DefaultKind string // of messages that are not envelopes; empty rejects them
@@ -87,15 +90,10 @@ type Runner struct {
 	owner   string // the worker's name, as records show it
 	machine string // the part of the name that all workers of this machine share
 
-	queue    queue.Jobs
-	poison   *queue.Queue
-	onDemand *queue.Queue
-	payloads *queue.Payloads
-	records  *checkpoint.Store
+	place    func(id string) (*queue.Queue, error)
+	accounts map[string]*account // by name
 	fleet    *Fleet
 	inputs   *inputs.Fetcher
-	outputs  *outputs.Store
-	logs     *joblog.Keeper
 
 	kinds       job.Kinds
 	defaultKind string
@@ -115,7 +113,6 @@ type Runner struct {
 
 	active        *registry
 	running       runningJobs
-	renewals      *renewal.Set
 	gate          *drain.Gate   // of the last writes of a drain
 	smallWrites   *drain.Gate   // of writes while handlers run
 	latency       haste.Latency // of storage's answers to small calls
@@ -123,7 +120,6 @@ type Runner struct {
 	kindLimits    kindLimits
 	breakers      breaker.Set
 	quarantine    chan struct{} // holds one: the quarantined job that is running
-	mover         mover
 	deferred      spacing
 	counters      counters
 	ends          average  // of what the ends of deliveries take, from the last write on
@@ -143,13 +139,17 @@ type counters struct {
 // NewRunner returns a Runner without a name, see [Runner.SetOwner].
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		queue: c.Queue, poison: c.Poison, onDemand: c.OnDemand, payloads: c.Payloads, records: c.Records, fleet: c.Fleet, inputs: c.Inputs, outputs: c.Outputs,
+		place: c.Place, accounts: map[string]*account{}, fleet: c.Fleet, inputs: c.Inputs,
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, tracer: c.Tracer, log: c.Log,
-		active: newRegistry(), renewals: renewal.NewSet(c.Visibility),
+		active:        newRegistry(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
-		quarantine: make(chan struct{}, 1), logs: joblog.NewKeeper(c.Logs, c.LogSize),
+		quarantine: make(chan struct{}, 1),
+	}
+	first := Stores{Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Outputs: c.Outputs, Logs: c.Logs}
+	for _, s := range append([]Stores{first}, c.More...) {
+		r.accounts[s.In] = newAccount(s, c)
 	}
 	r.smallWrites = drain.NewGate(func() int { return parallelWrites })
 	r.gate = drain.NewGate(func() int { return drain.Parallel(r.latency.Least(), runtime.GOMAXPROCS(0)) })
@@ -215,9 +215,11 @@ func (r *Runner) allPaused() bool {
 	return true
 }
 
-// Visibility returns the visibility timeout to claim messages with, and how long
-// after a claim they must be renewed.
-func (r *Runner) Visibility() (visibility, renewAfter time.Duration) { return r.renewals.Visibility() }
+// Visibility returns the visibility timeout to claim messages of a queue with, and how
+// long after a claim they must be renewed.
+func (r *Runner) Visibility(q *queue.Queue) (visibility, renewAfter time.Duration) {
+	return r.accounts[q.Account()].renewals.Visibility()
+}
 
 // NewTries returns what bounds the tries of single calls once ctx has ended.
 func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.NewTries(ctx) }

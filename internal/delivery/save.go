@@ -195,7 +195,7 @@ func (d *Delivery) takeover(found checkpoint.Record) checkpoint.Delivery {
 		Written: true, Losses: d.runner.losses.Losses(), Unproven: found.UncleanExits() > 0 || found.Status == checkpoint.Running && !found.Progressed,
 	}, 0)
 	if found.MessageID == ref.MessageID {
-		visibility, renewEvery := d.runner.renewals.Visibility()
+		visibility, renewEvery := d.account.renewals.Visibility()
 		ref.Takeover = ledger.Takeover{Claimed: d.lease.AskedAt.Sub(d.recordWritten), Visibility: visibility, RenewEvery: renewEvery}
 	}
 	return ref

@@ -10,21 +10,25 @@ import (
 // their retries. Its methods may be called from several goroutines. A nil Pressure
 // counts nothing.
 type Pressure struct {
-	mu      sync.Mutex
-	account uint64
-	queues  map[string]uint64
+	mu       sync.Mutex
+	accounts map[string]uint64
+	queues   map[string]uint64
 }
 
-// Refused counts a call for a queue that was refused. The name is empty for a call
-// that is not about a queue: then the limit is that of the account, and concerns all.
-func (p *Pressure) Refused(queue string) {
+// Refused counts a call to an account for a queue that was refused. The name is empty for
+// a call that is not about a queue: then the limit is that of the account, and concerns
+// all of its queues.
+func (p *Pressure) Refused(account, queue string) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if queue == "" {
-		p.account++
+		if p.accounts == nil {
+			p.accounts = map[string]uint64{}
+		}
+		p.accounts[account]++
 		return
 	}
 	if p.queues == nil {
@@ -33,14 +37,14 @@ func (p *Pressure) Refused(queue string) {
 	p.queues[queue]++
 }
 
-// Count returns how many calls were refused that concern a queue.
-func (p *Pressure) Count(queue string) uint64 {
+// Count returns how many calls were refused that concern a queue of an account.
+func (p *Pressure) Count(account, queue string) uint64 {
 	if p == nil {
 		return 0
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.account + p.queues[queue]
+	return p.accounts[account] + p.queues[queue]
 }
 
 // Bounds of a [Pace].

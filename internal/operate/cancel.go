@@ -57,6 +57,10 @@ type Canceller struct {
 	// such job is barred.
 	Queues func(context.Context) ([]*queue.Queue, error)
 
+	// Accounts, if set, returns the records of all accounts in which a job may be, the most
+	// likely one first, in place of Records.
+	Accounts func(id string) []*checkpoint.Store
+
 	// KnownOnly leaves jobs without a record alone, also where they may wait for their
 	// first worker.
 	KnownOnly bool
@@ -160,11 +164,50 @@ func (c *Canceller) one(ctx context.Context, id string, look func() (front, erro
 		return CancelOutcome{ID: id, Action: Refused, Detail: err.Error(), Err: err}
 	}
 	search := c.KnownOnly || c.Queues != nil
-	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), !search)
+	was, err := c.cancel(ctx, id, !search)
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return c.withoutRecord(ctx, id, look)
 	}
 	return outcomeOf(id, was, err)
+}
+
+// cancel cancels the record of a job in the account where it is. If there is none, it
+// makes one with create, in every account, since the message may be in any.
+func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpoint.Record, error) {
+	var records []*checkpoint.Store
+	if c.Accounts != nil {
+		records = c.Accounts(id)
+	}
+	if len(records) <= 1 {
+		return c.Records.Cancel(ctx, id, c.Name, c.reason(), create)
+	}
+	var failed error
+	for _, s := range records {
+		was, err := s.Cancel(ctx, id, c.Name, c.reason(), false)
+		switch {
+		case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
+			return was, err
+		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
+			failed = err
+		}
+	}
+	if failed != nil {
+		return checkpoint.Record{}, failed
+	}
+	if !create {
+		return checkpoint.Record{}, checkpoint.ErrNotFound
+	}
+	var found checkpoint.Record
+	for _, s := range records {
+		was, err := s.Cancel(ctx, id, c.Name, c.reason(), true)
+		if err != nil {
+			return was, err
+		}
+		if was.Version != 0 { // it was claimed in between
+			found = was
+		}
+	}
+	return found, nil
 }
 
 // withoutRecord cancels a job that had no record a moment ago, unless the queues show
@@ -175,13 +218,13 @@ func (c *Canceller) withoutRecord(ctx context.Context, id string, look func() (f
 	}
 	found, lookErr := look()
 	if lookErr == nil && found.complete() && !found.ids[id] {
-		was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), false) // it may have been claimed in between
+		was, err := c.cancel(ctx, id, false) // it may have been claimed in between
 		if errors.Is(err, checkpoint.ErrNotFound) {
 			return CancelOutcome{ID: id, Action: Unknown, Detail: "there is no such job: it has no record, and no message of it waits on the queues"}
 		}
 		return outcomeOf(id, was, err)
 	}
-	was, err := c.Records.Cancel(ctx, id, c.Name, c.reason(), true)
+	was, err := c.cancel(ctx, id, true)
 	o := outcomeOf(id, was, err)
 	switch {
 	case o.Action != Barred:

@@ -92,6 +92,9 @@ func (j Job) ID() string { return j.envelope.ID }
 // Kind returns the name of the job's handler.
 func (j Job) Kind() string { return j.envelope.Kind }
 
+// OnDemand reports whether the job is for VMs of regular priority.
+func (j Job) OnDemand() bool { return j.onDemand }
+
 // Delay returns how long the job's message stays hidden before the job can start.
 func (j Job) Delay() time.Duration { return j.delay }
 

@@ -37,9 +37,11 @@ type Producer struct {
 	OnDemand *queue.Queue
 	Payloads *queue.Payloads
 
-	// BeforePut, if set, is called before a message is put on Queue, from many goroutines.
-	// It may read how many queues there are.
-	BeforePut func(context.Context)
+	// InAccount, if set, returns the stores of the account of a job, in place of Queue,
+	// OnDemand, Payloads and Records, which are then those of the first account. It is
+	// called before each put, from many goroutines, and may read how many accounts and
+	// queues there are. An error concerns this job.
+	InAccount func(context.Context, Job) (Stores, error)
 
 	// Parallel is how many jobs are put at once. Default [DefaultParallel].
 	Parallel int
@@ -98,6 +100,21 @@ type Producer struct {
 	// Failed, if set, is called for each job that could not be put. An error ends the
 	// run.
 	Failed func(*JobError) error
+}
+
+// Stores are the queues and containers of one storage account.
+type Stores struct {
+	Queue, OnDemand *queue.Queue // for the job
+	Payloads        *queue.Payloads
+	Records         *checkpoint.Store
+}
+
+// stores returns the stores of a job.
+func (p *Producer) stores(ctx context.Context, j Job) (Stores, error) {
+	if p.InAccount == nil {
+		return Stores{p.Queue.For(j.ID()), p.OnDemand, p.Payloads, p.Records}, nil
+	}
+	return p.InAccount(ctx, j)
 }
 
 // Summary is the result of a run.

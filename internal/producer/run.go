@@ -176,8 +176,15 @@ func (r *run) fail(bad *JobError) {
 func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err error) {
 	e := j.envelope
 	e.EnqueuedAt, e.ChosenID, e.Awaited = time.Now().UTC(), j.OwnID, r.producer.Awaited
+	if r.producer.DryRun && !r.producer.readsRecord(j) {
+		return "", checkSize(e)
+	}
+	in, err := r.producer.stores(ctx, j)
+	if err != nil {
+		return "", err
+	}
 	if r.producer.readsRecord(j) {
-		if found, err = r.find(ctx, j); err != nil || found.Final() {
+		if found, err = r.find(ctx, j, in.Records); err != nil || found.Final() {
 			return found, err
 		}
 		e.Resume = found != "" // so that even the first delivery reads the record
@@ -185,7 +192,7 @@ func (r *run) put(ctx context.Context, j Job) (found checkpoint.Status, err erro
 	if r.producer.DryRun {
 		return found, checkSize(e)
 	}
-	return found, r.producer.send(ctx, e, j)
+	return found, r.producer.send(ctx, e, j, in)
 }
 
 // readsRecord reports whether to read a job's record before its message is put. A
@@ -194,14 +201,14 @@ func (p *Producer) readsRecord(j Job) bool { return j.OwnID && (p.TakeOver || p.
 
 // find returns the status of a job's record, which it reopens if TakeOver is set. The
 // status is empty if there is no record, or if it may not be read.
-func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
+func (r *run) find(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
 	if r.producer.TakeOver {
-		return r.producer.reopen(ctx, j)
+		return r.producer.reopen(ctx, j, records)
 	}
 	if r.unreadable.Load() {
 		return "", nil
 	}
-	record, ruling, err := r.producer.Records.Lookup(ctx, j.delivery())
+	record, ruling, err := records.Lookup(ctx, j.delivery())
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound):
 		return "", nil
@@ -221,23 +228,17 @@ func (r *run) find(ctx context.Context, j Job) (checkpoint.Status, error) {
 }
 
 // send puts a job's message. If it does not fit, its payload is first stored in a blob.
-func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job) error {
+// The message names the span of the put, or the one in ctx, as its trace.
+func (p *Producer) send(ctx context.Context, e queue.Envelope, j Job, in Stores) error {
+	to := in.Queue
 	if j.onDemand {
-		return p.putTraced(ctx, p.OnDemand, e, j)
+		to = in.OnDemand
 	}
-	if p.BeforePut != nil {
-		p.BeforePut(ctx)
-	}
-	return p.putTraced(ctx, p.Queue.For(e.ID), e, j)
-}
-
-// putTraced puts the message, which names the span of that, or the one in ctx, as its trace.
-func (p *Producer) putTraced(ctx context.Context, to *queue.Queue, e queue.Envelope, j Job) error {
 	span := p.Tracer.Put(ctx, tracing.Message{Queue: to.Name(), JobID: e.ID, Kind: e.Kind})
 	if e.Trace = span.Parent(""); span == nil {
 		e.Trace = tracing.Parent(ctx)
 	}
-	err := to.PutAny(ctx, e, j.delay, p.Payloads)
+	err := to.PutAny(ctx, e, j.delay, in.Payloads)
 	span.End(err)
 	return err
 }
@@ -267,13 +268,13 @@ func tooLarge(err error) bool {
 
 // reopen ends the claim on a job that is recorded as running, and returns the
 // status that the record had; empty if there is no record.
-func (p *Producer) reopen(ctx context.Context, j Job) (checkpoint.Status, error) {
+func (p *Producer) reopen(ctx context.Context, j Job, records *checkpoint.Store) (checkpoint.Status, error) {
 	var record checkpoint.Record
 	var err error
 	if p.DryRun {
-		record, err = p.Records.CheckReopen(ctx, j.delivery())
+		record, err = records.CheckReopen(ctx, j.delivery())
 	} else {
-		record, err = p.Records.Reopen(ctx, j.delivery(), p.Name)
+		record, err = records.Reopen(ctx, j.delivery(), p.Name)
 	}
 	if errors.Is(err, checkpoint.ErrNotFound) {
 		return "", nil

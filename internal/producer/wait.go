@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -14,11 +15,18 @@ import (
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
+// Records are the records of jobs, as [checkpoint.Store] has them.
+type Records interface {
+	Read(ctx context.Context, id string) (checkpoint.Record, error)
+	List(ctx context.Context, prefix string) iter.Seq2[checkpoint.Record, error]
+	ResultOf(ctx context.Context, r checkpoint.Record) ([]byte, error)
+}
+
 // Waiter waits for jobs to end by polling their records. It keeps the id, kind and
 // payload hash of each job in memory, and at most Parallel results at once.
 type Waiter struct {
 	// Records is read until all jobs have ended.
-	Records *checkpoint.Store
+	Records Records
 
 	// Parallel is how many records are read at once. Default [DefaultParallel].
 	Parallel int

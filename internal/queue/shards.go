@@ -96,16 +96,23 @@ type Shards struct {
 	taken  atomic.Int32
 	fixed  bool
 
+	spread  atomic.Pointer[Spread]    // as it was read last; nil before
 	reading chan struct{}             // holds one: the reader
 	readAt  atomic.Pointer[time.Time] // of [Shards.ReadToPut]
+	readErr atomic.Pointer[error]     // of the last of these reads
 }
 
 // NewShards returns the queues of that name. open returns the client of a queue.
 func NewShards(name string, open func(name string) *azqueue.QueueClient) *Shards {
+	return NewShardsIn("", name, open)
+}
+
+// NewShardsIn returns the queues of that name in an account, as [NewIn] does.
+func NewShardsIn(account, name string, open func(name string) *azqueue.QueueClient) *Shards {
 	s := &Shards{reading: make(chan struct{}, 1)}
 	for i := range s.queues {
 		name := ShardName(name, i)
-		s.queues[i] = New(open(name), name)
+		s.queues[i] = NewIn(account, open(name), name)
 	}
 	s.set(ShardCounts{1, 1})
 	return s
@@ -165,7 +172,12 @@ func (s *Shards) Depth(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: metadata of queue %s: %w", ErrShards, s.Main().Name(), err)
 	}
+	spread, err := parseSpread(properties.Metadata)
+	if err != nil {
+		return 0, fmt.Errorf("%w: metadata of queue %s: %w", ErrAccounts, s.Main().Name(), err)
+	}
 	s.set(c)
+	s.spread.Store(&spread)
 	return int(*properties.ApproximateMessagesCount), nil
 }
 
@@ -192,9 +204,11 @@ func (s *Shards) ReadToPut(ctx context.Context) {
 	if isRecent() {
 		return
 	}
-	if _, err := s.Read(ctx); err == nil || ctx.Err() == nil {
+	_, err := s.Read(ctx)
+	if err == nil || ctx.Err() == nil {
 		s.readAt.Store(new(time.Now()))
 	}
+	s.readErr.Store(&err)
 }
 
 // Write records the numbers of queues, which have to exist. Other metadata of the first
@@ -203,30 +217,39 @@ func (s *Shards) Write(ctx context.Context, c ShardCounts) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	properties, err := s.Main().properties(ctx)
-	if err != nil {
-		return err
-	}
-	next := maps.Clone(properties.Metadata)
-	maps.DeleteFunc(next, func(key string, _ *string) bool {
-		return strings.EqualFold(key, shardsKey) || strings.EqualFold(key, takenKey)
-	})
-	if next == nil {
-		next = map[string]*string{}
-	}
+	values := map[string]string{shardsKey: "", takenKey: ""}
 	if c.Put > 1 {
-		next[shardsKey] = new(strconv.Itoa(c.Put))
+		values[shardsKey] = strconv.Itoa(c.Put)
 	}
 	if c.Taken > c.Put {
-		next[takenKey] = new(strconv.Itoa(c.Taken))
+		values[takenKey] = strconv.Itoa(c.Taken)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := s.Main().client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: next}); err != nil {
+	if err := s.Main().setMetadata(ctx, values); err != nil {
 		return fmt.Errorf("record the number of queues on %s: %w", s.Main().Name(), err)
 	}
 	s.set(c)
 	return nil
+}
+
+// setMetadata sets some values of the queue's metadata, and removes those that are empty.
+// The others stay. It costs two calls.
+func (q *Queue) setMetadata(ctx context.Context, values map[string]string) error {
+	properties, err := q.properties(ctx)
+	if err != nil {
+		return err
+	}
+	next := map[string]*string{}
+	maps.Copy(next, properties.Metadata)
+	for key, value := range values {
+		maps.DeleteFunc(next, func(name string, _ *string) bool { return strings.EqualFold(name, key) })
+		if value != "" {
+			next[key] = &value
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = q.client.SetMetadata(ctx, &azqueue.SetMetadataOptions{Metadata: next})
+	return err
 }
 
 // parseShards reads the numbers of queues. Names of metadata come back in any case.

@@ -36,6 +36,7 @@ type claimer struct {
 	calls      *pool.Pool // for what deliveries do that needs a deep stack
 	loop       *health.Loop
 	pressure   *intake.Pressure
+	failing    func(account string) bool // whether calls for blobs of an account fail
 	jitter     retry.Jitter
 	log        *slog.Logger
 
@@ -90,7 +91,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
 	defer cancel()
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
-		pressure: w.Pressure, jitter: w.Jitter, log: w.Log,
+		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
@@ -112,6 +113,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
 			continue
 		}
 		c.rotation.setQueues(w.sources.Taken())
+		c.rotation.observeFailing(c.failing)
 		c.start(ctx)
 		c.releaseOld(ctx)
 		c.await(ctx, state, c.claim(ctx, state))
@@ -142,6 +144,9 @@ func (c *claimer) start(ctx context.Context) {
 func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 	for i, lease := range c.buffer {
 		source := c.rotation.of(lease.Queue())
+		if source.failing {
+			continue
+		}
 		if now.Before(source.pace.StartDue()) {
 			if len(c.rotation.queues) == 1 {
 				return nil
@@ -205,7 +210,7 @@ func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*cl
 	if source == nil {
 		return nil, false
 	}
-	visibility, _ := c.runner.Visibility()
+	visibility, _ := c.runner.Visibility(source.queue)
 	return &claim{source: source, wanted: source.atMost(wanted, now), visibility: visibility, begun: now}, true
 }
 
@@ -388,6 +393,10 @@ func (c *claimer) restTime(now time.Time) time.Duration {
 // releaseOld releases messages that waited for a slot for too long, so that another
 // worker can have them.
 func (c *claimer) releaseOld(ctx context.Context) {
+	if c.rotation.accounts > 1 {
+		c.releaseByAccount(ctx)
+		return
+	}
 	old, most := 0, c.maxBuffered()
 	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= most {
 		old++
@@ -399,11 +408,35 @@ func (c *claimer) releaseOld(ctx context.Context) {
 	}
 }
 
+// releaseByAccount is releaseOld with several accounts: it also releases the messages of
+// an account of which calls for blobs fail, and waits for none of the calls, since one
+// account may not answer while the claims of another are due.
+func (c *claimer) releaseByAccount(ctx context.Context) {
+	most := c.maxBuffered()
+	var old, kept []*queue.Lease
+	for _, lease := range c.buffer {
+		if time.Since(lease.AskedAt) >= most || c.rotation.of(lease.Queue()).failing {
+			old = append(old, lease)
+		} else {
+			kept = append(kept, lease)
+		}
+	}
+	if len(old) > 0 {
+		c.log.DebugContext(ctx, "messages released: no slot got free for them in time, or calls to their account fail", "messages", len(old))
+		c.buffer = kept
+		c.deliveries.Go(func() { c.releaseAll(old) })
+	}
+}
+
 // maxBuffered is how long a message may wait for a slot: until it would have to be
 // renewed, and no longer than bufferedFor.
 func (c *claimer) maxBuffered() time.Duration {
-	_, renewAfter := c.runner.Visibility()
-	return min(renewAfter, bufferedFor)
+	most := bufferedFor
+	for _, s := range c.rotation.queues {
+		_, renewAfter := c.runner.Visibility(s.queue)
+		most = min(most, renewAfter)
+	}
+	return most
 }
 
 // releaseAll releases messages whose jobs were not started. A stop does not cut it

@@ -17,6 +17,7 @@ import (
 	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/joblog"
+	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/outputs"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
@@ -52,6 +53,18 @@ type Config struct {
 	// TakeFrom are the queues that jobs are taken from, in turn. Default: Queue
 	// alone.
 	TakeFrom []*queue.Queue
+
+	// More are the further accounts of the deployment; the fields above and below have the
+	// queues and containers of the first. Optional.
+	More []Account
+
+	// Spread says over which accounts the follow-up jobs of handlers are spread. Required
+	// with More.
+	Spread *queue.Accounts
+
+	// Blobs knows of which accounts calls for blobs fail, so that few jobs are begun
+	// there. Optional.
+	Blobs *outage.Blobs
 
 	// MoveAfter is how many interruptions move a job that is released to
 	// OnDemand, this one included; 0, the default, is never.
@@ -170,6 +183,9 @@ func (c *Config) setDefaults() {
 	if len(c.TakeFrom) == 0 {
 		c.TakeFrom = []*queue.Queue{c.Queue}
 	}
+	if c.Spread == nil && c.Shards != nil {
+		c.Spread = queue.NewAccounts([]string{""}, []*queue.Shards{c.Shards})
+	}
 	if c.Concurrency == 0 {
 		c.Concurrency = min(runtime.GOMAXPROCS(0), MaxConcurrency)
 	}
@@ -278,10 +294,10 @@ func (c *Config) validateKinds() error {
 
 // validateQueues checks where jobs come from and where they may be moved.
 func (c *Config) validateQueues() error {
-	taken := queue.Names(c.TakeFrom)
+	taken := queue.Names(c.takeFrom())
 	slices.Sort(taken)
 	switch {
-	case len(slices.Compact(taken)) < len(c.TakeFrom):
+	case len(slices.Compact(taken)) < len(c.takeFrom()):
 		return errors.New("jobs would be taken from one queue twice: name each queue once")
 	case c.Shards != nil && c.Shards.Main() != c.Queue:
 		return errors.New("the queue of jobs is not the first of its shards: give both by the same name")
@@ -299,7 +315,12 @@ func (c *Config) validateQueues() error {
 func (c *Config) moves() bool { return c.MoveAfter > 0 || c.Changeover > 0 }
 
 func (c *Config) hasStores() bool {
-	return !slices.Contains(c.TakeFrom, nil) && c.Queue != nil && c.Poison != nil && c.Payloads != nil && c.Records != nil && c.Workers != nil
+	for _, a := range c.accounts() {
+		if len(a.TakeFrom) == 0 || slices.Contains(a.TakeFrom, nil) || a.Queue == nil || a.Poison == nil || a.Payloads == nil || a.Records == nil {
+			return false
+		}
+	}
+	return c.Workers != nil && (len(c.More) == 0 || c.Spread != nil)
 }
 
 // maxVMName is the longest name of a VM, in bytes; that of a scale set's VM has a

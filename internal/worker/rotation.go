@@ -22,6 +22,8 @@ type queueRotation struct {
 	queues []*queueState
 	listed []*queue.Queue // those that are asked; the others had been before
 	next   int            // of queues: where the search for one to ask begins
+
+	accounts int // of the queues that are asked
 }
 
 // claimResult is what a claim brought.
@@ -51,6 +53,7 @@ type queueState struct {
 	thinSince   time.Time // when fewer workers polled than had been counted
 	dropped     bool      // not asked any more
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
+	failing     bool      // calls for blobs of its account fail, so that none of its jobs is begun
 }
 
 // fleetSize says how many workers without a job take from a queue, as of a time; 0 if
@@ -70,6 +73,11 @@ func (t *queueRotation) setQueues(queues []*queue.Queue) {
 		return
 	}
 	t.listed = queues
+	accounts := map[string]bool{}
+	for _, q := range queues {
+		accounts[q.Account()] = true
+	}
+	t.accounts = len(accounts)
 	for _, s := range t.queues {
 		s.dropped = !slices.Contains(queues, s.queue)
 	}
@@ -92,6 +100,16 @@ func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
 		}
 	}
 	s.backlog = backlog
+}
+
+// observeFailing records which queues are in an account of which calls for blobs fail.
+func (t *queueRotation) observeFailing(failing func(account string) bool) {
+	if t.accounts < 2 {
+		return
+	}
+	for _, s := range t.queues {
+		s.failing = failing(s.queue.Account())
+	}
 }
 
 // stuckAfter is how long a claim may take until other queues are asked in its place:
@@ -214,7 +232,7 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 // mayAsk reports whether the queue may be asked at now. One that may have no more
 // messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
-	return !s.dropped && !s.stuck && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
+	return !s.dropped && !s.stuck && !s.failing && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
 }
 
 // dueAt returns when the queue may be asked next.
@@ -233,13 +251,13 @@ func (t *queueRotation) of(q *queue.Queue) *queueState {
 
 // startDue returns when the first of some buffered messages may be started.
 func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
-	first := t.of(buffer[0].Queue()).pace.StartDue()
 	if len(t.queues) == 1 {
-		return first
+		return t.queues[0].pace.StartDue()
 	}
-	for _, lease := range buffer[1:] {
-		if due := t.of(lease.Queue()).pace.StartDue(); due.Before(first) {
-			first = due
+	first := time.Now().Add(longestPoll)
+	for _, lease := range buffer {
+		if s := t.of(lease.Queue()); !s.failing && s.pace.StartDue().Before(first) {
+			first = s.pace.StartDue()
 		}
 	}
 	return first
@@ -248,20 +266,20 @@ func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
 // observePressure lets the pace of each queue learn of calls that were refused.
 func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time) {
 	for _, s := range t.queues {
-		s.pace.Observe(now, pressure.Count(s.queue.Name()))
+		s.pace.Observe(now, pressure.Count(s.queue.Account(), s.queue.Name()))
 	}
 }
 
 // hasBacklog reports whether a queue has more messages than were claimed.
 func (t *queueRotation) hasBacklog() bool {
-	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped })
+	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped && !s.failing })
 }
 
 // due is when the next queue is due that is not at now.
 func (t *queueRotation) due(now time.Time) time.Time {
 	first := now.Add(longestPoll)
 	for _, s := range t.queues {
-		if due := s.dueAt(); !s.dropped && due.After(now) && due.Before(first) {
+		if due := s.dueAt(); !s.dropped && !s.failing && due.After(now) && due.Before(first) {
 			first = due
 		}
 	}

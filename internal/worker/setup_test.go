@@ -99,7 +99,7 @@ func (b *testbed) watchedAccount(transport policy.Transporter, pressure *intake.
 		ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry, OnEnd: onEnd,
 		OnCall: func(c azure.Call) {
 			if c.Throttled {
-				pressure.Refused(c.Queue)
+				pressure.Refused(c.Account, c.Queue)
 			}
 		},
 	})

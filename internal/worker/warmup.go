@@ -1,18 +1,17 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/retry"
+	"github.com/spotworker/spotworker/internal/sources"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -36,12 +35,12 @@ func (w *Worker) warmUp(ctx context.Context) bool {
 		for kind := range w.Kinds {
 			w.Observer.Recovered(kind)
 		}
-		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.TakeFrom), "move_after", w.MoveAfter, "changeover", w.Changeover)
+		w.Log.InfoContext(ctx, "worker starts", "version", w.Program, "concurrency", w.Concurrency, "take_from", queue.Names(w.takeFrom()), "move_after", w.MoveAfter, "changeover", w.Changeover)
 	}
 	var last notice
 	for failures := 1; ; failures++ {
 		w.loops.enter(lifecycle.Start, time.Now())
-		err := w.checkStorage(ctx)
+		err := w.sources.Check(ctx)
 		if err == nil {
 			return true
 		}
@@ -79,35 +78,34 @@ func (n *notice) due(gist string, now time.Time) bool {
 	return true
 }
 
-// checkStorage makes one call to everything that jobs will need, all at once. Of
-// several errors it returns the first in the order of the list, so that an operator
-// who fixes one thing after the other sees the same error until it is fixed.
-func (w *Worker) checkStorage(ctx context.Context) error {
-	var checks []func(context.Context) error
-	for _, q := range w.withMoves(w.TakeFrom) {
-		checks = append(checks, func(ctx context.Context) error { return w.sources.Check(ctx, q) })
+// checkStorage makes one call to everything that jobs of an account will need besides the
+// queues that they are taken from.
+func (w *Worker) checkStorage(ctx context.Context, a Account) error {
+	checks := []func(context.Context) error{a.Records.Check, a.Payloads.Check}
+	if w.moves() && !slices.Contains(a.TakeFrom, a.OnDemand) {
+		onDemand := func(ctx context.Context) error { _, err := a.OnDemand.Depth(ctx); return err }
+		checks = append([]func(context.Context) error{onDemand}, checks...)
 	}
-	checks = append(checks, w.Records.Check, w.Payloads.Check)
 	for _, handler := range w.Kinds {
 		if _, has := job.OutputLimitsOf(handler); has {
-			checks = append(checks, w.Outputs.Check)
+			checks = append(checks, a.Outputs.Check)
 			break
 		}
 	}
-	errs := make([]error, len(checks))
-	var group sync.WaitGroup
-	for i, check := range checks {
-		group.Go(func() { errs[i] = check(ctx) })
-	}
-	group.Wait()
-	return cmp.Or(errs...)
+	return sources.All(ctx, checks)
 }
 
-// withMoves returns queues and that which jobs are moved to.
-func (w *Worker) withMoves(queues []*queue.Queue) []*queue.Queue {
-	queues = slices.Clone(queues)
-	if w.moves() && !slices.Contains(queues, w.OnDemand) {
-		queues = append(queues, w.OnDemand)
+// surveyed returns the queues that jobs are taken from, those that they are moved to, and
+// those for poison.
+func (w *Worker) surveyed() []*queue.Queue {
+	queues := slices.Clone(w.sources.Taken())
+	for _, a := range w.accounts() {
+		if w.moves() && !slices.Contains(queues, a.OnDemand) {
+			queues = append(queues, a.OnDemand)
+		}
+	}
+	for _, a := range w.accounts() {
+		queues = append(queues, a.Poison)
 	}
 	return queues
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spotworker/spotworker/internal/pool"
 	"github.com/spotworker/spotworker/internal/preempt"
 	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/sources"
 	"github.com/spotworker/spotworker/internal/survey"
 	"github.com/spotworker/spotworker/job"
@@ -59,7 +58,7 @@ func New(c Config) (*Worker, error) {
 		Config: c, meter: meter, started: now, loops: newLoops(c.Loops, now), departure: drain.NewDeparture(), fleet: delivery.NewFleet(c.Workers), losses: &lossEstimate{},
 		stop: func(error) {}, // a notice may come before the first phase
 	}
-	w.sources = sources.New(sources.Config{TakeFrom: c.TakeFrom, Main: c.Queue, Shards: c.Shards, Jitter: c.Jitter, Log: c.Log})
+	w.sources = sources.New(sources.Config{Accounts: w.sourcesOfAccounts(), Spread: c.Spread, Failing: w.blobsFail, Jitter: c.Jitter, Log: c.Log})
 	w.machine = lifecycle.NewMachine(w.transition)
 	w.heartbeat = newHeartbeat(w)
 	w.events = events.New(events.Config{
@@ -67,8 +66,8 @@ func New(c Config) (*Worker, error) {
 		Acknowledge: c.Acknowledge, VMName: c.VMName, Observer: c.Observer, Loop: w.loops.watch, OnVM: c.OnVM, Log: c.Log,
 	})
 	w.runner = delivery.NewRunner(delivery.Config{
-		Queue: w.sources, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
-		Logs: c.Logs, LogSize: c.LogSize, Outputs: c.Outputs,
+		Place: w.sources.Place, Poison: c.Poison, OnDemand: c.OnDemand, Payloads: c.Payloads, Records: c.Records, Fleet: w.fleet, Inputs: c.Inputs,
+		Logs: c.Logs, LogSize: c.LogSize, Outputs: c.Outputs, More: c.moreStores(),
 		Kinds: c.Kinds, DefaultKind: c.DefaultKind, MoveAfter: c.MoveAfter, Changeover: c.Changeover,
 		Visibility: c.Visibility, PayloadMemory: c.PayloadMemory, Policy: c.Policy,
 		Departure: w.departure, Drains: &w.drains, Losses: w.losses, Observer: c.Observer, Loops: c.Loops,
@@ -109,7 +108,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // One that operators keep from work reads.
 func (w *Worker) queueSurvey() survey.Survey {
 	return survey.Survey{
-		Queues: func() []*queue.Queue { return append(w.withMoves(w.sources.Taken()), w.Poison) }, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
+		Queues: w.surveyed, Working: w.fleet.Working, Report: w.Observer.QueueRead, Jitter: w.Jitter, Log: w.Log,
 		Logs: func() bool { return w.machine.State() == lifecycle.Process },
 		MayRead: func() bool {
 			state := w.machine.State()

@@ -30,6 +30,12 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 			return nil, nil, &cli.ConfigError{Err: fmt.Errorf("--input-account %s: %w", address, err)}
 		}
 	}
+	further := map[string]inputs.Containers{}
+	for _, s := range stores.More {
+		if address, err := named.AccountURL(s.Account.Endpoint()); err == nil { // one with a connection string may have another form
+			further[address] = s.Account.Container
+		}
+	}
 	scratch, err := filepath.Abs(cmp.Or(f.Scratch, os.TempDir()))
 	if err != nil {
 		return nil, nil, err
@@ -38,7 +44,7 @@ func (f *flags) inputs(stores *deployment.Stores, observer inputs.Observer, log 
 	names := stores.Names
 	fetcher := inputs.New(inputs.Config{
 		Folder: filepath.Join(scratch, "spotworker-inputs-"+strconv.Itoa(os.Geteuid())), Limit: min(f.InputCache, most) << 30, Boot: bootID(),
-		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Others: others,
+		Account: stores.Account.Container, Endpoint: stores.Account.Endpoint(), Further: further, Others: others,
 		Private: []string{names.Records, names.Payloads, names.Workers, names.Control}, Allowed: f.InputContainer,
 		Observer: observer,
 	})

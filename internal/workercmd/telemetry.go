@@ -37,6 +37,7 @@ type telemetry struct {
 	manager   manager
 	pressure  intake.Pressure // what the claims go by
 	outages   *outage.Watch
+	blobs     outage.Blobs // the accounts of which calls for blobs fail
 	pusher    *push.Pusher // nil where metrics are only served
 	traces    *otlp.Sender // nil where the environment asks for none
 	collector *collector   // nil if the garbage collector is the program's
@@ -86,8 +87,14 @@ func (t *telemetry) status() string {
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
 	if c.Throttled {
-		t.pressure.Refused(c.Queue)
+		t.pressure.Refused(c.Account, c.Queue)
 	}
+}
+
+// callEnded records that a call to an account has ended, retries included.
+func (t *telemetry) callEnded(c outage.Call) {
+	t.outages.Ended(c)
+	t.blobs.Ended(c)
 }
 
 // space returns how much of the file system for the programs of jobs is free, and its

@@ -136,7 +136,7 @@ func buildVersion() string {
 
 // readElsewhere are the environment variables that are not flags: the scripts of
 // the VM application read them, or an operator uses them for a label.
-var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION"}
+var readElsewhere = []string{"SPOTWORKER_INSTANCES", "SPOTWORKER_VERSION", cli.MoreStringsVariable}
 
 // warnOfUnread logs the names of environment variables that look like settings and
 // have no effect, never their values.
@@ -161,7 +161,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if err != nil {
 		return nil, nil, err
 	}
-	f.OnCall, f.OnEnd = t.called, t.outages.Ended
+	f.OnCall, f.OnEnd = t.called, t.callEnded
 	stores, err := f.Open(connections(config.Concurrency)+inputs.Connections+checkpoint.Connections, f.version)
 	if err != nil {
 		return nil, nil, err
@@ -173,8 +173,12 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	config.Shards, config.TakeFrom = stores.Jobs, f.takeFrom(stores)
 	config.Payloads, config.Records, config.Workers, config.Control = stores.Payloads, stores.Records, stores.Workers, stores.Control
 	config.Outputs = stores.Outputs
+	config.Spread, config.Blobs = stores.Accounts, &t.blobs
 	if f.JobLogSize > 0 {
 		config.Logs = stores.Logs
+	}
+	for _, s := range stores.More {
+		config.More = append(config.More, f.account(s))
 	}
 	config.Log, config.Observer, config.Loops, config.Pressure = log, t, &t.loops, &t.pressure
 	config.Tracer = t.traces.Spans()
@@ -194,6 +198,18 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
 	return w, closeAll, nil
+}
+
+// account returns the queues and containers of a further account.
+func (f *flags) account(s *deployment.Stores) worker.Account {
+	a := worker.Account{
+		Name: s.In, Queue: s.Queue, Poison: s.Poison, OnDemand: s.OnDemand, Shards: s.Jobs, TakeFrom: f.takeFrom(s),
+		Payloads: s.Payloads, Records: s.Records, Outputs: s.Outputs,
+	}
+	if f.JobLogSize > 0 {
+		a.Logs = s.Logs
+	}
+	return a
 }
 
 // hostName returns the machine's own name.

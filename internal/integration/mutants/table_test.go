@@ -79,7 +79,7 @@ var mutations = []mutation{
 	{
 		name: "a poison job's message is deleted and not kept",
 		file: "internal/delivery/finish.go",
-		old:  "\tif err := d.runner.poison.PutPoison(d.cleanup, p, d.runner.payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
+		old:  "\tif err := d.account.poison.PutPoison(d.cleanup, p, d.account.payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
 		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
 	},
 	{
@@ -97,7 +97,7 @@ var mutations = []mutation{
 	{
 		name: "a moved job's message is deleted and not put",
 		file: "internal/delivery/move.go",
-		old:  "if err := d.runner.onDemand.PutMoved(ctx, d.envelope, 0, d.runner.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
+		old:  "if err := d.account.onDemand.PutMoved(ctx, d.envelope, 0, d.account.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
 		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
 	},
 	{

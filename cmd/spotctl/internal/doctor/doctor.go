@@ -39,7 +39,7 @@ type Examination struct {
 	mu      sync.Mutex
 	offsets []time.Duration // of the service's clock, from each answer that shows it
 
-	waiting []waiting // on the queues of jobs
+	waiting []waiting // on the queues of jobs; guarded by mu until all are examined
 }
 
 // waiting is how many messages a queue of jobs has.
@@ -59,16 +59,20 @@ func (e *Examination) allWaiting() (n int) {
 // Examine runs all checks and returns their findings, in an order that does not change.
 func Examine(ctx context.Context, stores *deployment.Stores) []Finding {
 	e := &Examination{stores: stores}
-	parts := make([][]Finding, 3)
+	accounts := stores.All()
+	parts := make([][]Finding, 2*len(accounts)+1)
 	var group sync.WaitGroup
-	group.Go(func() { parts[0] = e.queues(ctx) })
-	group.Go(func() { parts[1] = e.containers(ctx) })
-	group.Go(func() { parts[2] = e.control(ctx) })
+	for i, s := range accounts {
+		group.Go(func() { parts[2*i] = e.queues(ctx, s) })
+		group.Go(func() { parts[2*i+1] = e.containers(ctx, s) })
+	}
+	group.Go(func() { parts[2*len(accounts)] = e.control(ctx) })
 	group.Wait()
 	var all []Finding
 	for _, part := range parts {
 		all = append(all, part...)
 	}
+	all = append(all, e.accounts()...)
 	all = append(all, e.clock())
 	return append(all, e.fleet(ctx)...)
 }

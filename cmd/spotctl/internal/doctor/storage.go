@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -23,10 +25,34 @@ import (
 // a token is refused from 15 min on.
 const clockLimit = 30 * time.Second
 
-// queues examines the queues.
-func (e *Examination) queues(ctx context.Context) (all []Finding) {
-	s := e.stores
-	all = append(all, e.shards(ctx)...)
+// accounts examines whether the accounts of the deployment are those that were given. The
+// queues were read before.
+func (e *Examination) accounts() []Finding {
+	const check = "storage accounts"
+	known, err := e.stores.Accounts.Known()
+	given := len(e.stores.All())
+	f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("jobs are spread over %d", known.Accounts())}
+	switch {
+	case known.Accounts() == 1 && given == 1:
+		return nil // or they could not be read, which is reported with the queues
+	case err != nil:
+		f = Finding{Level: Failure, Check: check, Text: err.Error(), Fix: "give all programs the accounts that spotctl accounts shows, in their order"}
+	case given < known.Accounts():
+		f.Level, f.Text = Failure, fmt.Sprintf("jobs are spread over %d and this command was given %d: the others are not examined", known.Accounts(), given)
+		f.Fix = "give the others with --more-account: " + strings.Join(known.Names[given:], ", ")
+	case given > known.Accounts():
+		f.Level, f.Text, f.Fix = Warning, fmt.Sprintf("%d were given, and jobs are spread over %d of them", given, known.Accounts()), fmt.Sprintf("spotctl accounts %d, once all workers and producers were given them", given)
+	}
+	return []Finding{f}
+}
+
+// queues examines the queues of an account.
+func (e *Examination) queues(ctx context.Context, s *deployment.Stores) (all []Finding) {
+	all = append(all, e.shards(ctx, s)...)
+	names := map[*queue.Queue]string{s.OnDemand: s.Names.OnDemand, s.Poison: s.Names.Poison}
+	for i, q := range s.Jobs.All() {
+		names[q] = queue.ShardName(s.Names.Queue, i)
+	}
 	for _, q := range append(slices.Clip(s.Jobs.All()), s.OnDemand, s.Poison) {
 		check := "queue " + q.Name()
 		n, err := q.Depth(ctx)
@@ -44,12 +70,14 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 		f := Finding{Level: OK, Check: check, Text: fmt.Sprintf("about %d messages", n)}
 		switch {
 		case q != s.Poison:
+			e.mu.Lock()
 			e.waiting = append(e.waiting, waiting{q.Name(), n})
+			e.mu.Unlock()
 		case n > 0:
 			f = Finding{Level: Warning, Check: check, Text: fmt.Sprintf("about %d dead-lettered messages", n), Fix: "spotctl poison list --summary"}
 		}
 		all = append(all, f, e.mayChange(check, "Storage Queue Data Contributor", func() error {
-			_, err := s.Account.Queue(q.Name()).DeleteMessage(ctx, uuid.NewString(), "AgAAAAMAAAAAAAAA", nil)
+			_, err := s.Account.Queue(names[q]).DeleteMessage(ctx, uuid.NewString(), "AgAAAAMAAAAAAAAA", nil)
 			return err
 		}))
 	}
@@ -59,11 +87,15 @@ func (e *Examination) queues(ctx context.Context) (all []Finding) {
 // shards examines over how many queues the jobs are spread, and whether there are jobs on
 // queues that workers do not know. A queue that cannot be read is reported with the
 // others.
-func (e *Examination) shards(ctx context.Context) []Finding {
-	const check = "number of queues"
-	jobs := e.stores.Jobs
+func (e *Examination) shards(ctx context.Context, s *deployment.Stores) []Finding {
+	check, jobs := "number of queues", s.Jobs
+	if s.In != "" {
+		check += " in account " + s.In
+	}
 	counts, err := jobs.Read(ctx)
 	switch {
+	case errors.Is(err, queue.ErrAccounts):
+		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl accounts --help: the metadata accounts and accountids of the queue were changed by hand"}}
 	case errors.Is(err, queue.ErrShards):
 		return []Finding{{Level: Failure, Check: check, Text: err.Error(), Fix: "spotctl shards N, with the number of queues that have jobs"}}
 	case err != nil:
@@ -84,10 +116,12 @@ func (e *Examination) shards(ctx context.Context) []Finding {
 }
 
 // containers examines the containers.
-func (e *Examination) containers(ctx context.Context) (all []Finding) {
-	s := e.stores
-	for _, name := range []string{s.Names.Records, s.Names.Payloads, s.Names.Workers, s.Names.Control, s.Names.Outputs} {
+func (e *Examination) containers(ctx context.Context, s *deployment.Stores) (all []Finding) {
+	for _, name := range s.ContainerNames() {
 		check, c := "container "+name, s.Account.Container(name)
+		if s.In != "" {
+			check = "container " + s.In + "/" + name
+		}
 		if err := list(ctx, c); err != nil {
 			f := failed(check, err, "Storage Blob Data Reader")
 			if bloberror.HasCode(err, bloberror.ContainerNotFound) && name == s.Names.Control {

@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// divide makes a client of each account of the deployment. The first is c itself, which
+// alone has the others.
+func (c *Client) divide() {
+	c.accounts = []*Client{c}
+	for _, s := range c.stores.More {
+		part := &Client{stores: s, tracer: c.tracer, parallel: c.parallel, name: c.name}
+		part.accounts = []*Client{part}
+		c.accounts = append(c.accounts, part)
+	}
+}
+
+// account returns the client of the account of that name.
+func (c *Client) account(name string) *Client {
+	i := slices.IndexFunc(c.accounts, func(part *Client) bool { return part.stores.In == name })
+	return c.accounts[max(i, 0)]
+}
+
+// likely returns the clients of all accounts, those first where a job is by its id if
+// the accounts are the same as when it was put.
+func (c *Client) likely(id string) []*Client {
+	n := len(c.accounts)
+	if n == 1 {
+		return c.accounts
+	}
+	order := []*Client{c.accounts[queue.AccountOf(id, n)]}
+	if known, err := c.stores.Accounts.Known(); err == nil {
+		for _, accounts := range []int{known.IDs, known.Accounts()} {
+			if at := queue.AccountOf(id, accounts); at < n {
+				order = append([]*Client{c.accounts[at]}, order...)
+			}
+		}
+	}
+	var all []*Client
+	for _, part := range append(order, c.accounts...) {
+		if !slices.Contains(all, part) {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// find reads the record of a job, and returns the client of its account. Where it is not
+// in the likely one, that is one call for each account. If one of them does not answer
+// and no other has the record, the error is that.
+func (c *Client) find(ctx context.Context, id string) (*Client, checkpoint.Record, error) {
+	var failed error
+	for _, part := range c.likely(id) {
+		r, err := part.stores.Records.Read(ctx, id)
+		switch {
+		case err == nil:
+			return part, r, nil
+		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
+			failed = part.inAccountOf(err)
+		}
+	}
+	if failed == nil {
+		failed = checkpoint.ErrNotFound
+	}
+	return c, checkpoint.Record{}, failed
+}
+
+// inAccountOf adds the account to an error.
+func (c *Client) inAccountOf(err error) error {
+	if err == nil || c.stores.In == "" {
+		return err
+	}
+	return fmt.Errorf("storage account %s: %w", c.stores.In, err)
+}
+
+// recordsOf returns the records of accounts.
+func recordsOf(clients []*Client) (all []*checkpoint.Store) {
+	for _, part := range clients {
+		all = append(all, part.stores.Records)
+	}
+	return all
+}
+
+// allRecords are the records in all accounts. It implements [producer.Records].
+type allRecords struct {
+	client *Client
+	found  sync.Map // the client of a job's account by id, for those that are done
+}
+
+// Read reads the record of a job.
+func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, error) {
+	part, r, err := a.client.find(ctx, id)
+	if err == nil && r.Status == checkpoint.Done {
+		a.found.Store(id, part)
+	}
+	return r, err
+}
+
+// List lists the records of all accounts, one account after the other.
+func (a *allRecords) List(ctx context.Context, prefix string) iter.Seq2[checkpoint.Record, error] {
+	return func(yield func(checkpoint.Record, error) bool) {
+		for _, part := range a.client.accounts {
+			for r, err := range part.stores.Records.List(ctx, prefix) {
+				if err == nil && r.Status == checkpoint.Done && part != a.client.likely(r.ID)[0] {
+					a.found.Store(r.ID, part)
+				}
+				if !yield(r, part.inAccountOf(err)) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ResultOf reads the result of a job that Read or List returned.
+func (a *allRecords) ResultOf(ctx context.Context, r checkpoint.Record) ([]byte, error) {
+	part := a.client.likely(r.ID)[0]
+	if found, ok := a.found.LoadAndDelete(r.ID); ok {
+		part, _ = found.(*Client)
+	}
+	return part.stores.Records.ResultOf(ctx, r)
+}
+
+// Accounts are the storage accounts of a deployment.
+type Accounts struct {
+	// Names are the accounts that this client was given, in order, and Spread those that
+	// the jobs of the deployment are spread over; Spread is empty for the first alone.
+	Names, Spread []string
+
+	// ForIDs is over how many of Spread, from the first on, jobs are spread whose id was
+	// chosen.
+	ForIDs int
+
+	// Problem is why the two do not go together; nil if they do.
+	Problem error
+}
+
+// Accounts returns the accounts of the deployment, in one call.
+func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
+	if _, err := c.jobs(ctx); err != nil {
+		return Accounts{}, c.readable(err, toRead)
+	}
+	known, problem := c.stores.Accounts.Known()
+	a := Accounts{Spread: known.Names, ForIDs: known.IDs, Problem: problem}
+	for _, s := range c.stores.All() {
+		a.Names = append(a.Names, s.Account.Name())
+	}
+	if problem == nil && known.Accounts() > len(a.Names) {
+		a.Problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", known.Accounts(), len(a.Names))
+	}
+	return a, nil
+}
+
+// every calls do for the client of each account until one returns an error.
+func (c *Client) every(do func(part *Client) error) error {
+	for _, part := range c.accounts {
+		if err := do(part); err != nil {
+			return part.inAccountOf(err)
+		}
+	}
+	return nil
+}
