@@ -122,9 +122,6 @@ func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenI
 	if chosenIDs {
 		next.IDs = accounts
 	}
-	if accounts == 1 && now.Accounts() == 1 {
-		return now, nil
-	}
 	for _, s := range d.All()[:accounts] {
 		if err := s.Create(ctx); err != nil {
 			return now, err

@@ -127,6 +127,10 @@ func (a *Accounts) Place(id string, chosen bool) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	if chosen && len(a.shards) > 1 && len(s.Names) == 0 {
+		return nil, fmt.Errorf("%w: queue %s does not say over which accounts jobs with chosen ids are spread: run spotctl accounts N, with 1 if jobs were put in the first account alone until now",
+			ErrAccounts, a.shards[0].Main().Name())
+	}
 	accounts := min(s.Accounts(), len(a.shards))
 	if chosen {
 		accounts = s.IDs

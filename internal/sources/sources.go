@@ -136,7 +136,7 @@ func (s *Sources) checked(ctx context.Context, errs []error) error {
 	}
 	for i, ready := range s.readiness() {
 		if !ready && ctx.Err() == nil {
-			s.Log.ErrorContext(ctx, "storage account is not ready; its jobs wait, and those of the other accounts do not", "account", s.nameOf(i), "error", errs[i], "retry_in", checkEvery)
+			s.Log.ErrorContext(ctx, "storage account is not ready; its jobs wait, and those of the other accounts do not", "resource", s.nameOf(i), "error", errs[i], "retry_in", checkEvery)
 		}
 	}
 	return nil
@@ -231,9 +231,9 @@ func (s *Sources) Follow(ctx context.Context) {
 // checkAgain checks an account that was not ready.
 func (s *Sources) checkAgain(ctx context.Context, i int) {
 	if err := s.checkAccount(ctx, i); err == nil {
-		s.Log.InfoContext(ctx, "storage account is ready; its jobs are taken", "account", s.nameOf(i))
+		s.Log.InfoContext(ctx, "storage account is ready; its jobs are taken", "resource", s.nameOf(i))
 	} else if ctx.Err() == nil {
-		s.Log.DebugContext(ctx, "storage account is still not ready", "account", s.nameOf(i), "error", err)
+		s.Log.DebugContext(ctx, "storage account is still not ready", "resource", s.nameOf(i), "error", err)
 	}
 }
 
@@ -293,7 +293,7 @@ func (s *Sources) tellUnknown(ctx context.Context) {
 		text = err.Error()
 	}
 	if text != "" && text != s.told {
-		s.Log.ErrorContext(ctx, "the deployment has other accounts than this worker was given; jobs there wait for workers that have them: set --more-account as on the other workers", "accounts", text)
+		s.Log.ErrorContext(ctx, "the deployment has other accounts than this worker was given; jobs there wait for workers that have them: set --more-account as on the other workers", "resource", text)
 	}
 	s.told = text
 }

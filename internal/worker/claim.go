@@ -41,7 +41,8 @@ type claimer struct {
 	log        *slog.Logger
 
 	slots    int
-	free     int // of the slots
+	free     int            // of the slots
+	active   map[string]int // jobs in slots, by account
 	ended    chan ended
 	cleanup  context.Context // outlives a stop up to the end of the drain
 	buffer   []*queue.Lease  // in the order in which they were asked for
@@ -64,8 +65,9 @@ type claimer struct {
 
 // ended is the end of a delivery.
 type ended struct {
-	result delivery.Result
-	took   time.Duration
+	result  delivery.Result
+	took    time.Duration
+	account string
 }
 
 // claim is one call that asks a queue for messages.
@@ -92,7 +94,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
 		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
-		slots: w.Concurrency, free: w.Concurrency, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
+		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
 		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
@@ -113,7 +115,7 @@ func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
 			continue
 		}
 		c.rotation.setQueues(w.sources.Taken())
-		c.rotation.observeFailing(c.failing)
+		c.rotation.observeAccounts(c.failing, c.active, c.slots)
 		c.start(ctx)
 		c.releaseOld(ctx)
 		c.await(ctx, state, c.claim(ctx, state))
@@ -130,11 +132,14 @@ func (c *claimer) start(ctx context.Context) {
 			return
 		}
 		c.free--
+		account := lease.Queue().Account()
+		c.active[account]++
+		c.rotation.observeAccounts(c.failing, c.active, c.slots)
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
 			result := d.Run(ctx, c.calls)
-			c.ended <- ended{result, time.Since(begun)}
+			c.ended <- ended{result, time.Since(begun), account}
 		})
 	}
 }
@@ -144,7 +149,7 @@ func (c *claimer) start(ctx context.Context) {
 func (c *claimer) takeStartable(now time.Time) *queue.Lease {
 	for i, lease := range c.buffer {
 		source := c.rotation.of(lease.Queue())
-		if source.failing {
+		if source.waits() {
 			continue
 		}
 		if now.Before(source.pace.StartDue()) {
@@ -188,7 +193,7 @@ func (c *claimer) claim(ctx context.Context, state drain.DepartureState) (wait t
 // fewer messages through than a claim may bring, it is the only one.
 func (c *claimer) next(state drain.DepartureState, most int, now time.Time) (*claim, bool) {
 	d := intake.Demand{
-		Slots: c.slots, Free: c.free, Buffered: len(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean, Quiet: now.Sub(c.lastEnd),
+		Slots: c.slots, Free: c.free, Buffered: c.rotation.startable(c.buffer), Mean: c.average.Mean, Claim: c.claimTime.Mean, Quiet: now.Sub(c.lastEnd),
 		Backlog: c.rotation.hasBacklog() && !state.Advised,
 	}
 	c.rotation.observeStuck(c.claims, now)
@@ -362,6 +367,7 @@ func (c *claimer) turn(wait time.Duration) {
 // queue: they only hide messages from others.
 func (c *claimer) learn(e ended, now time.Time) {
 	c.free++
+	c.active[e.account]--
 	switch e.result {
 	case delivery.Skipped:
 		c.skipped++

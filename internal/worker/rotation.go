@@ -54,6 +54,7 @@ type queueState struct {
 	dropped     bool      // not asked any more
 	stuck       bool      // a claim takes so long that other queues are asked before it ends
 	failing     bool      // calls for blobs of its account fail, so that none of its jobs is begun
+	full        bool      // its account has as many slots as it may
 }
 
 // fleetSize says how many workers without a job take from a queue, as of a time; 0 if
@@ -102,14 +103,37 @@ func (t *queueRotation) setBacklog(s *queueState, backlog bool) {
 	s.backlog = backlog
 }
 
-// observeFailing records which queues are in an account of which calls for blobs fail.
-func (t *queueRotation) observeFailing(failing func(account string) bool) {
+// observeAccounts records which queues are in an account of which calls for blobs fail, or
+// which has as many of the slots as it may. active are the jobs in slots by account.
+func (t *queueRotation) observeAccounts(failing func(account string) bool, active map[string]int, slots int) {
 	if t.accounts < 2 {
 		return
 	}
 	for _, s := range t.queues {
-		s.failing = failing(s.queue.Account())
+		account := s.queue.Account()
+		s.failing, s.full = failing(account), slots > 1 && active[account] >= slots-max(slots/slotsKept, 1)
 	}
+}
+
+// slotsKept is which part of the slots one of several accounts leaves to the others, at
+// least one slot: if its blobs fail, its jobs keep their slots.
+const slotsKept = 8
+
+// waits reports whether no job of the queue may be started now because of its account.
+func (s *queueState) waits() bool { return s.failing || s.full }
+
+// startable returns how many buffered messages may be started when slots are free.
+func (t *queueRotation) startable(buffer []*queue.Lease) int {
+	if t.accounts < 2 {
+		return len(buffer)
+	}
+	n := 0
+	for _, lease := range buffer {
+		if !t.of(lease.Queue()).waits() {
+			n++
+		}
+	}
+	return n
 }
 
 // stuckAfter is how long a claim may take until other queues are asked in its place:
@@ -232,7 +256,7 @@ func (s *queueState) atMost(wanted int, now time.Time) int {
 // mayAsk reports whether the queue may be asked at now. One that may have no more
 // messages is asked by one claim at a time.
 func (s *queueState) mayAsk(now time.Time) bool {
-	return !s.dropped && !s.stuck && !s.failing && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
+	return !s.dropped && !s.stuck && !s.waits() && !now.Before(s.dueAt()) && (s.inFlight == 0 || s.backlog)
 }
 
 // dueAt returns when the queue may be asked next.
@@ -256,7 +280,7 @@ func (t *queueRotation) startDue(buffer []*queue.Lease) time.Time {
 	}
 	first := time.Now().Add(longestPoll)
 	for _, lease := range buffer {
-		if s := t.of(lease.Queue()); !s.failing && s.pace.StartDue().Before(first) {
+		if s := t.of(lease.Queue()); !s.waits() && s.pace.StartDue().Before(first) {
 			first = s.pace.StartDue()
 		}
 	}
@@ -272,14 +296,14 @@ func (t *queueRotation) observePressure(pressure *intake.Pressure, now time.Time
 
 // hasBacklog reports whether a queue has more messages than were claimed.
 func (t *queueRotation) hasBacklog() bool {
-	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped && !s.failing })
+	return slices.ContainsFunc(t.queues, func(s *queueState) bool { return s.backlog && !s.dropped && !s.waits() })
 }
 
 // due is when the next queue is due that is not at now.
 func (t *queueRotation) due(now time.Time) time.Time {
 	first := now.Add(longestPoll)
 	for _, s := range t.queues {
-		if due := s.dueAt(); !s.dropped && !s.failing && due.After(now) && due.Before(first) {
+		if due := s.dueAt(); !s.dropped && !s.waits() && due.After(now) && due.Before(first) {
 			first = due
 		}
 	}

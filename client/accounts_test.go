@@ -1,0 +1,128 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/operate"
+	"github.com/spotworker/spotworker/internal/queue"
+)
+
+// byAccount sends calls to the emulator of the account in their paths.
+type byAccount map[string]*storage.Server
+
+func (a byAccount) Do(r *http.Request) (*http.Response, error) {
+	account, _, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
+	if a[account] == nil {
+		return nil, fmt.Errorf("a call to account %q, which was not given", account)
+	}
+	return a[account].Transport().Do(r)
+}
+
+// TestAccounts: a client puts jobs in the accounts of a deployment, finds them wherever
+// they are, and sees all of them.
+func TestAccounts(t *testing.T) {
+	ctx := t.Context()
+	servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+	open := func(more ...string) *Client {
+		c, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: more, Transport: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	alone, both := open(), open(servers["second"].ConnectionString())
+	if err := alone.Create(ctx); err != nil {
+		t.Fatal(err)
+	}
+	put := func(c *Client, id string) error {
+		_, err := c.Put(ctx, Spec{ID: id, Kind: "k"})
+		return err
+	}
+	if err := put(alone, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(both, "unsure"); !errors.Is(err, queue.ErrAccounts) {
+		t.Errorf("put of a chosen id while no account is recorded = %v, want ErrAccounts", err)
+	}
+	if s, err := operate.SpreadOver(ctx, both.stores, 2, false); err != nil || s.IDs != 1 || s.Accounts() != 2 {
+		t.Fatalf("SpreadOver of a deployment with a message = %+v, %v; want chosen ids in one account", s, err)
+	}
+	both = open(servers["second"].ConnectionString()) // as a program that starts
+	for i := range 40 {
+		if err := put(both, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(both, fmt.Sprintf("chosen-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	messages := len(servers["second"].Messages("spotworker-jobs"))
+	if messages == 0 || messages > 40 {
+		t.Errorf("messages in the second account = %d, want some of the 40 with new ids", messages)
+	}
+	if q, err := both.Queues(ctx); err != nil || q.Jobs.Messages != 81 || len(q.Shards) != 2 || q.PutOver != 2 || q.Shards[1].Name != "second/spotworker-jobs" {
+		t.Errorf("Queues = %+v, %v; want 81 messages on two queues", q, err)
+	}
+
+	// A record is found in either account, and one of the first is not made again in the
+	// second.
+	id := "chosen-in-second"
+	for i := 0; queue.AccountOf(id, 2) != 1; i++ {
+		id = fmt.Sprintf("chosen-in-second-%d", i)
+	}
+	second := both.account("second").stores
+	if _, err := second.Records.Cancel(ctx, id, "test", "", true); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := both.Get(ctx, id); err != nil || j.Status != StatusCancelled {
+		t.Errorf("Get of a job in the second account = %+v, %v", j, err)
+	}
+	if _, err := alone.Get(ctx, id); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get without that account = %v, want ErrNotFound", err)
+	}
+	n := 0
+	for _, err := range both.List(ctx, Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 1 {
+		t.Errorf("jobs listed = %d, want 1", n)
+	}
+	err := both.Cancel(ctx, []string{"unheard-of"}, CancelOptions{}, func(r ActionResult) error {
+		if r.Action != Barred {
+			t.Errorf("cancel of an id without a record = %+v, want barred", r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*checkpoint.Store{"first": both.stores.Records, "second": second.Records} {
+		if r, err := s.Read(ctx, "unheard-of"); err != nil || r.Status != checkpoint.Cancelled {
+			t.Errorf("record in the %s account = %+v, %v; want cancelled", name, r, err)
+		}
+	}
+
+	// Chosen ids follow where an operator says so; then a client of one account refuses
+	// those that belong elsewhere.
+	if s, err := operate.SpreadOver(ctx, both.stores, 2, true); err != nil || s.IDs != 2 {
+		t.Fatalf("SpreadOver with chosen ids = %+v, %v", s, err)
+	}
+	if _, err := operate.SpreadOver(ctx, both.stores, 1, false); !errors.Is(err, operate.ErrFewerAccounts) {
+		t.Errorf("SpreadOver fewer accounts = %v, want ErrFewerAccounts", err)
+	}
+	if err := put(open(), id); !errors.Is(err, queue.ErrAccounts) {
+		t.Errorf("put of an id of the second account by a client of the first = %v, want ErrAccounts", err)
+	}
+	if a, err := open().Accounts(ctx); err != nil || a.Problem == nil {
+		t.Errorf("Accounts of a client that lacks one = %+v, %v; want a problem", a, err)
+	}
+}

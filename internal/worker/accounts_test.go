@@ -1,0 +1,313 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/deployment"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/outage"
+	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/job"
+)
+
+// accounts are the storage accounts of a deployment that has several: that of the testbed
+// and further ones.
+type accounts struct {
+	b       *testbed
+	servers []*storage.Server
+	all     *deployment.Stores
+}
+
+// addAccounts makes so many accounts of the testbed's one, and spreads jobs over them.
+func (b *testbed) addAccounts(n int) *accounts {
+	b.t.Helper()
+	b.sharded = true
+	a := &accounts{b: b, servers: []*storage.Server{b.server}}
+	for i := range n - 1 {
+		a.servers = append(a.servers, storage.New(storage.Options{Account: fmt.Sprintf("further%d", i+1)}))
+	}
+	a.all = a.connect(func(azure.Call) {}, func(outage.Call) {})
+	spread := queue.Spread{IDs: n}
+	for _, s := range a.all.All() {
+		if err := s.Create(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+		spread.Names = append(spread.Names, s.Account.Name())
+	}
+	if err := a.all.Accounts.Write(b.t.Context(), spread); err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// connect returns the stores of all accounts.
+func (a *accounts) connect(onCall func(azure.Call), onEnd func(outage.Call)) *deployment.Stores {
+	a.b.t.Helper()
+	var all []*azure.Account
+	for i, server := range a.servers {
+		name := ""
+		if i > 0 {
+			name = fmt.Sprintf("further%d", i)
+		}
+		account, err := azure.Connect(azure.Config{
+			ConnectionString: server.ConnectionString(), Transport: server.Transport(), Retry: a.b.retry,
+			OnEnd: func(c outage.Call) { c.Account = name; onEnd(c) },
+			OnCall: func(c azure.Call) {
+				if c.Account = name; name != "" && c.Queue != "" {
+					c.Queue = name + "/" + c.Queue
+				}
+				onCall(c)
+			},
+		})
+		if err != nil {
+			a.b.t.Fatal(err)
+		}
+		all = append(all, account)
+	}
+	return deployment.Join(all, a.b.names)
+}
+
+// join gives a worker all accounts.
+func (a *accounts) join(c *Config) {
+	pressure, blobs := c.Pressure, &outage.Blobs{}
+	s := a.connect(func(call azure.Call) {
+		if call.Throttled {
+			pressure.Refused(call.Account, call.Queue)
+		}
+	}, blobs.Ended)
+	c.Queue, c.OnDemand, c.Poison, c.Shards = s.Queue, s.OnDemand, s.Poison, s.Jobs
+	c.Payloads, c.Records, c.Workers, c.Control, c.Outputs, c.Logs = s.Payloads, s.Records, s.Workers, s.Control, s.Outputs, s.Logs
+	c.Spread, c.Blobs = s.Accounts, blobs
+	for _, m := range s.More {
+		c.More = append(c.More, Account{
+			Name: m.In, Queue: m.Queue, Poison: m.Poison, OnDemand: m.OnDemand, Shards: m.Jobs, TakeFrom: []*queue.Queue{m.Queue},
+			Payloads: m.Payloads, Records: m.Records, Outputs: m.Outputs, Logs: m.Logs,
+		})
+	}
+}
+
+// put puts a job in the account where its id belongs.
+func (a *accounts) put(id, kind, payload string) {
+	a.b.t.Helper()
+	q, err := a.all.Accounts.Place(id, true)
+	if err != nil {
+		a.b.t.Fatal(err)
+	}
+	a.b.putOn(q, id, kind, payload)
+}
+
+// of returns the number of the account of a job.
+func (a *accounts) of(id string) int { return queue.AccountOf(id, len(a.servers)) }
+
+// isDone reports whether a job is done, by the record in its account.
+func (a *accounts) isDone(id string) bool {
+	r, err := a.all.All()[a.of(id)].Records.Read(a.b.t.Context(), id)
+	return err == nil && r.Status == checkpoint.Done
+}
+
+// ids returns so many ids of each account, with that prefix.
+func (a *accounts) ids(prefix string, each int) [][]string {
+	all := make([][]string, len(a.servers))
+	for i, left := 0, each*len(a.servers); left > 0; i++ {
+		id := fmt.Sprintf("%s-%d", prefix, i)
+		if at := a.of(id); len(all[at]) < each {
+			all[at] = append(all[at], id)
+			left--
+		}
+	}
+	return all
+}
+
+// TestAccounts: all of a job is in the account of its id, follow-up jobs included, and a
+// job costs what it costs in one account.
+func TestAccounts(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *testbed) {
+		a := b.addAccounts(3)
+		next := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			_, err := j.Put(ctx, job.FollowUp{Name: "next", Kind: "echo"})
+			return nil, err
+		})
+		p := b.start("vm_0", job.Kinds{"echo": echo, "next": next}, a.join)
+		time.Sleep(10 * time.Second)
+		for i, ids := range a.ids("job", 5) {
+			for _, id := range ids {
+				a.put(id, "next", "1")
+			}
+			if i == 2 {
+				if _, err := a.all.More[1].Account.Queue(b.names.Queue).EnqueueMessage(t.Context(), "unusable", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		records := func() (n int) {
+			for i, s := range a.all.All() {
+				for r, err := range s.Records.List(t.Context(), "") {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.Status == checkpoint.Done && a.of(r.ID) == i {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		b.waitFor("30 jobs done in their accounts", 30*time.Second, func() bool { return records() == 30 })
+		b.waitFor("an unusable message in the poison queue of its account", 30*time.Second, func() bool {
+			return len(a.servers[2].Messages(b.names.Poison)) == 1
+		})
+		if n := len(b.server.Messages(b.names.Poison)); n != 0 {
+			t.Errorf("messages on the poison queue of the first account = %d, want none", n)
+		}
+		if got := strings.Join(queue.Names(p.sources.Taken()), " "); got != "test-jobs further1/test-jobs further2/test-jobs" {
+			t.Errorf("jobs are taken from %s, want the queues of all accounts", got)
+		}
+	})
+}
+
+// accountFaults are what happens to one of several accounts.
+var accountFaults = map[string]storage.Fault{
+	"denies":          {Refuse: &storage.Error{Status: 403, Code: "AuthorizationPermissionMismatch"}},
+	"is busy":         {Refuse: storage.ServerBusy(0)},
+	"is broken":       {Refuse: &storage.Error{Status: 500, Code: "InternalError"}},
+	"drops":           {DropRequest: true},
+	"does not answer": {Before: 10 * time.Minute},
+}
+
+// TestAccountFails: an account that fails, or of which only the blobs do, holds up neither
+// the jobs of the other nor a worker that starts. Its own jobs are done when it works
+// again.
+func TestAccountFails(t *testing.T) {
+	skipUnderRace(t)
+	const jobs = 200
+	for name, fault := range accountFaults {
+		for _, c := range []struct {
+			sick         int
+			blobs, start bool
+		}{{0, false, false}, {0, false, true}, {1, false, false}, {1, false, true}, {1, true, false}} {
+			if !*full && (name != "does not answer" && !(name == "denies" && c.blobs) || c.sick == 1 && c.start) {
+				continue // in full only
+			}
+			t.Run(fmt.Sprintf("account %d %s, blobs alone %t, at the start %t", c.sick, name, c.blobs, c.start), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, b *testbed) {
+					a := b.addAccounts(2)
+					fail := func() {
+						a.servers[c.sick].OnCall(func(call storage.Call) storage.Fault {
+							if c.blobs && call.Service != storage.BlobService {
+								return storage.Fault{}
+							}
+							return fault
+						})
+					}
+					if c.start {
+						fail()
+					}
+					p := b.start("vm_0", job.Kinds{"echo": echo}, a.join, func(c *Config) { c.Concurrency = 8 })
+					time.Sleep(90 * time.Second)
+					ids := a.ids("job", jobs)
+					if !c.start {
+						fail()
+					}
+					for i := range jobs {
+						if c.blobs {
+							a.put(ids[c.sick][i], "echo", "1")
+						}
+						a.put(ids[1-c.sick][i], "echo", "1")
+					}
+					well := a.servers[1-c.sick]
+					began := time.Now()
+					b.waitFor("jobs of the other account", 5*time.Minute, func() bool { return len(well.Messages(b.names.Queue)) == 0 })
+					if took := time.Since(began); took > 15*time.Second {
+						t.Errorf("%d jobs of the other account took %s, want at most 15s", jobs, took)
+					}
+					if c.start && len(p.log.find("storage account is not ready; its jobs wait, and those of the other accounts do not")) != 1 {
+						t.Error("the log does not have the account that is not ready")
+					}
+					a.servers[c.sick].OnCall(nil)
+					late := a.ids("late", 1)[c.sick][0]
+					a.put(late, "echo", "1")
+					b.waitFor("a job of the account that works again", 12*time.Minute, func() bool { return a.isDone(late) })
+					if c.blobs {
+						b.waitFor("all jobs of the account that works again", 12*time.Minute, func() bool { return len(a.servers[c.sick].Messages(b.names.Queue)) == 0 })
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestAccountsMultiplyTheLimit: with N accounts a fleet does N times the jobs that the
+// limit of one account allows. The accounts have equal shares, and few calls are refused.
+func TestAccountsMultiplyTheLimit(t *testing.T) {
+	skipUnderRace(t)
+	tests := []struct{ accounts, limit int }{{2, 400}}
+	if *full {
+		tests = []struct{ accounts, limit int }{{1, 2000}, {2, 2000}, {4, 2000}}
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d accounts of %d calls a second", tt.accounts, tt.limit), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *testbed) {
+				a := b.addAccounts(tt.accounts)
+				after, window := 15*time.Second, time.Duration(repeats(20, 60))*time.Second
+				for _, ids := range a.ids("job", int((after+window)/time.Second)*tt.limit/2) {
+					for _, id := range ids {
+						a.put(id, "echo", "1")
+					}
+				}
+				var mu sync.Mutex // guards what follows while calls come
+				calls, refused, done := 0, 0, make([]int, tt.accounts)
+				for i, server := range a.servers {
+					server.SetLimits(&storage.Limits{AccountRequests: tt.limit})
+					server.OnCall(func(storage.Call) storage.Fault {
+						return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
+					})
+					server.OnResult(func(res storage.Result) {
+						mu.Lock()
+						defer mu.Unlock()
+						calls++
+						switch {
+						case res.Status == 503:
+							refused++
+						case res.Operation == storage.OpDeleteMessage:
+							done[i]++
+						}
+					})
+				}
+				for i := range 4 {
+					b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": echo}, discardLog, a.join, func(c *Config) { c.Concurrency, c.Metadata = 64, nil })
+				}
+				time.Sleep(after)
+				mu.Lock()
+				calls, refused, done = 0, 0, make([]int, tt.accounts)
+				mu.Unlock()
+				time.Sleep(window)
+				mu.Lock()
+				defer mu.Unlock()
+				total, least := 0, done[0]
+				for _, n := range done {
+					total, least = total+n, min(least, n)
+				}
+				// 2 + 1/32 calls a job.
+				used := float64(total) * (2 + 1.0/32) / (window.Seconds() * float64(tt.limit*tt.accounts))
+				t.Logf("%d accounts, %d calls a second each: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, done by account %v",
+					tt.accounts, tt.limit, float64(total)/window.Seconds(), 100*float64(refused)/float64(calls), calls, 100*used, done)
+				if used < 0.75 {
+					t.Errorf("calls of jobs that were done = %.1f %% of the limit, want at least 75 %%", 100*used)
+				}
+				if share := float64(refused) / float64(calls); share > 0.05 {
+					t.Errorf("calls refused = %.2f %%, want at most 5 %%", 100*share)
+				}
+				if float64(least*tt.accounts) < 0.9*float64(total) {
+					t.Errorf("jobs done by account = %v, want equal shares", done)
+				}
+			})
+		})
+	}
+}
