@@ -147,7 +147,7 @@ func TestReadToPut(t *testing.T) {
 }
 
 func TestShardKeysAreDocumented(t *testing.T) {
-	if diff := cmp.Diff(formats.Documented(t, "Metadata of the queue of jobs"), []string{shardsKey, takenKey}); diff != "" {
+	if diff := cmp.Diff(formats.Documented(t, "Metadata of the queue of jobs"), []string{accountIDsKey, accountsKey, shardsKey, takenKey}); diff != "" {
 		t.Errorf("-documented +in code\n%s", diff)
 	}
 }
