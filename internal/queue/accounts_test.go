@@ -22,7 +22,7 @@ func placement(s *Spread, names ...string) *Accounts {
 	return NewAccounts(names, shards)
 }
 
-// TestPlace: a chosen id stays in its account when accounts are added, whoever puts it,
+// TestPlace: a chosen id stays in its account when accounts are added, in every program,
 // and a program that does not know its account refuses it.
 func TestPlace(t *testing.T) {
 	one := &Spread{IDs: 1}

@@ -14,6 +14,7 @@ import (
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
+	"github.com/spotworker/spotworker/internal/testing/race"
 	"github.com/spotworker/spotworker/job"
 )
 
@@ -185,7 +186,7 @@ var accountFaults = map[string]storage.Fault{
 // the jobs of the other nor a worker that starts. Its own jobs are done when it works
 // again.
 func TestAccountFails(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	const jobs = 200
 	for name, fault := range accountFaults {
 		for _, c := range []struct {
@@ -246,7 +247,7 @@ func TestAccountFails(t *testing.T) {
 // TestAccountsMultiplyTheLimit: with N accounts a fleet does N times the jobs that the
 // limit of one account allows. The accounts have equal shares, and few calls are refused.
 func TestAccountsMultiplyTheLimit(t *testing.T) {
-	skipUnderRace(t)
+	race.Skip(t)
 	tests := []struct{ accounts, limit int }{{2, 400}}
 	if *full {
 		tests = []struct{ accounts, limit int }{{1, 2000}, {2, 2000}, {4, 2000}}
