@@ -111,7 +111,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 
-	// Chosen ids follow where an operator says so; then a client of one account refuses
+	// Chosen ids follow where an operator asks for that; then a client of one account refuses
 	// those that belong elsewhere.
 	if s, err := operate.SpreadOver(ctx, both.stores, 2, true); err != nil || s.IDs != 2 {
 		t.Fatalf("SpreadOver with chosen ids = %+v, %v", s, err)
