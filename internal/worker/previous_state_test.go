@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,13 +18,13 @@ import (
 // spoilt is a handler whose states are good up to a number, and of which later ones make
 // every run that resumes from them fail. It is for one job.
 type spoilt struct {
-	good     int  // the highest number of a good state
-	all      int  // the number with which the job is done
-	large    bool // states are streams
-	asks     bool // it steps back itself
-	resumed  []int
-	waits    chan struct{} // if not nil, a run that stepped back waits for it before it saves
-	repaired bool          // later states are good
+	good    int  // the highest number of a good state
+	all     int  // the number with which the job is done
+	large   bool // states are streams
+	asks    bool // it steps back itself
+	resumed []int
+	waits   chan struct{} // if not nil, a run that stepped back waits for it before it saves
+	stepped atomic.Bool   // a run stepped back
 }
 
 func (s *spoilt) progress(n int) job.Progress {
@@ -64,7 +65,7 @@ func (s *spoilt) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 		return nil, fmt.Errorf("state %d is bad", n)
 	}
 	if j.SteppedBack() {
-		if s.repaired = true; s.waits != nil {
+		if s.stepped.Store(true); s.waits != nil {
 			select {
 			case <-s.waits:
 			case <-ctx.Done():
@@ -93,24 +94,24 @@ func TestPreviousState(t *testing.T) {
 	limits := job.Limits{MaxFailures: 3}
 	for _, row := range []struct {
 		name    string
-		work    spoilt
+		work    *spoilt
 		keeps   bool
 		resumed []int
 		steps   int
 		poison  string // part of the reason; empty for a job that is done
 	}{
-		{"one state is kept", spoilt{good: 2, all: 4}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: state 3 is bad"},
-		{"the last attempt", spoilt{good: 2, all: 4}, true, []int{0, 3, 2}, 1, ""},
-		{"the last attempt, large states", spoilt{good: 2, all: 4, large: true}, true, []int{0, 3, 2}, 1, ""},
-		{"asked for", spoilt{good: 2, all: 4, asks: true}, true, []int{0, 3, 2}, 1, ""},
-		{"asked for, large states", spoilt{good: 2, all: 4, large: true, asks: true}, true, []int{0, 3, 2}, 1, ""},
-		{"asked for, one state is kept", spoilt{good: 2, all: 4, asks: true}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: no state can be used"},
-		{"only one was saved", spoilt{good: 0, all: 4}, true, []int{0, 1, 1}, 0, "3 failures in a row without progress, the last: state 1 is bad"},
+		{"one state is kept", &spoilt{good: 2, all: 4}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: state 3 is bad"},
+		{"the last attempt", &spoilt{good: 2, all: 4}, true, []int{0, 3, 2}, 1, ""},
+		{"the last attempt, large states", &spoilt{good: 2, all: 4, large: true}, true, []int{0, 3, 2}, 1, ""},
+		{"asked for", &spoilt{good: 2, all: 4, asks: true}, true, []int{0, 3, 2}, 1, ""},
+		{"asked for, large states", &spoilt{good: 2, all: 4, large: true, asks: true}, true, []int{0, 3, 2}, 1, ""},
+		{"asked for, one state is kept", &spoilt{good: 2, all: 4, asks: true}, false, []int{0, 3, 3}, 0, "3 failures in a row without progress, the last: no state can be used"},
+		{"only one was saved", &spoilt{good: 0, all: 4}, true, []int{0, 1, 1}, 0, "3 failures in a row without progress, the last: state 1 is bad"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *testbed) {
 				work := row.work
-				h := job.WithLimits(&work, limits)
+				h := job.WithLimits(work, limits)
 				if row.keeps {
 					h = job.KeepPreviousState(h)
 				}
@@ -175,7 +176,7 @@ func TestEvictedAfterAStepBack(t *testing.T) {
 			kinds := job.Kinds{"h": job.KeepPreviousState(work)}
 			b.put("a", "h", "")
 			first := b.start("vm_0", kinds)
-			b.waitFor("a step back", 24*time.Hour, func() bool { return work.repaired })
+			b.waitFor("a step back", 24*time.Hour, func() bool { return work.stepped.Load() })
 			first.stop()
 			if r := b.record("a"); r.Status != checkpoint.Open || r.StepsBack != 1 || !r.HasPrevious() {
 				t.Errorf("record = %+v, want it open with both states and 1 step back", r)
