@@ -67,19 +67,29 @@ func (m More) configs(first Config) ([]Config, error) {
 		configs = append(configs, c)
 	}
 	for _, name := range m.Accounts {
-		c, err := first, error(nil)
-		if c.Account = name; !validAccount(name) {
-			return nil, fmt.Errorf("storage account %q: a name has 3 to 24 of a-z and 0-9, without the address behind it", name)
-		}
-		if c.BlobEndpoint, err = endpointOf(first.BlobEndpoint, "blob", first.Account, name); err != nil {
-			return nil, err
-		}
-		if c.QueueEndpoint, err = endpointOf(first.QueueEndpoint, "queue", first.Account, name); err != nil {
+		c, err := first.of(name)
+		if err != nil {
 			return nil, err
 		}
 		configs = append(configs, c)
 	}
 	return configs, nil
+}
+
+// of returns how to connect to another account in the same way.
+func (c Config) of(name string) (other Config, err error) {
+	if !validAccount(name) {
+		return Config{}, fmt.Errorf("storage account %q: a name has 3 to 24 of a-z and 0-9, without the address behind it", name)
+	}
+	other = c
+	other.Account = name
+	if other.BlobEndpoint, err = endpointOf(c.BlobEndpoint, "blob", c.Account, name); err != nil {
+		return Config{}, err
+	}
+	if other.QueueEndpoint, err = endpointOf(c.QueueEndpoint, "queue", c.Account, name); err != nil {
+		return Config{}, err
+	}
+	return other, nil
 }
 
 // endpointOf returns the endpoint of another account, by that of the first: it has the

@@ -247,38 +247,47 @@ func (s *Sources) read(ctx context.Context, a Account) {
 	}
 }
 
-// update takes jobs from the queues that are known now.
+// update takes jobs from the queues that are known now, and makes a call to each that is
+// new.
 func (s *Sources) update(ctx context.Context) {
+	for _, q := range s.take(ctx) {
+		if _, err := q.Depth(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue", q.Name(), "error", err)
+		}
+	}
+}
+
+// take takes jobs from the queues that are known now, and returns those that are new. It
+// makes no call: accounts that answer do not wait for one that does not.
+func (s *Sources) take(ctx context.Context) (added []*queue.Queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tellUnknown(ctx)
-	var next []*queue.Queue
+	before, next := s.Taken(), s.known()
+	if len(next) == 0 || slices.Equal(before, next) {
+		return nil
+	}
+	s.taken.Store(&next)
+	s.Log.InfoContext(ctx, "jobs are taken from another number of queues", "take_from", queue.Names(next))
+	return slices.DeleteFunc(slices.Clone(next), func(q *queue.Queue) bool { return slices.Contains(before, q) })
+}
+
+// known returns the queues of jobs of all accounts that are ready. The caller holds the
+// lock.
+func (s *Sources) known() (all []*queue.Queue) {
 	for i, a := range s.Accounts {
 		if !s.ready[i] {
 			continue
 		}
 		for _, q := range a.TakeFrom {
 			if a.isSharded(q) {
-				next = append(next, a.Shards.All()...)
+				all = append(all, a.Shards.All()...)
 			} else {
-				next = append(next, q)
+				all = append(all, q)
 			}
 		}
 	}
-	before := s.Taken()
-	if len(next) == 0 || slices.Equal(before, next) {
-		return
-	}
-	s.taken.Store(&next)
-	s.Log.InfoContext(ctx, "jobs are taken from another number of queues", "take_from", queue.Names(next))
-	for _, q := range next {
-		if slices.Contains(before, q) {
-			continue
-		}
-		if _, err := q.Depth(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Log(ctx, outage.Level(err, slog.LevelError), "queue cannot be read; its jobs wait, and those of the other queues do not", "queue", q.Name(), "error", err)
-		}
-	}
+	return all
 }
 
 // tellUnknown logs once that jobs are put in accounts that this worker was not given.

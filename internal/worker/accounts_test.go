@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,8 +126,7 @@ func (a *accounts) ids(prefix string, each int) [][]string {
 	return all
 }
 
-// TestAccounts: all of a job is in the account of its id, follow-up jobs included, and a
-// job costs what it costs in one account.
+// TestAccounts: all of a job is in the account of its id, follow-up jobs included.
 func TestAccounts(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *testbed) {
 		a := b.addAccounts(3)
@@ -240,5 +240,78 @@ func TestAccountFails(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestAccountsMultiplyTheLimit: with N accounts a fleet does N times the jobs that the
+// limit of one account allows. The accounts have equal shares, few calls are refused, and
+// a job costs what it costs in one account, 2 + 1/32 calls.
+func TestAccountsMultiplyTheLimit(t *testing.T) {
+	race.Skip(t)
+	tests := []struct{ accounts, limit int }{{2, 400}}
+	if *full {
+		tests = []struct{ accounts, limit int }{{1, 2000}, {2, 2000}, {4, 2000}}
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d accounts of %d calls a second", tt.accounts, tt.limit), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *testbed) {
+				a := b.addAccounts(tt.accounts)
+				after, window := 15*time.Second, time.Duration(repeats(20, 60))*time.Second
+				for _, ids := range a.ids("job", int((after+window)/time.Second)*tt.limit/2) {
+					for _, id := range ids {
+						a.put(id, "echo", "1")
+					}
+				}
+				var mu sync.Mutex // guards what follows while calls come
+				calls, refused, done := 0, 0, make([]int, tt.accounts)
+				for i, server := range a.servers {
+					server.SetLimits(&storage.Limits{AccountRequests: tt.limit})
+					server.OnCall(func(storage.Call) storage.Fault {
+						return storage.Fault{Before: 5 * time.Millisecond, After: 5 * time.Millisecond}
+					})
+					server.OnResult(func(res storage.Result) {
+						mu.Lock()
+						defer mu.Unlock()
+						calls++
+						switch {
+						case res.Status == 503:
+							refused++
+						case res.Operation == storage.OpDeleteMessage:
+							done[i]++
+						}
+					})
+				}
+				for i := range 4 {
+					b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": echo}, discardLog, a.join, func(c *Config) { c.Concurrency, c.Metadata = 64, nil })
+				}
+				time.Sleep(after)
+				mu.Lock()
+				calls, refused, done = 0, 0, make([]int, tt.accounts)
+				mu.Unlock()
+				time.Sleep(window)
+				mu.Lock()
+				defer mu.Unlock()
+				total, least := 0, done[0]
+				for _, n := range done {
+					total, least = total+n, min(least, n)
+				}
+				// 2 + 1/32 calls a job.
+				used := float64(total) * (2 + 1.0/32) / (window.Seconds() * float64(tt.limit*tt.accounts))
+				t.Logf("%d accounts, %d calls a second each: %.0f jobs a second, %.2f %% of %d calls refused, %.1f %% of the limit used, done by account %v",
+					tt.accounts, tt.limit, float64(total)/window.Seconds(), 100*float64(refused)/float64(calls), calls, 100*used, done)
+				if each := float64(calls-refused) / float64(total); each > 2.1 {
+					t.Errorf("calls for each job = %.3f, want 2 + 1/32, and few more", each)
+				}
+				if used < 0.75 {
+					t.Errorf("calls of jobs that were done = %.1f %% of the limit, want at least 75 %%", 100*used)
+				}
+				if share := float64(refused) / float64(calls); share > 0.05 {
+					t.Errorf("calls refused = %.2f %%, want at most 5 %%", 100*share)
+				}
+				if float64(least*tt.accounts) < 0.9*float64(total) {
+					t.Errorf("jobs done by account = %v, want equal shares", done)
+				}
+			})
+		})
 	}
 }

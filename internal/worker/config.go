@@ -213,6 +213,11 @@ func (c *Config) setDefaults() {
 	if c.Instance == "" {
 		c.Instance = "0"
 	}
+	c.setObservers()
+}
+
+// setObservers sets what observes the worker and was not given.
+func (c *Config) setObservers() {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
