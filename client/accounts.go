@@ -148,15 +148,22 @@ func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
 	if _, err := c.jobs(ctx); err != nil {
 		return Accounts{}, c.readable(err, toRead)
 	}
-	known, problem := c.stores.Accounts.Known()
+	known, problem := c.known()
 	a := Accounts{Spread: known.Names, ForIDs: known.IDs, Problem: problem}
 	for _, s := range c.stores.All() {
 		a.Names = append(a.Names, s.Account.Name())
 	}
-	if problem == nil && known.Accounts() > len(a.Names) {
-		a.Problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", known.Accounts(), len(a.Names))
-	}
 	return a, nil
+}
+
+// known returns over which accounts the jobs of the deployment were spread when that was
+// read last, and why that does not go together with the accounts of this client.
+func (c *Client) known() (spread queue.Spread, problem error) {
+	spread, problem = c.stores.Accounts.Known()
+	if given := len(c.accounts); problem == nil && spread.Accounts() > given {
+		problem = fmt.Errorf("jobs are put in %d accounts, and this program was given %d: what is in the others is not seen", spread.Accounts(), given)
+	}
+	return spread, problem
 }
 
 // every calls do for the client of each account until one returns an error.

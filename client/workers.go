@@ -228,6 +228,10 @@ type Queues struct {
 	// deployment has several. Jobs are put over the first PutOver of them.
 	Shards  []Queue
 	PutOver int
+
+	// Problem is why these may not be all queues: the accounts of the deployment are not
+	// those that this client was given. Nil if they are.
+	Problem error
 }
 
 // Queue is one storage queue.
@@ -274,11 +278,12 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	if err := cmp.Or(errs...); err != nil {
 		return Queues{}, c.readable(err, toRead)
 	}
-	if len(parts) == 1 {
-		return parts[0], nil
-	}
-	known, _ := c.stores.Accounts.Known() // a problem is shown with the accounts
+	known, problem := c.known()
 	all := parts[0]
+	all.Problem = problem
+	if len(parts) == 1 {
+		return all, nil
+	}
 	var rest []Queue // that no job is put on
 	all.Shards, rest = slices.Clone(all.Shards[:all.PutOver]), slices.Clone(all.Shards[all.PutOver:])
 	for i, p := range parts[1:] {

@@ -14,7 +14,7 @@ import (
 // accountsCommand shows or sets over which storage accounts the jobs are spread.
 type accountsCommand struct {
 	Number    int  `arg:"" optional:"" help:"Spread jobs over so many of the given accounts from now on, the first included, 1 to ${most_accounts}. Without it nothing is changed."`
-	ChosenIDs bool `help:"Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before and is put again then may run a second time." env:"-"`
+	ChosenIDs bool `name:"chosen-ids" help:"Spread jobs with chosen ids too, although the deployment has or had jobs. An id that was put before and is put again then may run a second time." env:"-"`
 }
 
 // Help is shown by accounts --help.
@@ -104,7 +104,7 @@ func (c *accountsCommand) spread(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.printer.note("jobs with new ids are put in %d accounts, and jobs with chosen ids in %d: %s; producers that run follow within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
+	s.printer.note("jobs with new ids are put in %d of the accounts, and jobs with chosen ids in %d: %s; producers that run follow within 75 s", done.Accounts(), done.IDs, strings.Join(done.Names, ", "))
 	if done.IDs < done.Accounts() {
 		s.printer.note("chosen ids stay where they are, since the deployment has jobs or their records; --chosen-ids spreads them too, and an id that was put before may then run a second time if it is put again")
 	}

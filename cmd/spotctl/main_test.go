@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 
 // world is what one script has beside its files: a storage account on loopback.
 type world struct {
-	server *storage.Server
-	stores *deployment.Stores
+	server  *storage.Server
+	stores  *deployment.Stores
+	further []*storage.Server
 }
 
 // TestScripts runs the command line against a storage account of each script's
@@ -51,8 +52,10 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() {
-				if err := w.server.Close(); err != nil {
-					t.Errorf("close the storage account: %v", err)
+				for _, server := range append(w.further, w.server) {
+					if err := server.Close(); err != nil {
+						t.Errorf("close the storage account: %v", err)
+					}
 				}
 			})
 			env.Values["world"] = w
@@ -71,6 +74,8 @@ func TestScripts(t *testing.T) {
 			"spent":     spent,
 			"takes":     takes,
 			"putOn":     putOn,
+			"putIn":     putIn,
+			"further":   further,
 			"metadata":  metadata,
 			"steered":   steered,
 			"control":   controlDocument,
@@ -300,6 +305,29 @@ func putOn(ts *testscript.TestScript, _ bool, args []string) {
 // put ID puts a job on the queue, as a producer does.
 func put(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(worldOf(ts).stores.Queue.Put(context.Background(), queue.Envelope{ID: args[0], Kind: "resize"}, 0))
+}
+
+// further NAME VARIABLE makes another storage account, and sets VARIABLE to its connection
+// string.
+func further(ts *testscript.TestScript, _ bool, args []string) {
+	w := worldOf(ts)
+	server := storage.New(storage.Options{Account: args[0]})
+	w.further = append(w.further, server)
+	connectionString, err := server.Listen(storage.Addresses{})
+	ts.Check(err)
+	ts.Setenv(args[1], connectionString)
+}
+
+// putIn N ID puts a job in the further account N, from 1.
+func putIn(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	server := worldOf(ts).further[n-1]
+	account, err := azure.Connect(azure.Config{ConnectionString: server.ConnectionString(), Transport: server.Transport()})
+	ts.Check(err)
+	names, err := azure.NamesFor("spotworker", "")
+	ts.Check(err)
+	ts.Check(deployment.StoresOf(account, names).Queue.Put(context.Background(), queue.Envelope{ID: args[1], Kind: "resize"}, 0))
 }
 
 // text TEXT puts any text on the poison queue.

@@ -27,6 +27,9 @@ func (s *Snapshot) problems(did *Activity) []string {
 	for _, fault := range s.Faults {
 		all = append(all, fmt.Sprintf("the %s cannot be read: %v", fault.Part, fault.Err))
 	}
+	if err := s.Queues.Problem; err != nil {
+		all = append(all, fmt.Sprintf("%v: spotctl accounts", err))
+	}
 	if s.Has(PartWorkers) && s.Count(Alive) == 0 {
 		add(s.Waiting(), "%s, and no worker is alive", count(s.Waiting(), "job waits", "jobs wait"))
 	}

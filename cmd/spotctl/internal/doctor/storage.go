@@ -208,7 +208,7 @@ func failed(check string, err error, role string) Finding {
 	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role), Fix: "check the account and the network: spotctl reaches no other service"}
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
-		f.Text, f.Fix = "it does not exist", "check --account and --prefix; deploy the foundation, or put a job with an identity that may create it"
+		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may create it; for a further account: spotctl accounts N"
 	case azure.LacksRole(err):
 		f.Text, f.Fix = "you may not read it", "assign yourself the role "+role+", on the account or on this; a new assignment takes up to 10 minutes"
 	}
