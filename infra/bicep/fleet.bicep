@@ -173,6 +173,15 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
+@description('Over which storage accounts jobs are spread, by their names and in their order, the first account of the deployment first: what spotctl accounts shows. Empty for that one alone.')
+@maxLength(16)
+param jobAccounts string[] = []
+
+@description('Over how many of jobAccounts jobs with chosen ids are spread, from the first on.')
+@minValue(1)
+@maxValue(16)
+param chosenIdAccounts int = max(length(jobAccounts), 1)
+
 // Log and alerts.
 
 @description('Whether the workers\' log is collected and alerts are set. With outbound StorageOnly there is the alert on evictions alone.')
@@ -234,6 +243,8 @@ module foundation 'modules/foundation.bicep' = {
     evictionRate: evictionRate
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
+    jobAccounts: jobAccounts
+    chosenIdAccounts: chosenIdAccounts
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage

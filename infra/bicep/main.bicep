@@ -227,6 +227,15 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
+@description('Over which storage accounts jobs are spread, by their names and in their order, the first account of the deployment first: what spotctl accounts shows. Empty for that one alone.')
+@maxLength(16)
+param jobAccounts string[] = []
+
+@description('Over how many of jobAccounts jobs with chosen ids are spread, from the first on.')
+@minValue(1)
+@maxValue(16)
+param chosenIdAccounts int = max(length(jobAccounts), 1)
+
 var jobQueues = max(queueShards, queueShardsTaken)
 
 // Priority Swap.
@@ -332,6 +341,8 @@ module foundation 'modules/foundation.bicep' = {
     configurationIn: configurationIn
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
+    jobAccounts: jobAccounts
+    chosenIdAccounts: chosenIdAccounts
     onDemand: onDemand
     evictionRate: evictionRate
     workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)

@@ -192,6 +192,8 @@ module foundation 'modules/foundation.bicep' = {
     evictionRate: evictionRate
     queueShards: 1
     queueShardsTaken: 1
+    jobAccounts: []
+    chosenIdAccounts: 1
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage

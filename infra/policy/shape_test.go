@@ -36,8 +36,9 @@ func checkNames(d deployment, tell report) {
 		}
 	}
 	needWords(d, "modules/storage.bicep", tell,
-		"for name in concat(names.jobs, [names.onDemand, names.poison]): {", "metadata: name == names.queue ? shards : {}",
+		"for name in concat(names.jobs, [names.onDemand, names.poison]): {", "metadata: name == names.queue ? union(shards, accounts) : {}",
 		"shards: string(queueShards)", "shardstaken: string(length(names.jobs))",
+		"var accounts = empty(jobAccounts)", "accounts: join(jobAccounts, ',')", "accountids: string(chosenIdAccounts)",
 		"[names.records, names.payloads, names.workers, names.control, names.outputs, names.packages]")
 }
 

@@ -123,7 +123,7 @@ var otherwise = map[string]map[string]string{
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
 	},
 	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
-	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1"},
+	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1", "jobAccounts": "[]", "chosenIdAccounts": "1"},
 	"fleet.bicep fleet": {
 		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",

@@ -79,6 +79,12 @@ param queueShards int
 @description('From how many queues jobs are taken, if that is more.')
 param queueShardsTaken int
 
+@description('Over which storage accounts jobs are spread; empty for one.')
+param jobAccounts string[]
+
+@description('Over how many of them jobs with chosen ids are spread.')
+param chosenIdAccounts int
+
 @description('Whether there are VMs of regular priority for the on-demand queue.')
 param onDemand bool
 
@@ -175,6 +181,8 @@ module storage 'storage.bicep' = if (ownsAccount) {
     redundancy: redundancy
     names: names
     queueShards: queueShards
+    jobAccounts: jobAccounts
+    chosenIdAccounts: chosenIdAccounts
     dataContainers: dataContainers
     retention: retention
     firewall: storageFirewall

@@ -25,6 +25,12 @@ param names namesType
 @description('Over how many of the queues of jobs jobs are put. They are taken from all of them.')
 param queueShards int
 
+@description('Over which storage accounts jobs are spread; empty for one.')
+param jobAccounts string[]
+
+@description('Over how many of them jobs with chosen ids are spread.')
+param chosenIdAccounts int
+
 @description('Containers with the data that jobs work on.')
 param dataContainers dataContainerType[]
 
@@ -76,12 +82,18 @@ var shards = {
   shards: string(queueShards)
   shardstaken: string(length(names.jobs))
 }
+var accounts = empty(jobAccounts)
+  ? {}
+  : {
+      accounts: join(jobAccounts, ',')
+      accountids: string(chosenIdAccounts)
+    }
 
 resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = [
   for name in concat(names.jobs, [names.onDemand, names.poison]): {
     parent: queueService
     name: name
-    properties: { metadata: name == names.queue ? shards : {} }
+    properties: { metadata: name == names.queue ? union(shards, accounts) : {} }
   }
 ]
 
