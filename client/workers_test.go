@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,8 +64,8 @@ func TestQueues(t *testing.T) {
 		Jobs: Queue{"spotworker-jobs", true, 3}, OnDemand: Queue{"spotworker-jobs-ondemand", true, 1}, Poison: Queue{"spotworker-jobs-poison", true, 0},
 		Shards: []Queue{{"spotworker-jobs", true, 3}}, PutOver: 1,
 	}
-	if !reflect.DeepEqual(got, want) || err != nil {
-		t.Errorf("Queues = %+v, %v, want %+v", got, err, want)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("Queues: %v (-want +got)\n%s", err, diff)
 	}
 	if n := b.server.Counts()[storage.OpGetQueueMetadata]; n != 3 {
 		t.Errorf("%d calls, want 3", n)
