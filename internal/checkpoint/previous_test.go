@@ -97,10 +97,7 @@ func TestPreviousIsKept(t *testing.T) {
 // After a step back the state that was unusable is gone with the next save, and the one
 // before it stays.
 func TestStepBack(t *testing.T) {
-	for name, of := range map[string]func(letter string) string{
-		"in one piece": func(letter string) string { return letter },
-		"in blocks":    func(letter string) string { return string(large("same" + letter)) },
-	} {
+	for name, of := range statesOf() {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				c := kept(t, b.store.Fresh(ours, "worker-1"))
@@ -155,13 +152,18 @@ func TestPreviousCostsNoCalls(t *testing.T) {
 	})
 }
 
+// statesOf makes states that are told apart by a letter, of both kinds of body.
+func statesOf() map[string]func(letter string) string {
+	return map[string]func(letter string) string{
+		"in one piece": func(letter string) string { return letter },
+		"in blocks":    func(letter string) string { return string(large("same" + letter)) },
+	}
+}
+
 // Versions that do not know the keys of a previous state leave them alone. What they mean
 // then is nothing, unless the body is still the one that they were written with.
 func TestPreviousAndOlderVersions(t *testing.T) {
-	for name, of := range map[string]func(letter string) string{
-		"in one piece": func(letter string) string { return letter },
-		"in blocks":    func(letter string) string { return string(large("same" + letter)) },
-	} {
+	for name, of := range statesOf() {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				c := kept(t, b.store.Fresh(ours, "worker-1"))
@@ -225,10 +227,7 @@ func TestPreviousIsDropped(t *testing.T) {
 
 // A previous state that is not what was saved is reported as damage, as the newest one is.
 func TestPreviousDamaged(t *testing.T) {
-	for name, of := range map[string]func(letter string) string{
-		"in one piece": func(letter string) string { return letter },
-		"in blocks":    func(letter string) string { return string(large("same" + letter)) },
-	} {
+	for name, of := range statesOf() {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
 				c := kept(t, b.store.Fresh(ours, "worker-1"))
