@@ -98,6 +98,8 @@ var breaches = []struct {
 	{"emulators stay in the lab", "cmd/worker/main.go", importing(testModule + "/internal/emulator/storage"), 3},
 	{"emulators stay in the lab", "spotworker.go", importing(testModule + "/internal/emulator/imds"), 3},
 	{"emulators share no code with what they test", "internal/emulator/imds/server.go", importing(testModule + "/internal/preempt"), 3},
+	{"blobs and queues know the protocol alone", "internal/emulator/storage/blobs/service.go", importing(testModule + "/internal/emulator/storage"), 3},
+	{"the storage protocol keeps no state", "internal/emulator/storage/protocol/reply.go", importing(testModule + "/internal/emulator/storage/blobs"), 3},
 	{"the lab is used by its command", "cmd/producer/main.go", importing(testModule + "/internal/lab"), 3},
 	{"the lab's base knows no command", "internal/lab/fleet.go", importing(testModule + "/internal/lab/demo"), 3},
 	{"lab demo knows no other command", "internal/lab/demo/demo.go", importing(testModule + "/internal/lab/chaos"), 3},

@@ -152,7 +152,7 @@ func TestPreviousCostsNoCalls(t *testing.T) {
 	})
 }
 
-// statesOf makes states that are told apart by a letter, of both kinds of body.
+// statesOf makes states of both kinds of body, each with a letter of its own.
 func statesOf() map[string]func(letter string) string {
 	return map[string]func(letter string) string{
 		"in one piece": func(letter string) string { return letter },

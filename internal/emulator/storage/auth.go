@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
@@ -20,13 +21,13 @@ const maxClockSkew = 15 * time.Minute
 // verifier checks the credentials of one scheme of the Authorization header.
 // A refusal is an *Error.
 type verifier interface {
-	verify(r *request, credentials string) error
+	verify(r *protocol.Request, credentials string) error
 }
 
 // authenticator holds the verifiers by scheme.
 type authenticator struct {
 	verifiers map[string]verifier
-	anonymous *Error // the refusal of a request without credentials
+	anonymous *protocol.Error // the refusal of a request without credentials
 }
 
 // newAuthenticator accepts the account's key and, unless issuer is nil, the
@@ -34,18 +35,18 @@ type authenticator struct {
 func newAuthenticator(account string, secret []byte, issuer *token.Issuer) authenticator {
 	a := authenticator{
 		verifiers: map[string]verifier{sharedKeyScheme: sharedKey{account: account, secret: secret}},
-		anonymous: errNoAuthentication,
+		anonymous: protocol.ErrNoAuthentication,
 	}
 	if issuer != nil {
 		b := bearer{account: account, issuer: issuer}
 		a.verifiers[bearerScheme] = b
-		a.anonymous = b.challenge(errNoAuthentication)
+		a.anonymous = b.challenge(protocol.ErrNoAuthentication)
 	}
 	return a
 }
 
 // authenticate refuses a request unless the verifier of its scheme accepts it.
-func (a authenticator) authenticate(r *request) error {
+func (a authenticator) authenticate(r *protocol.Request) error {
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
 		return a.anonymous
@@ -53,7 +54,7 @@ func (a authenticator) authenticate(r *request) error {
 	scheme, credentials, found := strings.Cut(authorization, " ")
 	v := a.verifiers[scheme]
 	if !found || v == nil {
-		return errBadAuthentication.because("scheme %q is not known", scheme)
+		return protocol.ErrBadAuthentication.Because("scheme %q is not known", scheme)
 	}
 	return v.verify(r, credentials)
 }
@@ -68,17 +69,17 @@ type sharedKey struct {
 	secret  []byte
 }
 
-func (k sharedKey) verify(r *request, credentials string) error {
+func (k sharedKey) verify(r *protocol.Request, credentials string) error {
 	account, signature, found := strings.Cut(credentials, ":")
 	if !found {
-		return errBadAuthentication.because("no colon between account and signature")
+		return protocol.ErrBadAuthentication.Because("no colon between account and signature")
 	}
 	if account != k.account {
-		return errNotAuthenticated.because("the account is not %q", account)
+		return protocol.ErrNotAuthenticated.Because("the account is not %q", account)
 	}
 	got, err := base64.StdEncoding.DecodeString(signature)
 	if err != nil {
-		return errNotAuthenticated.because("the signature is not base64")
+		return protocol.ErrNotAuthenticated.Because("the signature is not base64")
 	}
 	if err := checkDate(r, time.Now()); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (k sharedKey) verify(r *request, credentials string) error {
 			return nil
 		}
 	}
-	return errNotAuthenticated.because("the signature is not that of the string to sign, which here is %q",
+	return protocol.ErrNotAuthenticated.Because("the signature is not that of the string to sign, which here is %q",
 		stringToSign(r, k.account, headerOrders[0]))
 }
 
@@ -100,17 +101,17 @@ func (k sharedKey) sign(text string) []byte {
 
 // checkDate refuses a request that carries no date or an old one, so that a
 // recorded request cannot be sent again for ever.
-func checkDate(r *request, now time.Time) error {
-	value := r.Header.Get(headerDate)
+func checkDate(r *protocol.Request, now time.Time) error {
+	value := r.Header.Get(protocol.HeaderDate)
 	if value == "" {
 		value = r.Header.Get("Date")
 	}
 	date, err := http.ParseTime(value)
 	if err != nil {
-		return errNotAuthenticated.because("x-ms-date %q is not an RFC 1123 date", value)
+		return protocol.ErrNotAuthenticated.Because("x-ms-date %q is not an RFC 1123 date", value)
 	}
 	if skew := now.Sub(date).Abs(); skew > maxClockSkew {
-		return errNotAuthenticated.because("x-ms-date is %s from the service's clock, at most %s are allowed", skew, maxClockSkew)
+		return protocol.ErrNotAuthenticated.Because("x-ms-date is %s from the service's clock, at most %s are allowed", skew, maxClockSkew)
 	}
 	return nil
 }
@@ -135,13 +136,13 @@ func collate(a, b string) int {
 // stringToSign is the text that a client signs with the shared key, in the
 // form of service versions from 2015-02-21 on: method, eleven standard
 // headers, the x-ms- headers, the resource.
-func stringToSign(r *request, account string, order headerOrder) string {
+func stringToSign(r *protocol.Request, account string, order headerOrder) string {
 	length := ""
 	if r.ContentLength > 0 {
 		length = strconv.FormatInt(r.ContentLength, 10)
 	}
 	date := r.Header.Get("Date")
-	if r.Header.Get(headerDate) != "" {
+	if r.Header.Get(protocol.HeaderDate) != "" {
 		date = ""
 	}
 	return strings.Join([]string{
@@ -163,7 +164,7 @@ func stringToSign(r *request, account string, order headerOrder) string {
 }
 
 // canonicalHeaders lists the x-ms- headers, a line each.
-func canonicalHeaders(r *request, order headerOrder) string {
+func canonicalHeaders(r *protocol.Request, order headerOrder) string {
 	var names []string
 	values := make(map[string]string)
 	for key, v := range r.Header {
@@ -183,16 +184,16 @@ func canonicalHeaders(r *request, order headerOrder) string {
 
 // canonicalResource is the account, the path as it was sent (which, path
 // style, begins with the account a second time), and the query parameters.
-func canonicalResource(r *request, account string) string {
+func canonicalResource(r *protocol.Request, account string) string {
 	var b strings.Builder
 	b.WriteString("/" + account + r.URL.EscapedPath())
-	names := make([]string, 0, len(r.query))
-	for name := range r.query {
+	names := make([]string, 0, len(r.Query))
+	for name := range r.Query {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		values := slices.Sorted(slices.Values(r.query[name]))
+		values := slices.Sorted(slices.Values(r.Query[name]))
 		b.WriteString("\n" + strings.ToLower(name) + ":" + strings.Join(values, ","))
 	}
 	return b.String()
@@ -221,34 +222,34 @@ type bearer struct {
 	issuer  *token.Issuer
 }
 
-func (b bearer) verify(r *request, credentials string) error {
-	if !r.secure() {
-		return errNotAuthenticated.because("a bearer token must not be sent over http")
+func (b bearer) verify(r *protocol.Request, credentials string) error {
+	if !r.Secure() {
+		return protocol.ErrNotAuthenticated.Because("a bearer token must not be sent over http")
 	}
-	if version := r.Header.Get(headerVersion); version < minBearerVersion {
-		return errNotAuthenticated.because("version %q does not know bearer tokens; %s is the first that does", version, minBearerVersion)
+	if version := r.Header.Get(protocol.HeaderVersion); version < minBearerVersion {
+		return protocol.ErrNotAuthenticated.Because("version %q does not know bearer tokens; %s is the first that does", version, minBearerVersion)
 	}
 	claims, err := b.issuer.Verify(credentials, time.Now())
 	if err != nil {
-		return b.challenge(errBadToken.because("%v", err))
+		return b.challenge(protocol.ErrBadToken.Because("%v", err))
 	}
-	if !b.accepts(claims.Audience, r.service) {
-		return b.challenge(errBadToken.because("the audience is %q", claims.Audience))
+	if !b.accepts(claims.Audience, r.Service) {
+		return b.challenge(protocol.ErrBadToken.Because("the audience is %q", claims.Audience))
 	}
-	r.principal = claims.ObjectID
+	r.Principal = claims.ObjectID
 	return nil
 }
 
 // accepts reports whether an audience is Azure Storage as a whole or the
 // service of this account, with or without a slash at the end.
-func (b bearer) accepts(audience string, service Service) bool {
+func (b bearer) accepts(audience string, service protocol.Service) bool {
 	audience = strings.TrimSuffix(audience, "/")
 	return audience == storageResource || audience == fmt.Sprintf("https://%s.%s.core.windows.net", b.account, service)
 }
 
 // challenge adds the header that tells a client where to get a token and for
 // what. Azure writes the values without quotes.
-func (b bearer) challenge(e *Error) *Error {
-	return e.withHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize resource_id=%s",
+func (b bearer) challenge(e *protocol.Error) *protocol.Error {
+	return e.WithHeader("WWW-Authenticate", fmt.Sprintf("Bearer authorization_uri=https://login.microsoftonline.com/%s/oauth2/authorize resource_id=%s",
 		b.issuer.Tenant(), storageResource))
 }

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 const blobPath = "/devstoreaccount1/records/blob"
@@ -66,10 +68,10 @@ func TestRequestsThatAreNotAuthentic(t *testing.T) {
 			return r
 		}, 403, "AuthenticationFailed"},
 		{"an old date", func() *http.Request {
-			return a.signed(http.MethodGet, blobPath, "", headerDate, time.Now().Add(-16*time.Minute).UTC().Format(timeFormat))
+			return a.signed(http.MethodGet, blobPath, "", protocol.HeaderDate, time.Now().Add(-16*time.Minute).UTC().Format(protocol.TimeFormat))
 		}, 403, "AuthenticationFailed"},
 		{"no date", func() *http.Request {
-			return a.signed(http.MethodGet, blobPath, "", headerDate, "")
+			return a.signed(http.MethodGet, blobPath, "", protocol.HeaderDate, "")
 		}, 403, "AuthenticationFailed"},
 		{"an authentic request", func() *http.Request {
 			return a.signed(http.MethodGet, blobPath, "")
@@ -117,7 +119,7 @@ func TestStringToSign(t *testing.T) {
 	} {
 		r.Header.Set(key, value)
 	}
-	req, err := newRequest(BlobService, r)
+	req, err := protocol.NewRequest(protocol.BlobService, r)
 	if err != nil {
 		t.Fatalf("newRequest: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/blobs"
 )
 
 // elapsed is how many seconds passed since began, to the millisecond.
@@ -200,7 +202,7 @@ func TestUploadThatIsCancelledHasNoEffect(t *testing.T) {
 		if _, _, exists := a.ReadBlob("records", "b"); exists {
 			t.Errorf("the blob exists, want none: its last byte did not arrive")
 		}
-		if len(results) != 1 || results[0].Operation != OpPutBlob || results[0].Status != 0 {
+		if len(results) != 1 || results[0].Operation != blobs.OpPutBlob || results[0].Status != 0 {
 			t.Errorf("results = %+v, want one PutBlob with status 0", results)
 		}
 	})

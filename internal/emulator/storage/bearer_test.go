@@ -17,6 +17,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/spotworker/spotworker/internal/emulator/storage/blobs"
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
+	"github.com/spotworker/spotworker/internal/emulator/storage/queues"
 	"github.com/spotworker/spotworker/internal/emulator/tlsca"
 	"github.com/spotworker/spotworker/internal/emulator/token"
 )
@@ -110,14 +113,14 @@ func TestBearerTokens(t *testing.T) {
 				tt.base = "https://"
 			}
 			if tt.version == "" {
-				tt.version = latestVersion
+				tt.version = protocol.LatestVersion
 			}
 			r := httptest.NewRequest(http.MethodGet, tt.base+"127.0.0.1"+blobPath, http.NoBody)
 			if tt.authorization != "" {
 				r.Header.Set("Authorization", tt.authorization)
 			}
 			if tt.version != "-" {
-				r.Header.Set(headerVersion, tt.version)
+				r.Header.Set(protocol.HeaderVersion, tt.version)
 			}
 			res, _ := send(a.Blob(), r)
 			wantReply(t, "GET", res, tt.status, tt.code)
@@ -143,7 +146,7 @@ func TestSchemeInTheRequestLineIsNotTLS(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "https://127.0.0.1"+blobPath, http.NoBody)
 	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
 	r.TLS = nil
-	r.Header.Set(headerVersion, latestVersion)
+	r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
 	r.Header.Set("Authorization", "Bearer "+access.Token)
 	res, _ := send(a.Blob(), r)
 	wantReply(t, "GET", res, 403, "AuthenticationFailed")
@@ -162,7 +165,7 @@ func TestSDKWorksWithTokens(t *testing.T) {
 	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); err != nil {
 		t.Errorf("EnqueueMessage: %v", err)
 	}
-	if want := map[string]string{OpPutBlob: "object", OpPutMessage: "object"}; !cmp.Equal(principals, want) {
+	if want := map[string]string{blobs.OpPutBlob: "object", queues.OpPutMessage: "object"}; !cmp.Equal(principals, want) {
 		t.Errorf("principals = %v, want %v", principals, want)
 	}
 	if want := []string{"https://storage.azure.com/.default", "https://storage.azure.com/.default"}; !cmp.Equal(c.scopes, want) {
@@ -211,11 +214,11 @@ func TestTokensEndInVirtualTime(t *testing.T) {
 		if got := len(c.scopes) - asked; got != 3 {
 			t.Errorf("in 3 days the SDK asked for %d tokens, want 3 of 24h", got)
 		}
-		if got := a.Counts()[OpGetQueueMetadata]; got != 3*24 {
+		if got := a.Counts()[queues.OpGetQueueMetadata]; got != 3*24 {
 			t.Errorf("GetQueueMetadata was called %d times, want %d: no token was too old", got, 3*24)
 		}
 		r := httptest.NewRequest(http.MethodDelete, "https://127.0.0.1"+messagesPath, http.NoBody)
-		r.Header.Set(headerVersion, latestVersion)
+		r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
 		r.Header.Set("Authorization", "Bearer "+old.Token)
 		res, _ := send(a.Queue(), r)
 		wantReply(t, "DELETE with the first token", res, 401, "InvalidAuthenticationInfo")
@@ -279,7 +282,7 @@ func TestTokensOverTLS(t *testing.T) {
 	access, _ := c.GetToken(t.Context(), policy.TokenRequestOptions{Scopes: []string{storageResource}})
 	for base, want := range map[string]int{at.Blob: 200, plainBlob: 403} {
 		r := httpRequest(t, base+"/records/b")
-		r.Header.Set(headerVersion, latestVersion)
+		r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
 		r.Header.Set("Authorization", "Bearer "+access.Token)
 		res, err := client.Do(r)
 		if err != nil {

@@ -1,19 +1,19 @@
 package storage
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/blobs"
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 func blockID(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -33,7 +33,7 @@ func TestStagedBlocksAreKeptForAWeek(t *testing.T) {
 			t.Fatalf("Upload: %v", err)
 		}
 		stage(old)
-		time.Sleep(stagedRetention)
+		time.Sleep(7 * 24 * time.Hour)
 		if got := a.Blobs("records"); len(got) != 2 || len(got[0].Staged) != 1 || len(got[1].Staged) != 1 {
 			t.Fatalf("after a week: %+v, want a staged block each", got)
 		}
@@ -91,6 +91,7 @@ func TestCreationTime(t *testing.T) {
 }
 
 func TestBlockListLimits(t *testing.T) {
+	const maxBlocks = 50_000
 	a := setup(t, Options{})
 	b := a.blob("blob")
 	if _, err := b.StageBlock(t.Context(), blockID("1"), text("x"), nil); err != nil {
@@ -154,14 +155,14 @@ func TestStatedHashesAreVerified(t *testing.T) {
 	tests := []struct {
 		name, query, header, value, code string
 	}{
-		{"MD5", "", "Content-MD5", md5Of(good), ""},
-		{"another MD5", "", "Content-MD5", md5Of([]byte("other")), "Md5Mismatch"},
+		{"MD5", "", "Content-MD5", protocol.MD5(good), ""},
+		{"another MD5", "", "Content-MD5", protocol.MD5([]byte("other")), "Md5Mismatch"},
 		{"no MD5 at all", "", "Content-MD5", "AAAA", "InvalidMd5"},
-		{"the blob's MD5", "", "x-ms-blob-content-md5", md5Of([]byte("other")), "Md5Mismatch"},
-		{"CRC64", "", "x-ms-content-crc64", crc64Of(good), ""},
-		{"another CRC64", "", "x-ms-content-crc64", crc64Of([]byte("other")), "Crc64Mismatch"},
-		{"MD5 of a block", "?comp=block&blockid=MQ%3D%3D", "Content-MD5", md5Of([]byte("other")), "Md5Mismatch"},
-		{"CRC64 of a block", "?comp=block&blockid=MQ%3D%3D", "x-ms-content-crc64", crc64Of([]byte("other")), "Crc64Mismatch"},
+		{"the blob's MD5", "", "x-ms-blob-content-md5", protocol.MD5([]byte("other")), "Md5Mismatch"},
+		{"CRC64", "", "x-ms-content-crc64", protocol.CRC64(good), ""},
+		{"another CRC64", "", "x-ms-content-crc64", protocol.CRC64([]byte("other")), "Crc64Mismatch"},
+		{"MD5 of a block", "?comp=block&blockid=MQ%3D%3D", "Content-MD5", protocol.MD5([]byte("other")), "Md5Mismatch"},
+		{"CRC64 of a block", "?comp=block&blockid=MQ%3D%3D", "x-ms-content-crc64", protocol.CRC64([]byte("other")), "Crc64Mismatch"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -175,18 +176,6 @@ func TestStatedHashesAreVerified(t *testing.T) {
 	}
 }
 
-// The service's CRC-64 is the one catalogued as CRC-64/NVME, whose check value
-// for the digits 1 to 9 is AE8B14860A799888; headers carry it little endian.
-func TestCRC64(t *testing.T) {
-	raw, err := base64.StdEncoding.DecodeString(crc64Of([]byte("123456789")))
-	if err != nil {
-		t.Fatalf("crc64Of: %v", err)
-	}
-	if got, want := fmt.Sprintf("%x", raw), "8898790a86148bae"; got != want {
-		t.Errorf("CRC-64 = %s, want %s", got, want)
-	}
-}
-
 func TestRangeHashes(t *testing.T) {
 	a := setup(t, Options{})
 	if _, err := a.blob("blob").Upload(t.Context(), text("0123456789"), nil); err != nil {
@@ -194,45 +183,14 @@ func TestRangeHashes(t *testing.T) {
 	}
 	res, _ := send(a.Blob(), a.signed(http.MethodGet, blobPath, "", "x-ms-range", "bytes=2-4",
 		"x-ms-range-get-content-md5", "true", "x-ms-range-get-content-crc64", "true"))
-	if got, want := res.Header.Get("Content-MD5"), md5Of([]byte("234")); got != want {
+	if got, want := res.Header.Get("Content-MD5"), protocol.MD5([]byte("234")); got != want {
 		t.Errorf("MD5 of the range = %s, want %s", got, want)
 	}
-	if got, want := res.Header.Get("x-ms-content-crc64"), crc64Of([]byte("234")); got != want {
+	if got, want := res.Header.Get("x-ms-content-crc64"), protocol.CRC64([]byte("234")); got != want {
 		t.Errorf("CRC64 of the range = %s, want %s", got, want)
 	}
-	if got, want := res.Header.Get("x-ms-blob-content-md5"), md5Of([]byte("0123456789")); got != want {
+	if got, want := res.Header.Get("x-ms-blob-content-md5"), protocol.MD5([]byte("0123456789")); got != want {
 		t.Errorf("MD5 of the blob = %s, want %s", got, want)
-	}
-}
-
-func TestContentReader(t *testing.T) {
-	c := newContent([]block{{data: []byte("012")}, {data: []byte("34")}, {}, {data: []byte("567")}, {data: []byte("89")}, {}})
-	const all = "0123456789"
-	for from := range int64(len(all) + 1) {
-		for to := from; to <= int64(len(all)); to++ {
-			at := Range{Offset: from, Count: to - from}
-			body := &liveBody{ctx: t.Context(), reply: &reply{body: c.read(at), flow: new(pipe).flow(0)}}
-			if err := iotest.TestReader(body, []byte(all[from:to])); err != nil {
-				t.Errorf("reading %+v: %v", at, err)
-			}
-			var out bytes.Buffer
-			if _, err := c.read(at).WriteTo(&out); err != nil || out.String() != all[from:to] {
-				t.Errorf("writing %+v = %q, %v, want %q", at, out.String(), err, all[from:to])
-			}
-		}
-	}
-}
-
-func TestRangedReadCopiesNothing(t *testing.T) {
-	data := make([]byte, 64<<20)
-	c := newContent([]block{{data: data}, {data: data}})
-	allocated := testing.Benchmark(func(b *testing.B) {
-		for b.Loop() {
-			_, _ = c.read(Range{Offset: 1 << 20, Count: 100 << 20}).WriteTo(io.Discard)
-		}
-	}).AllocedBytesPerOp()
-	if allocated > 1<<10 {
-		t.Errorf("a read of 100 MiB allocated %d bytes, want next to nothing", allocated)
 	}
 }
 
@@ -252,15 +210,15 @@ func TestInspection(t *testing.T) {
 	if !ok || string(body) != "one" {
 		t.Fatalf("ReadBlob = %q, %t, want %q", body, ok, "one")
 	}
-	want := BlobState{
+	want := blobs.State{
 		Name: "b", Committed: true, ContentType: "application/octet-stream", Size: 3,
-		Metadata: map[string]string{"kind": "k"}, Blocks: []BlockState{{ID: blockID("1"), Size: 3}},
+		Metadata: map[string]string{"kind": "k"}, Blocks: []blobs.BlockState{{ID: blockID("1"), Size: 3}},
 		ETag: state.ETag, LastModified: state.LastModified,
 	}
 	if diff := cmp.Diff(want, state); diff != "" {
 		t.Errorf("state (-want +got):\n%s", diff)
 	}
-	if got := a.Counts(); got[OpGetBlob] != 0 || len(got) != 2 {
+	if got := a.Counts(); got[blobs.OpGetBlob] != 0 || len(got) != 2 {
 		t.Errorf("counts = %v, want those of the two writes: looking is no call", got)
 	}
 	if got, want := [2][]string{a.Queues(), a.Containers()}, [2][]string{{"jobs"}, {"records"}}; !cmp.Equal(got, want) {

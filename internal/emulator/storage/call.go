@@ -5,18 +5,15 @@ import (
 	"net/http"
 	"sync"
 	"time"
-)
 
-// Range is a range of a blob's bytes. Count is -1 for "to the end".
-type Range struct {
-	Offset, Count int64
-}
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
+)
 
 // Call describes one request before it has an effect.
 type Call struct {
 	// N counts all calls of the account from 1, retries by a client included.
 	N         int64
-	Service   Service
+	Service   protocol.Service
 	Operation string
 	// Principal is the object id of the identity whose token was accepted,
 	// empty for the account's key.
@@ -25,10 +22,10 @@ type Call struct {
 	Queue     string // queue operations
 	MessageID string // UpdateMessage, DeleteMessage
 
-	Container string // blob operations
-	Blob      string // blob operations below a container
-	BlockID   string // PutBlock: base64, as sent
-	Range     *Range // GetBlob: nil when the whole blob is asked for
+	Container string          // blob operations
+	Blob      string          // blob operations below a container
+	BlockID   string          // PutBlock: base64, as sent
+	Range     *protocol.Range // GetBlob: nil when the whole blob is asked for
 
 	// IfMatch and IfNoneMatch are the conditions as sent, quotes included.
 	IfMatch, IfNoneMatch string
@@ -48,7 +45,7 @@ type Fault struct {
 	// ends when the reply's body begins to flow.
 	Bandwidth Bandwidth
 	// Refuse answers with this error instead of the effect.
-	Refuse *Error
+	Refuse *protocol.Error
 	// DropRequest cuts the connection before the effect.
 	DropRequest bool
 	// DropReply cuts the connection between the effect and the reply.
@@ -70,7 +67,7 @@ type Result struct {
 	// ETag is the entity tag in the reply, if any.
 	ETag string
 	// Served is the range that a GetBlob sends.
-	Served Range
+	Served protocol.Range
 	// MessageIDs are the messages that PutMessage made or that GetMessages and
 	// PeekMessages handed out.
 	MessageIDs []string
@@ -101,7 +98,7 @@ func (l *callLog) begin(c *Call) Fault {
 }
 
 // end reports the outcome of a call; rep is nil when it had no effect.
-func (l *callLog) end(c Call, rep *reply) {
+func (l *callLog) end(c Call, rep *protocol.Reply) {
 	l.mu.Lock()
 	hook := l.onResult
 	l.mu.Unlock()
@@ -112,14 +109,14 @@ func (l *callLog) end(c Call, rep *reply) {
 }
 
 // resultOf returns the outcome of a call; rep is nil when it had no effect.
-func resultOf(c Call, rep *reply) Result {
+func resultOf(c Call, rep *protocol.Reply) Result {
 	res := Result{Call: c}
 	if rep != nil {
-		res.Status = rep.status
-		res.Code = rep.header.Get(headerErrorCode)
-		res.ETag = rep.header.Get("ETag")
-		res.Served = rep.served
-		res.MessageIDs = rep.messageIDs
+		res.Status = rep.Status
+		res.Code = rep.Header.Get(protocol.HeaderErrorCode)
+		res.ETag = rep.Header.Get("ETag")
+		res.Served = rep.Served
+		res.MessageIDs = rep.MessageIDs
 	}
 	return res
 }
@@ -161,71 +158,26 @@ func (s *Server) ResetCounts() {
 }
 
 // newCall describes a request for the hooks.
-func newCall(r *request, operation string) Call {
+func newCall(r *protocol.Request, operation string) Call {
 	c := Call{
-		Service:     r.service,
+		Service:     r.Service,
 		Operation:   operation,
-		Principal:   r.principal,
+		Principal:   r.Principal,
 		IfMatch:     r.Header.Get("If-Match"),
 		IfNoneMatch: r.Header.Get("If-None-Match"),
 		Size:        max(r.ContentLength, 0),
 	}
-	switch r.service {
-	case QueueService:
-		c.Queue = r.resource
-		c.MessageID = r.messageID()
-	case BlobService:
-		c.Container = r.resource
-		c.Blob = r.rest
-		c.BlockID = r.query.Get("blockid")
+	switch r.Service {
+	case protocol.QueueService:
+		c.Queue = r.Resource
+		c.MessageID = r.MessageID()
+	case protocol.BlobService:
+		c.Container = r.Resource
+		c.Blob = r.Rest
+		c.BlockID = r.Query.Get("blockid")
 		if r.Method == http.MethodGet {
-			c.Range = requestedRange(r)
+			c.Range = protocol.RequestedRange(r)
 		}
 	}
 	return c
 }
-
-// Service names one of the account's two services.
-type Service string
-
-// The services of an account.
-const (
-	BlobService  Service = "blob"
-	QueueService Service = "queue"
-)
-
-// Operations, by the names that the REST documentation gives them without
-// spaces. OpUnknown stands for a request that names none of them.
-const (
-	OpUnknown = "Unknown"
-
-	OpListQueues       = "ListQueues"
-	OpCreateQueue      = "CreateQueue"
-	OpDeleteQueue      = "DeleteQueue"
-	OpGetQueueMetadata = "GetQueueMetadata"
-	OpSetQueueMetadata = "SetQueueMetadata"
-	OpPutMessage       = "PutMessage"
-	OpGetMessages      = "GetMessages"
-	OpPeekMessages     = "PeekMessages"
-	OpUpdateMessage    = "UpdateMessage"
-	OpDeleteMessage    = "DeleteMessage"
-	OpClearMessages    = "ClearMessages"
-
-	OpListContainers         = "ListContainers"
-	OpCreateContainer        = "CreateContainer"
-	OpDeleteContainer        = "DeleteContainer"
-	OpGetContainerProperties = "GetContainerProperties"
-	OpGetContainerMetadata   = "GetContainerMetadata"
-	OpSetContainerMetadata   = "SetContainerMetadata"
-	OpListBlobs              = "ListBlobs"
-	OpPutBlob                = "PutBlob"
-	OpGetBlob                = "GetBlob"
-	OpGetBlobProperties      = "GetBlobProperties"
-	OpGetBlobMetadata        = "GetBlobMetadata"
-	OpSetBlobMetadata        = "SetBlobMetadata"
-	OpDeleteBlob             = "DeleteBlob"
-	OpLeaseBlob              = "LeaseBlob"
-	OpPutBlock               = "PutBlock"
-	OpPutBlockList           = "PutBlockList"
-	OpGetBlockList           = "GetBlockList"
-)

@@ -24,6 +24,13 @@
 // Only the standard clock is used, and the in-process transport starts no
 // goroutine, so that the whole account works inside a testing/synctest bubble.
 //
+// # Where things are
+//
+// This package takes requests in: transports, authentication, hooks with their faults,
+// limits, inspection. Packages blobs and queues hold the state and have one function for
+// each operation; they know neither each other nor this package. All three speak through
+// package protocol, and bodies flow through package link.
+//
 // # What keeps it honest
 //
 // The suite in internal/emulator/conformance runs on this package and on

@@ -15,6 +15,10 @@ import (
 	sdkblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/blobs"
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
+	"github.com/spotworker/spotworker/internal/emulator/storage/queues"
 )
 
 // on makes a hook that faults one operation.
@@ -48,7 +52,7 @@ func TestLatencyIsHalfBeforeAndHalfAfterTheEffect(t *testing.T) {
 func TestCancelBeforeTheEffectHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{})
-		a.OnCall(on(OpPutMessage, Fault{Before: time.Hour}))
+		a.OnCall(on(queues.OpPutMessage, Fault{Before: time.Hour}))
 		var results []Result
 		a.OnResult(func(r Result) { results = append(results, r) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -73,7 +77,7 @@ func TestCancelBeforeTheEffectHasNone(t *testing.T) {
 func TestCancelAfterTheEffectLeavesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := setup(t, Options{})
-		a.OnCall(on(OpPutMessage, Fault{After: time.Hour}))
+		a.OnCall(on(queues.OpPutMessage, Fault{After: time.Hour}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.queue.EnqueueMessage(ctx, "text", nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -99,7 +103,7 @@ func TestCallUnderAnEndedContextIsNoCall(t *testing.T) {
 
 func TestDroppedRequestHasNoEffect(t *testing.T) {
 	a := setup(t, Options{})
-	a.OnCall(on(OpPutMessage, Fault{DropRequest: true}))
+	a.OnCall(on(queues.OpPutMessage, Fault{DropRequest: true}))
 	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("EnqueueMessage = %v, want %v", err, syscall.ECONNRESET)
 	}
@@ -110,7 +114,7 @@ func TestDroppedRequestHasNoEffect(t *testing.T) {
 
 func TestDroppedReplyHasItsEffect(t *testing.T) {
 	a := setup(t, Options{})
-	a.OnCall(on(OpPutMessage, Fault{DropReply: true}))
+	a.OnCall(on(queues.OpPutMessage, Fault{DropReply: true}))
 	var got Result
 	a.OnResult(func(r Result) { got = r })
 	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, syscall.ECONNRESET) {
@@ -129,8 +133,8 @@ func TestRefusalIsRetriedByTheSDKAfterTheTimeItNames(t *testing.T) {
 		s := New(Options{})
 		a := connect(t, s, s.ConnectionString(), policy.ClientOptions{Transport: s.Transport()})
 		a.OnCall(func(c Call) Fault {
-			if c.Operation == OpPutMessage && a.Counts()[OpPutMessage] == 1 {
-				return Fault{Refuse: ServerBusy(6500 * time.Millisecond)}
+			if c.Operation == queues.OpPutMessage && a.Counts()[queues.OpPutMessage] == 1 {
+				return Fault{Refuse: protocol.ServerBusy(6500 * time.Millisecond)}
 			}
 			return Fault{}
 		})
@@ -141,7 +145,7 @@ func TestRefusalIsRetriedByTheSDKAfterTheTimeItNames(t *testing.T) {
 		if got := time.Since(began); got != 7*time.Second {
 			t.Errorf("the SDK came back after %s, want the 7s of Retry-After", got)
 		}
-		if got := a.Counts()[OpPutMessage]; got != 2 {
+		if got := a.Counts()[queues.OpPutMessage]; got != 2 {
 			t.Errorf("PutMessage was called %d times, want 2", got)
 		}
 		if got := a.texts(); len(got) != 1 {
@@ -152,7 +156,7 @@ func TestRefusalIsRetriedByTheSDKAfterTheTimeItNames(t *testing.T) {
 
 func TestRefusalReachesTheCaller(t *testing.T) {
 	a := setup(t, Options{})
-	a.OnCall(on(OpPutMessage, Fault{Refuse: &Error{Status: 500, Code: "OperationTimedOut", Message: "too slow"}}))
+	a.OnCall(on(queues.OpPutMessage, Fault{Refuse: &protocol.Error{Status: 500, Code: "OperationTimedOut", Message: "too slow"}}))
 	_, err := a.queue.EnqueueMessage(t.Context(), "text", nil)
 	re, ok := errors.AsType[*azcore.ResponseError](err)
 	if !ok || re.StatusCode != http.StatusInternalServerError || re.ErrorCode != "OperationTimedOut" {
@@ -169,7 +173,7 @@ func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Upload: %v", err)
 	}
-	var served Range
+	var served protocol.Range
 	a.OnResult(func(r Result) { served = r.Served })
 	res, err := b.DownloadStream(t.Context(), &sdkblob.DownloadStreamOptions{
 		Range:            sdkblob.HTTPRange{Offset: 4, Count: 100},
@@ -182,8 +186,8 @@ func TestHooksSeeEveryCallInOrder(t *testing.T) {
 		t.Errorf("read %q, want %q", data, "456789")
 	}
 	want := []Call{
-		{Service: BlobService, Operation: OpPutBlob, Container: "records", Blob: "jobs/1", Size: 10},
-		{Service: BlobService, Operation: OpGetBlob, Container: "records", Blob: "jobs/1", Range: &Range{Offset: 4, Count: 100}, IfMatch: string(*put.ETag)},
+		{Service: protocol.BlobService, Operation: blobs.OpPutBlob, Container: "records", Blob: "jobs/1", Size: 10},
+		{Service: protocol.BlobService, Operation: blobs.OpGetBlob, Container: "records", Blob: "jobs/1", Range: &protocol.Range{Offset: 4, Count: 100}, IfMatch: string(*put.ETag)},
 	}
 	first := calls[0].N
 	for i := range calls {
@@ -195,10 +199,10 @@ func TestHooksSeeEveryCallInOrder(t *testing.T) {
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if want := (Range{Offset: 4, Count: 6}); served != want {
+	if want := (protocol.Range{Offset: 4, Count: 6}); served != want {
 		t.Errorf("served = %+v, want %+v", served, want)
 	}
-	if got, want := a.Counts(), map[string]int64{OpPutBlob: 1, OpGetBlob: 1}; !cmp.Equal(got, want) {
+	if got, want := a.Counts(), map[string]int64{blobs.OpPutBlob: 1, blobs.OpGetBlob: 1}; !cmp.Equal(got, want) {
 		t.Errorf("counts = %v, want %v", got, want)
 	}
 	a.OnCall(nil)
@@ -241,7 +245,7 @@ func TestSpoiledReplyCannotBeRead(t *testing.T) {
 			}
 		}
 		asked := 0
-		a.OnCall(on(OpGetMessages, Fault{SpoilReply: func(r Result) bool { asked = len(r.MessageIDs); return true }}))
+		a.OnCall(on(queues.OpGetMessages, Fault{SpoilReply: func(r Result) bool { asked = len(r.MessageIDs); return true }}))
 		_, err := a.queue.DequeueMessages(t.Context(), &azqueue.DequeueMessagesOptions{NumberOfMessages: new(int32(2))})
 		var refused *azcore.ResponseError
 		if err == nil || errors.As(err, &refused) {

@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/queues"
 )
 
 // burst calls n times and returns how many calls the service accepted. A
@@ -58,7 +60,7 @@ func TestQueueLimitOfAzure(t *testing.T) {
 		if got := a.Throttled(); got != 100 {
 			t.Errorf("Throttled = %d, want 100", got)
 		}
-		if got := a.Counts()[OpPutMessage]; got != 2100 {
+		if got := a.Counts()[queues.OpPutMessage]; got != 2100 {
 			t.Errorf("PutMessage was counted %d times, want 2100: refused calls too", got)
 		}
 		if got := len(a.Messages("jobs")); got != 2000 {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/queues"
 )
 
 // setupHTTP is setup over loopback sockets.
@@ -33,7 +35,7 @@ func setupHTTP(t *testing.T) *fixture {
 
 func TestDroppedReplyOverHTTP(t *testing.T) {
 	a := setupHTTP(t)
-	a.OnCall(on(OpPutMessage, Fault{DropReply: true}))
+	a.OnCall(on(queues.OpPutMessage, Fault{DropReply: true}))
 	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, io.EOF) {
 		t.Errorf("EnqueueMessage = %v, want %v", err, io.EOF)
 	}
@@ -44,7 +46,7 @@ func TestDroppedReplyOverHTTP(t *testing.T) {
 
 func TestDroppedRequestOverHTTP(t *testing.T) {
 	a := setupHTTP(t)
-	a.OnCall(on(OpPutMessage, Fault{DropRequest: true}))
+	a.OnCall(on(queues.OpPutMessage, Fault{DropRequest: true}))
 	if _, err := a.queue.EnqueueMessage(t.Context(), "text", nil); !errors.Is(err, io.EOF) {
 		t.Errorf("EnqueueMessage = %v, want %v", err, io.EOF)
 	}

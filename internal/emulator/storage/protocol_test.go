@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 const messagesPath = "/devstoreaccount1/jobs/messages"
@@ -84,7 +86,7 @@ func TestErrorsAreXMLButForHEAD(t *testing.T) {
 		Code    string
 		Message string
 	}
-	if err := xml.Unmarshal([]byte(body), &e); err != nil || e.Code != "BlobNotFound" || !strings.Contains(e.Message, res.Header.Get(headerRequestID)) {
+	if err := xml.Unmarshal([]byte(body), &e); err != nil || e.Code != "BlobNotFound" || !strings.Contains(e.Message, res.Header.Get(protocol.HeaderRequestID)) {
 		t.Errorf("body = %q (%v), want <Error> with the code and the request's id", body, err)
 	}
 	res, body = send(a.Blob(), a.signed(http.MethodHead, blobPath, ""))
@@ -96,12 +98,12 @@ func TestErrorsAreXMLButForHEAD(t *testing.T) {
 
 func TestEveryReplySaysWhoAndWhen(t *testing.T) {
 	a := setup(t, Options{})
-	r := a.signed(http.MethodGet, blobPath, "", headerClientRequestID, "mine")
+	r := a.signed(http.MethodGet, blobPath, "", protocol.HeaderClientRequestID, "mine")
 	res, _ := send(a.Blob(), r)
-	if got := res.Header.Get(headerClientRequestID); got != "mine" {
-		t.Errorf("%s = %q, want the request's", headerClientRequestID, got)
+	if got := res.Header.Get(protocol.HeaderClientRequestID); got != "mine" {
+		t.Errorf("%s = %q, want the request's", protocol.HeaderClientRequestID, got)
 	}
-	for _, name := range []string{"Date", headerRequestID, headerVersion} {
+	for _, name := range []string{"Date", protocol.HeaderRequestID, protocol.HeaderVersion} {
 		if res.Header.Get(name) == "" {
 			t.Errorf("no %s in the reply", name)
 		}

@@ -11,6 +11,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/spotworker/spotworker/internal/emulator/storage/blobs"
+	"github.com/spotworker/spotworker/internal/emulator/storage/link"
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
+	"github.com/spotworker/spotworker/internal/emulator/storage/queues"
 	"github.com/spotworker/spotworker/internal/emulator/token"
 )
 
@@ -55,10 +59,10 @@ type Server struct {
 	key       string
 	latency   time.Duration
 	auth      authenticator
-	blobs     *blobService
-	queues    *queueService
-	up        pipe // bodies of requests
-	down      pipe // bodies of replies
+	blobs     *blobs.Service
+	queues    *queues.Service
+	up        link.Pipe // bodies of requests
+	down      link.Pipe // bodies of replies
 	limits    limiter
 	calls     callLog
 	listeners listeners
@@ -82,8 +86,8 @@ func New(o Options) *Server {
 		key:     o.Key,
 		latency: o.Latency,
 		auth:    newAuthenticator(o.Account, secret, o.Tokens),
-		blobs:   newBlobService(),
-		queues:  newQueueService(),
+		blobs:   blobs.New(),
+		queues:  queues.New(),
 		calls:   callLog{counts: make(map[string]int64)},
 	}
 	s.SetBandwidth(o.Bandwidth)
@@ -140,16 +144,9 @@ func (s *Server) ConnectionStringAt(e Endpoints) string {
 
 // service is one of the account's two services.
 type service interface {
-	kind() Service
+	Kind() protocol.Service
 	// route names the operation that a request asks for.
-	route(r *request) (operation, error)
-}
-
-// operation is a routed request, ready to run.
-type operation struct {
-	name    string
-	maxBody int64 // bytes
-	run     func(r *request) (*reply, error)
+	Route(r *protocol.Request) (protocol.Operation, error)
 }
 
 // errCut stands for a connection that ends without a reply.
@@ -158,20 +155,20 @@ var errCut = errors.New("storage: connection cut")
 // serve takes a request through admission, fault, effect and reply. It returns
 // no reply, but errCut or the cause of the context's end, where a real
 // connection would carry none.
-func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
+func (s *Server) serve(svc service, raw *http.Request) (*protocol.Reply, error) {
 	ctx := raw.Context()
 	r, op, err := s.admit(svc, raw)
-	call := newCall(r, op.name)
+	call := newCall(r, op.Name)
 	fault := s.calls.begin(&call)
 	if err == nil {
-		err = r.readBody(op.maxBody, s.up.flow(fault.Bandwidth.Up))
+		err = r.ReadBody(op.MaxBody, s.up.Flow(fault.Bandwidth.Up))
 	}
-	var refused *Error
+	var refused *protocol.Error
 	if err != nil && !errors.As(err, &refused) {
 		s.calls.end(call, nil)
 		return nil, err // the body did not arrive: the client has gone
 	}
-	if !wait(ctx, s.latency/2+fault.Before) {
+	if !link.Wait(ctx, s.latency/2+fault.Before) {
 		s.calls.end(call, nil)
 		return nil, context.Cause(ctx)
 	}
@@ -185,79 +182,60 @@ func (s *Server) serve(svc service, raw *http.Request) (*reply, error) {
 	rep := s.answer(r, op, refused)
 	s.calls.end(call, rep)
 	if fault.SpoilReply != nil && fault.SpoilReply(resultOf(call, rep)) {
-		rep.spoil()
+		rep.Spoil()
 	}
-	if !wait(ctx, s.latency-s.latency/2+fault.After) {
+	if !link.Wait(ctx, s.latency-s.latency/2+fault.After) {
 		return nil, context.Cause(ctx)
 	}
 	if fault.DropReply {
 		return nil, errCut
 	}
-	rep.flow = s.down.flow(fault.Bandwidth.Down)
+	rep.Flow = s.down.Flow(fault.Bandwidth.Down)
 	return rep, nil
 }
 
 // admit routes and authenticates a request. A refusal is an *Error; the request
 // and the operation's name are good all the same.
-func (s *Server) admit(svc service, raw *http.Request) (*request, operation, error) {
-	unknown := operation{name: OpUnknown}
-	r, err := newRequest(svc.kind(), raw)
+func (s *Server) admit(svc service, raw *http.Request) (*protocol.Request, protocol.Operation, error) {
+	unknown := protocol.Operation{Name: protocol.OpUnknown}
+	r, err := protocol.NewRequest(svc.Kind(), raw)
 	if err != nil {
 		return r, unknown, err
 	}
-	op, routeErr := svc.route(r)
+	op, routeErr := svc.Route(r)
 	if err := s.auth.authenticate(r); err != nil {
 		return r, op, err
 	}
 	if routeErr != nil {
 		return r, op, routeErr
 	}
-	if r.account != s.account {
-		return r, op, errInvalidURI.because("this emulator has the account %q only", s.account)
+	if r.Account != s.account {
+		return r, op, protocol.ErrInvalidURI.Because("this emulator has the account %q only", s.account)
 	}
 	return r, op, nil
 }
 
 // answer runs the operation, unless it is refused or over a limit, and
 // completes the reply.
-func (s *Server) answer(r *request, op operation, refused *Error) *reply {
-	r.now = time.Now()
-	id := newRequestID()
-	var rep *reply
+func (s *Server) answer(r *protocol.Request, op protocol.Operation, refused *protocol.Error) *protocol.Reply {
+	r.Now = time.Now()
+	id := protocol.NewRequestID()
+	var rep *protocol.Reply
 	if refused == nil {
 		refused = s.limits.admit(r)
 	}
 	if refused == nil {
 		var err error
-		if rep, err = op.run(r); err != nil && !errors.As(err, &refused) {
-			refused = errInternal.because("%v", err)
+		if rep, err = op.Run(r); err != nil && !errors.As(err, &refused) {
+			refused = protocol.ErrInternal.Because("%v", err)
 		}
 	}
 	if refused != nil {
-		rep = errorReply(refused, id, r.now)
+		rep = protocol.ErrorReply(refused, id, r.Now)
 	}
 	s.limits.charge(r, rep)
-	rep.stamp(r, id)
+	rep.Stamp(r, id)
 	return rep
-}
-
-// wait sleeps for d. It returns false as soon as ctx ends, also if it had
-// ended before.
-func wait(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	if d <= 0 {
-		return true
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // handler serves svc over HTTP. Where there is no reply, or no whole one, it
@@ -266,7 +244,7 @@ func (s *Server) handler(svc service) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, raw *http.Request) {
 		rep, err := s.serve(svc, raw)
 		if err == nil {
-			err = rep.send(w, raw)
+			err = rep.Send(w, raw)
 		}
 		if err != nil {
 			panic(http.ErrAbortHandler)

@@ -14,6 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // fixture is a server with a queue "jobs" and a container "records", and the
@@ -71,8 +73,8 @@ func (a *fixture) texts() []string {
 // Parameters after the body are header names and values.
 func (a *fixture) signed(method, path, body string, header ...string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Header.Set(headerVersion, latestVersion)
-	r.Header.Set(headerDate, time.Now().UTC().Format(timeFormat))
+	r.Header.Set(protocol.HeaderVersion, protocol.LatestVersion)
+	r.Header.Set(protocol.HeaderDate, time.Now().UTC().Format(protocol.TimeFormat))
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -83,7 +85,7 @@ func (a *fixture) signed(method, path, body string, header ...string) *http.Requ
 func (a *fixture) sign(r *http.Request) {
 	secret, _ := base64.StdEncoding.DecodeString(a.key)
 	k := sharedKey{account: a.Server.account, secret: secret}
-	signature := k.sign(stringToSign(&request{Request: r, query: r.URL.Query()}, k.account, headerOrders[0]))
+	signature := k.sign(stringToSign(&protocol.Request{Request: r, Query: r.URL.Query()}, k.account, headerOrders[0]))
 	r.Header.Set("Authorization", "SharedKey "+k.account+":"+base64.StdEncoding.EncodeToString(signature))
 }
 
@@ -107,7 +109,7 @@ func send(h http.Handler, r *http.Request) (*http.Response, string) {
 // wantReply demands a status and a code of a reply.
 func wantReply(t *testing.T, doing string, res *http.Response, status int, code string) {
 	t.Helper()
-	if got := res.Header.Get(headerErrorCode); res.StatusCode != status || got != code {
+	if got := res.Header.Get(protocol.HeaderErrorCode); res.StatusCode != status || got != code {
 		t.Errorf("%s = %d %s, want %d %s", doing, res.StatusCode, got, status, code)
 	}
 }

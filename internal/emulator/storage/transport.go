@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // transport is the in-process transport. It does to a request and a reply what
@@ -37,10 +38,10 @@ func (t transport) Do(req *http.Request) (*http.Response, error) {
 		method := req.Method[:1] + strings.ToLower(req.Method[1:]) // as http.Client spells it
 		return nil, &url.Error{Op: method, URL: req.URL.Redacted(), Err: err}
 	}
-	return rep.response(req), nil
+	return rep.Response(req), nil
 }
 
-func (t transport) roundTrip(req *http.Request) (*reply, error) {
+func (t transport) roundTrip(req *http.Request) (*protocol.Reply, error) {
 	ctx := req.Context()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -77,49 +78,6 @@ func wireHeader(h http.Header) (http.Header, error) {
 
 // isControl reports the characters that no header can carry.
 func isControl(c rune) bool { return (c < ' ' && c != '\t') || c == 0x7f }
-
-// response is the reply as http.Client returns it.
-func (p *reply) response(req *http.Request) *http.Response {
-	res := &http.Response{
-		Status:     fmt.Sprintf("%d %s", p.status, http.StatusText(p.status)),
-		StatusCode: p.status,
-		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        make(http.Header, len(p.header)),
-		ContentLength: p.statedLength(),
-		Request:       req,
-		Body:          http.NoBody,
-	}
-	for key, values := range p.header {
-		res.Header[textproto.CanonicalMIMEHeaderKey(key)] = values
-	}
-	if req.Method != http.MethodHead && p.body != nil {
-		res.Body = &liveBody{ctx: req.Context(), reply: p}
-	}
-	return res
-}
-
-// liveBody is a reply's body as it comes from a socket: at the pace of its
-// flow, and no more of it once the request's context has ended.
-type liveBody struct {
-	ctx   context.Context //nolint:containedctx // lives as long as the request
-	reply *reply
-}
-
-func (b *liveBody) Read(p []byte) (int, error) {
-	data := b.reply.body.next()
-	n, ok := b.reply.flow.pass(b.ctx, min(len(p), len(data)))
-	switch {
-	case !ok:
-		return 0, context.Cause(b.ctx)
-	case data == nil:
-		return 0, io.EOF
-	}
-	copy(p, data[:n])
-	b.reply.body.advance(n)
-	return n, nil
-}
-
-func (b *liveBody) Close() error { return nil }
 
 // Addresses are where Listen serves. An empty one is a port of 127.0.0.1 that
 // the system chooses.

@@ -1,8 +1,10 @@
-package storage
+package blobs
 
 import (
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // listed is one entry of a blob listing: a blob, or a common prefix.
@@ -13,30 +15,30 @@ type listed struct {
 }
 
 // listBlobs answers List Blobs: flat, or by a delimiter.
-func (s *blobService) listBlobs(r *request) (*reply, error) {
+func (s *Service) listBlobs(r *protocol.Request) (*protocol.Reply, error) {
 	c, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	start, most, err := r.listPage()
+	start, most, err := r.ListPage()
 	if err != nil {
 		return nil, err
 	}
 	entries, next := c.list(blobFilter{
-		prefix:      r.query.Get("prefix"),
-		delimiter:   r.query.Get("delimiter"),
-		uncommitted: r.includes("uncommittedblobs"),
-		now:         r.now,
+		prefix:      r.Query.Get("prefix"),
+		delimiter:   r.Query.Get("delimiter"),
+		uncommitted: r.Includes("uncommittedblobs"),
+		now:         r.Now,
 	}, start, most)
-	doc := newXML("EnumerationResults", "ServiceEndpoint", r.endpoint(), "ContainerName", r.resource)
-	writeListHead(doc, r, most)
-	doc.open("Blobs")
+	doc := protocol.NewXML("EnumerationResults", "ServiceEndpoint", r.Endpoint(), "ContainerName", r.Resource)
+	protocol.WriteListHead(doc, r, most)
+	doc.Open("Blobs")
 	for _, e := range entries {
-		e.write(doc, r.includes("metadata"))
+		e.write(doc, r.Includes("metadata"))
 	}
-	doc.close("Blobs")
-	writeListEnd(doc, next)
-	return xmlReply(doc), nil
+	doc.Close("Blobs")
+	protocol.WriteListEnd(doc, next)
+	return protocol.NewXMLReply(doc), nil
 }
 
 // blobFilter says which blobs a listing shows, and how.
@@ -54,7 +56,7 @@ func (c *container) list(f blobFilter, start string, most int) (page []listed, n
 	defer c.mu.RUnlock()
 	for more := true; more; {
 		more = false
-		for name := range c.names.from(start) {
+		for name := range c.names.From(start) {
 			if !strings.HasPrefix(name, f.prefix) {
 				return page, ""
 			}
@@ -94,47 +96,47 @@ func (c *container) entry(name string, f blobFilter) (listed, bool) {
 func pastPrefix(prefix string) string { return prefix + "\xff" }
 
 // write lists one entry.
-func (e listed) write(doc *xmlDoc, withMetadata bool) {
+func (e listed) write(doc *protocol.XML, withMetadata bool) {
 	if e.isPrefix {
-		doc.open("BlobPrefix")
-		doc.text("Name", e.name)
-		doc.close("BlobPrefix")
+		doc.Open("BlobPrefix")
+		doc.Text("Name", e.name)
+		doc.Close("BlobPrefix")
 		return
 	}
-	doc.open("Blob")
-	doc.text("Name", e.name)
-	doc.open("Properties")
+	doc.Open("Blob")
+	doc.Text("Name", e.name)
+	doc.Open("Properties")
 	if e.version == nil {
-		doc.number("Content-Length", 0)
-		doc.text("BlobType", "BlockBlob")
+		doc.Number("Content-Length", 0)
+		doc.Text("BlobType", "BlockBlob")
 	} else {
 		e.version.writeProperties(doc)
 	}
-	doc.close("Properties")
+	doc.Close("Properties")
 	if withMetadata && e.version != nil {
-		writeMetadata(doc, e.version.metadata)
+		protocol.WriteMetadata(doc, e.version.metadata)
 	}
-	doc.close("Blob")
+	doc.Close("Blob")
 }
 
 // writeProperties lists a version's properties. Listings show entity tags
 // without quotes.
-func (v *version) writeProperties(doc *xmlDoc) {
-	doc.time("Creation-Time", v.created)
-	doc.time("Last-Modified", v.modified)
-	doc.text("Etag", strings.Trim(v.etag, `"`))
-	doc.number("Content-Length", v.content.size())
-	doc.text("Content-Type", v.properties.contentType)
-	doc.optional("Content-Encoding", v.properties.contentEncoding)
-	doc.optional("Content-Language", v.properties.contentLanguage)
-	doc.optional("Content-MD5", v.properties.contentMD5)
-	doc.optional("Cache-Control", v.properties.cacheControl)
-	doc.optional("Content-Disposition", v.properties.contentDisposition)
-	doc.text("BlobType", "BlockBlob")
-	doc.text("AccessTier", "Hot")
-	doc.text("AccessTierInferred", "true")
+func (v *version) writeProperties(doc *protocol.XML) {
+	doc.Time("Creation-Time", v.created)
+	doc.Time("Last-Modified", v.modified)
+	doc.Text("Etag", strings.Trim(v.etag, `"`))
+	doc.Number("Content-Length", v.content.Size())
+	doc.Text("Content-Type", v.properties.contentType)
+	doc.Optional("Content-Encoding", v.properties.contentEncoding)
+	doc.Optional("Content-Language", v.properties.contentLanguage)
+	doc.Optional("Content-MD5", v.properties.contentMD5)
+	doc.Optional("Cache-Control", v.properties.cacheControl)
+	doc.Optional("Content-Disposition", v.properties.contentDisposition)
+	doc.Text("BlobType", "BlockBlob")
+	doc.Text("AccessTier", "Hot")
+	doc.Text("AccessTierInferred", "true")
 	status, state := v.lease.shown(time.Now())
-	doc.text("LeaseStatus", status)
-	doc.text("LeaseState", state)
-	doc.text("ServerEncrypted", "true")
+	doc.Text("LeaseStatus", status)
+	doc.Text("LeaseState", state)
+	doc.Text("ServerEncrypted", "true")
 }

@@ -1,4 +1,4 @@
-package storage
+package queues
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package storage
+package blobs
 
 import (
 	"bytes"
@@ -10,12 +10,14 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // putBlock stages a block. Where the blob does not exist, its name is taken
 // from now on, though a read does not find it.
-func (s *blobService) putBlock(r *request) (*reply, error) {
-	id, err := decodeBlockID(r.query.Get("blockid"))
+func (s *Service) putBlock(r *protocol.Request) (*protocol.Reply, error) {
+	id, err := decodeBlockID(r.Query.Get("blockid"))
 	if err != nil {
 		return nil, err
 	}
@@ -24,27 +26,27 @@ func (s *blobService) putBlock(r *request) (*reply, error) {
 		return nil, err
 	}
 	if r.Header.Get("Content-MD5") != "" || r.Header.Get("x-ms-content-crc64") != "" {
-		if _, err := verifyBody(r, "Content-MD5"); err != nil {
+		if _, err := protocol.VerifyBody(r, "Content-MD5"); err != nil {
 			return nil, err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweep(r.rest, r.now)
-	if err := checkLease(c.committed(r.rest, r.now), r.now); err != nil {
+	c.sweep(r.Rest, r.Now)
+	if err := checkLease(c.committed(r.Rest, r.Now), r.Now); err != nil {
 		return nil, err
 	}
-	b := c.change(r.rest)
+	b := c.change(r.Rest)
 	if n := b.idLength(); n != 0 && n != len(id) {
-		return nil, errInvalidBlock.because("%d bytes before base64, not %d", len(id), n)
+		return nil, errInvalidBlock.Because("%d bytes before base64, not %d", len(id), n)
 	}
-	if err := b.staged.put(block{id: id, data: r.body}, r.now); err != nil {
+	if err := b.staged.put(block{id: id, data: r.Data}, r.Now); err != nil {
 		return nil, err
 	}
-	p := newReply(http.StatusCreated)
-	p.set("Content-MD5", r.Header.Get("Content-MD5"))
-	p.set("x-ms-content-crc64", r.Header.Get("x-ms-content-crc64"))
-	p.set("x-ms-request-server-encrypted", "true")
+	p := protocol.NewReply(http.StatusCreated)
+	p.Set("Content-MD5", r.Header.Get("Content-MD5"))
+	p.Set("x-ms-content-crc64", r.Header.Get("x-ms-content-crc64"))
+	p.Set("x-ms-request-server-encrypted", "true")
 	return p, nil
 }
 
@@ -52,36 +54,36 @@ func (s *blobService) putBlock(r *request) (*reply, error) {
 // order. Staged blocks that it does not name are discarded; a request that is
 // refused discards nothing. Unlike Put Blob it creates a blob for which only
 // blocks were staged, under "If-None-Match: *" too.
-func (s *blobService) putBlockList(r *request) (*reply, error) {
+func (s *Service) putBlockList(r *protocol.Request) (*protocol.Reply, error) {
 	c, conds, err := s.target(r)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := parseMetadata(r.Header)
+	metadata, err := protocol.ParseMetadata(r.Header)
 	if err != nil {
 		return nil, err
 	}
-	list, err := parseBlockList(r.body)
+	list, err := parseBlockList(r.Data)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := verifyBody(r, "Content-MD5"); err != nil {
+	if _, err := protocol.VerifyBody(r, "Content-MD5"); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweep(r.rest, r.now)
-	old := c.committed(r.rest, r.now)
+	c.sweep(r.Rest, r.Now)
+	old := c.committed(r.Rest, r.Now)
 	if err := conds.checkWrite(old); err != nil {
 		return nil, err
 	}
 	if conds.createOnly() && old != nil {
 		return nil, errBlobExists
 	}
-	if err := checkLease(old, r.now); err != nil {
+	if err := checkLease(old, r.Now); err != nil {
 		return nil, err
 	}
-	current := c.find(r.rest, r.now)
+	current := c.find(r.Rest, r.Now)
 	if current == nil {
 		current = &blob{}
 	}
@@ -90,48 +92,49 @@ func (s *blobService) putBlockList(r *request) (*reply, error) {
 		return nil, err
 	}
 	v := s.newVersion(r, old, metadata, requestProperties(r.Header))
-	v.content, v.fromBlocks = newContent(blocks), true
-	b := c.change(r.rest)
+	v.blocks = blocks
+	v.content = protocol.NewContent(dataOf(blocks)...)
+	b := c.change(r.Rest)
 	b.current, b.staged = v, stagedBlocks{}
 	return written(http.StatusCreated, v), nil
 }
 
 // getBlockList lists a blob's committed or staged blocks, or both. It finds
 // blobs for which blocks were only staged.
-func (s *blobService) getBlockList(r *request) (*reply, error) {
+func (s *Service) getBlockList(r *protocol.Request) (*protocol.Reply, error) {
 	c, _, err := s.target(r)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	b := c.find(r.rest, r.now)
+	b := c.find(r.Rest, r.Now)
 	if b == nil {
 		return nil, errBlobNotFound
 	}
-	which := strings.ToLower(r.query.Get("blocklisttype"))
-	doc := newXML("BlockList")
+	which := strings.ToLower(r.Query.Get("blocklisttype"))
+	doc := protocol.NewXML("BlockList")
 	if which != "uncommitted" {
-		doc.open("CommittedBlocks")
-		if b.current != nil && b.current.fromBlocks {
-			writeBlocks(doc, b.current.content.blocks)
+		doc.Open("CommittedBlocks")
+		if b.current != nil {
+			writeBlocks(doc, b.current.blocks)
 		}
-		doc.close("CommittedBlocks")
+		doc.Close("CommittedBlocks")
 	}
 	if which == "uncommitted" || which == "all" {
-		doc.open("UncommittedBlocks")
-		if !b.staged.expired(r.now) {
+		doc.Open("UncommittedBlocks")
+		if !b.staged.expired(r.Now) {
 			writeBlocks(doc, b.staged.list())
 		}
-		doc.close("UncommittedBlocks")
+		doc.Close("UncommittedBlocks")
 	}
-	doc.close("BlockList")
-	p := xmlReply(doc)
-	p.set("x-ms-blob-content-length", "0")
+	doc.Close("BlockList")
+	p := protocol.NewXMLReply(doc)
+	p.Set("x-ms-blob-content-length", "0")
 	if v := b.current; v != nil {
-		p.set("ETag", v.etag)
-		p.setTime("Last-Modified", v.modified)
-		p.set("x-ms-blob-content-length", fmt.Sprint(v.content.size()))
+		p.Set("ETag", v.etag)
+		p.SetTime("Last-Modified", v.modified)
+		p.Set("x-ms-blob-content-length", fmt.Sprint(v.content.Size()))
 	}
 	return p, nil
 }
@@ -181,8 +184,8 @@ func (b *blob) idLength() int {
 	if len(b.staged.order) > 0 {
 		return len(b.staged.order[0])
 	}
-	if b.current != nil && b.current.fromBlocks && len(b.current.content.blocks) > 0 {
-		return len(b.current.content.blocks[0].id)
+	if b.current != nil && len(b.current.blocks) > 0 {
+		return len(b.current.blocks[0].id)
 	}
 	return 0
 }
@@ -205,8 +208,8 @@ const (
 // choose resolves a block list against the blob's blocks.
 func (b *blob) choose(list []blockChoice) ([]block, error) {
 	committed := make(map[string]block)
-	if b.current != nil && b.current.fromBlocks {
-		for _, c := range b.current.content.blocks {
+	if b.current != nil {
+		for _, c := range b.current.blocks {
 			committed[c.id] = c
 		}
 	}
@@ -221,11 +224,20 @@ func (b *blob) choose(list []blockChoice) ([]block, error) {
 			found, ok = committed[choice.id]
 		}
 		if !ok {
-			return nil, errInvalidBlockList.because("%s block %q", choice.from, encodeBlockID(choice.id))
+			return nil, errInvalidBlockList.Because("%s block %q", choice.from, encodeBlockID(choice.id))
 		}
 		chosen = append(chosen, found)
 	}
 	return chosen, nil
+}
+
+// dataOf returns the bytes of blocks.
+func dataOf(blocks []block) [][]byte {
+	data := make([][]byte, len(blocks))
+	for i, b := range blocks {
+		data[i] = b.data
+	}
+	return data
 }
 
 // list returns the staged blocks in the order of their first staging.
@@ -241,7 +253,7 @@ func (s *stagedBlocks) list() []block {
 func decodeBlockID(text string) (string, error) {
 	id, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(id) == 0 || len(id) > maxBlockID {
-		return "", errInvalidBlockID.because("%q", text)
+		return "", errInvalidBlockID.Because("%q", text)
 	}
 	return string(id), nil
 }
@@ -252,13 +264,13 @@ func encodeBlockID(id string) string {
 
 // parseBlockList reads <BlockList> with its entries in their order.
 func parseBlockList(body []byte) ([]blockChoice, error) {
-	list, err := decodeBlockList(xml.NewDecoder(bytes.NewReader(body))) //nolint:gosec // decoding clients' XML is the task
-	var refused *Error
+	list, err := decodeBlockList(xml.NewDecoder(bytes.NewReader(body)))
+	var refused *protocol.Error
 	if err != nil && !errors.As(err, &refused) {
-		return nil, errInvalidXML.because("%v", err)
+		return nil, protocol.ErrInvalidXML.Because("%v", err)
 	}
 	if len(list) > maxBlocks {
-		return nil, errBlockListTooLong.because("%d are listed", len(list))
+		return nil, errBlockListTooLong.Because("%d are listed", len(list))
 	}
 	return list, err
 }
@@ -307,11 +319,11 @@ func decodeBlockChoice(d *xml.Decoder, start xml.StartElement) (blockChoice, err
 	return blockChoice{id: id, from: from}, err
 }
 
-func writeBlocks(doc *xmlDoc, blocks []block) {
+func writeBlocks(doc *protocol.XML, blocks []block) {
 	for _, b := range blocks {
-		doc.open("Block")
-		doc.text("Name", encodeBlockID(b.id))
-		doc.number("Size", int64(len(b.data)))
-		doc.close("Block")
+		doc.Open("Block")
+		doc.Text("Name", encodeBlockID(b.id))
+		doc.Number("Size", int64(len(b.data)))
+		doc.Close("Block")
 	}
 }

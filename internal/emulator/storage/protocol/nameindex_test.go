@@ -1,4 +1,4 @@
-package storage
+package protocol
 
 import (
 	"fmt"
@@ -12,19 +12,19 @@ func TestNameIndexBehavesLikeASortedSlice(t *testing.T) {
 	// Few letters, so that removing and adding again meet often.
 	name := rapid.StringMatching(`[ab/]{1,6}`)
 	rapid.Check(t, func(t *rapid.T) {
-		var index nameIndex
+		var index NameIndex
 		var model []string
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				n := name.Draw(t, "name")
-				index.add(n)
+				index.Add(n)
 				if i, found := slices.BinarySearch(model, n); !found {
 					model = slices.Insert(model, i, n)
 				}
 			},
 			"remove": func(t *rapid.T) {
 				n := name.Draw(t, "name")
-				index.remove(n)
+				index.Remove(n)
 				if i, found := slices.BinarySearch(model, n); found {
 					model = slices.Delete(model, i, i+1)
 				}
@@ -32,7 +32,7 @@ func TestNameIndexBehavesLikeASortedSlice(t *testing.T) {
 			"": func(t *rapid.T) {
 				start := name.Draw(t, "start")
 				i, _ := slices.BinarySearch(model, start)
-				if got, want := slices.Collect(index.from(start)), model[i:]; !slices.Equal(got, want) {
+				if got, want := slices.Collect(index.From(start)), model[i:]; !slices.Equal(got, want) {
 					t.Fatalf("from(%q) = %q, want %q", start, got, want)
 				}
 			},
@@ -43,12 +43,12 @@ func TestNameIndexBehavesLikeASortedSlice(t *testing.T) {
 // Chunks split and empty only at sizes that the property test does not reach.
 func TestNameIndexOfManyChunks(t *testing.T) {
 	const n = 10 * chunkSize
-	var index nameIndex
+	var index NameIndex
 	name := func(i int) string { return fmt.Sprintf("%06d", i) }
 	for i := range n {
-		index.add(name(i * 7919 % n)) // a prime: every name once, in no order
+		index.Add(name(i * 7919 % n)) // a prime: every name once, in no order
 	}
-	if got := slices.Collect(index.from("")); len(got) != n || !slices.IsSorted(got) {
+	if got := slices.Collect(index.From("")); len(got) != n || !slices.IsSorted(got) {
 		t.Fatalf("the index has %d names, sorted %t, want %d, sorted", len(got), slices.IsSorted(got), n)
 	}
 	for _, chunk := range index.chunks {
@@ -58,10 +58,10 @@ func TestNameIndexOfManyChunks(t *testing.T) {
 	}
 	for i := range n {
 		if i%100 != 0 {
-			index.remove(name(i))
+			index.Remove(name(i))
 		}
 	}
-	got := slices.Collect(index.from(name(150)))
+	got := slices.Collect(index.From(name(150)))
 	if want := name(200); len(got) != n/100-1 || got[0] != want {
 		t.Errorf("from(%s) = %d names from %q, want %d from %q", name(150), len(got), got[0], n/100-1, want)
 	}

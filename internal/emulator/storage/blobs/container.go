@@ -1,10 +1,10 @@
-package storage
+package blobs
 
 import (
-	"io"
-	"sort"
 	"sync"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // container is one container and its blobs.
@@ -14,7 +14,7 @@ type container struct {
 	etag     string
 	modified time.Time
 	blobs    map[string]*blob
-	names    nameIndex
+	names    protocol.NameIndex
 }
 
 // blob is a name in a container: a committed version, staged blocks, or both.
@@ -32,10 +32,8 @@ type version struct {
 	metadata   map[string]string
 	properties properties
 	lease      lease
-	content    content
-	// fromBlocks says that the content's blocks are the blob's committed
-	// block list. Put Blob leaves that list empty.
-	fromBlocks bool
+	content    protocol.Content
+	blocks     []block // the committed block list, empty after a Put Blob
 }
 
 // properties are the standard HTTP headers that a blob keeps.
@@ -93,7 +91,7 @@ func (c *container) change(name string) *blob {
 	if b == nil {
 		b = &blob{}
 		c.blobs[name] = b
-		c.names.add(name)
+		c.names.Add(name)
 	}
 	return b
 }
@@ -102,84 +100,12 @@ func (c *container) change(name string) *blob {
 // locked for writing.
 func (c *container) remove(name string) {
 	delete(c.blobs, name)
-	c.names.remove(name)
+	c.names.Remove(name)
 }
 
 // block is a piece of a blob. Its bytes never change and are shared by all
 // versions that have it.
 type block struct {
-	id   string // decoded; "" for the one piece of a Put Blob
+	id   string // decoded
 	data []byte
-}
-
-// content is a blob's bytes: blocks one after another. It never changes.
-type content struct {
-	blocks []block
-	ends   []int64 // ends[i] is the offset just past blocks[i]
-}
-
-func newContent(blocks []block) content {
-	c := content{blocks: blocks, ends: make([]int64, len(blocks))}
-	var end int64
-	for i, b := range blocks {
-		end += int64(len(b.data))
-		c.ends[i] = end
-	}
-	return c
-}
-
-func (c content) size() int64 {
-	if len(c.ends) == 0 {
-		return 0
-	}
-	return c.ends[len(c.ends)-1]
-}
-
-// read returns a reader of a range that lies within the content. It copies
-// nothing and finds its place in O(log n).
-func (c content) read(at Range) *blobReader {
-	first := sort.Search(len(c.ends), func(i int) bool { return c.ends[i] > at.Offset })
-	skip := at.Offset
-	if first > 0 {
-		skip -= c.ends[first-1]
-	}
-	return &blobReader{blocks: c.blocks[first:], skip: skip, left: at.Count}
-}
-
-// blobReader reads a run of bytes out of blocks.
-type blobReader struct {
-	blocks []block
-	skip   int64 // bytes of blocks[0] that were read already
-	left   int64
-}
-
-// next returns the rest of the current block, as far as the reader goes.
-func (r *blobReader) next() []byte {
-	for r.left > 0 {
-		data := r.blocks[0].data[r.skip:]
-		if len(data) > 0 {
-			return data[:min(int64(len(data)), r.left)]
-		}
-		r.blocks, r.skip = r.blocks[1:], 0
-	}
-	return nil
-}
-
-func (r *blobReader) advance(n int) {
-	r.skip += int64(n)
-	r.left -= int64(n)
-}
-
-// WriteTo implements io.WriterTo: the blocks go out as they lie in memory.
-func (r *blobReader) WriteTo(w io.Writer) (int64, error) {
-	var total int64
-	for data := r.next(); data != nil; data = r.next() {
-		n, err := w.Write(data)
-		r.advance(n)
-		total += int64(n)
-		if err != nil {
-			return total, err
-		}
-	}
-	return total, nil
 }

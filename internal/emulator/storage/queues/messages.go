@@ -1,4 +1,4 @@
-package storage
+package queues
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // Limits of messages, from "Put Message", "Get Messages" and "Update Message"
@@ -21,12 +23,12 @@ const (
 // never is how the service writes the expiry of a message that has none.
 var never = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-func (s *queueService) putMessage(r *request) (*reply, error) {
+func (s *Service) putMessage(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	delay, err := r.seconds("visibilitytimeout", 0, 0, maxVisibility)
+	delay, err := r.Seconds("visibilitytimeout", 0, 0, maxVisibility)
 	if err != nil {
 		return nil, err
 	}
@@ -35,124 +37,124 @@ func (s *queueService) putMessage(r *request) (*reply, error) {
 		return nil, err
 	}
 	if ttl > 0 && delay >= ttl {
-		return nil, errInvalidQuery.because("visibilitytimeout %s is not less than messagettl %s", delay, ttl)
+		return nil, protocol.ErrInvalidQuery.Because("visibilitytimeout %s is not less than messagettl %s", delay, ttl)
 	}
 	text, err := messageText(r)
 	if err != nil {
 		return nil, err
 	}
-	m := q.put(r.now, text, delay, ttl)
-	doc := newXML("QueueMessagesList")
-	doc.open("QueueMessage")
+	m := q.put(r.Now, text, delay, ttl)
+	doc := protocol.NewXML("QueueMessagesList")
+	doc.Open("QueueMessage")
 	writeIdentity(doc, &m)
 	writeReceipt(doc, &m)
-	doc.close("QueueMessage")
-	doc.close("QueueMessagesList")
-	p := xmlReply(doc)
-	p.status = http.StatusCreated
-	p.messageIDs = []string{m.id}
+	doc.Close("QueueMessage")
+	doc.Close("QueueMessagesList")
+	p := protocol.NewXMLReply(doc)
+	p.Status = http.StatusCreated
+	p.MessageIDs = []string{m.id}
 	return p, nil
 }
 
 // messageTTL reads messagettl: -1 for ever, returned as 0, or from 1 s on.
-func messageTTL(r *request) (time.Duration, error) {
-	n, err := r.number("messagettl", int64(defaultTTL/time.Second), math.MinInt64, math.MaxInt64)
+func messageTTL(r *protocol.Request) (time.Duration, error) {
+	n, err := r.Number("messagettl", int64(defaultTTL/time.Second), math.MinInt64, math.MaxInt64)
 	switch {
 	case err != nil:
 		return 0, err
 	case n == -1:
 		return 0, nil
 	case n < 1:
-		return 0, errInvalidQuery.because("messagettl is %d, must be -1 or at least 1", n)
+		return 0, protocol.ErrInvalidQuery.Because("messagettl is %d, must be -1 or at least 1", n)
 	case n > math.MaxInt64/int64(time.Second):
 		return 0, nil // beyond any clock
 	}
 	return time.Duration(n) * time.Second, nil
 }
 
-func (s *queueService) getMessages(r *request) (*reply, error) {
+func (s *Service) getMessages(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	n, err := r.number("numofmessages", 1, 1, maxMessages)
+	n, err := r.Number("numofmessages", 1, 1, maxMessages)
 	if err != nil {
 		return nil, err
 	}
-	hide, err := r.seconds("visibilitytimeout", defaultVisibility, time.Second, maxVisibility)
+	hide, err := r.Seconds("visibilitytimeout", defaultVisibility, time.Second, maxVisibility)
 	if err != nil {
 		return nil, err
 	}
-	return messagesReply(q.get(r.now, int(n), hide), true), nil
+	return messagesReply(q.get(r.Now, int(n), hide), true), nil
 }
 
-func (s *queueService) peekMessages(r *request) (*reply, error) {
+func (s *Service) peekMessages(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	n, err := r.number("numofmessages", 1, 1, maxMessages)
+	n, err := r.Number("numofmessages", 1, 1, maxMessages)
 	if err != nil {
 		return nil, err
 	}
-	return messagesReply(q.peek(r.now, int(n)), false), nil
+	return messagesReply(q.peek(r.Now, int(n)), false), nil
 }
 
 // updateMessage sets a message's visibility, and its text where the request
 // has a body.
-func (s *queueService) updateMessage(r *request) (*reply, error) {
+func (s *Service) updateMessage(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	receipt := r.query.Get("popreceipt")
-	if receipt == "" || !r.query.Has("visibilitytimeout") {
-		return nil, errMissingQuery.because("popreceipt and visibilitytimeout")
+	receipt := r.Query.Get("popreceipt")
+	if receipt == "" || !r.Query.Has("visibilitytimeout") {
+		return nil, protocol.ErrMissingQuery.Because("popreceipt and visibilitytimeout")
 	}
-	hide, err := r.seconds("visibilitytimeout", 0, 0, maxVisibility)
+	hide, err := r.Seconds("visibilitytimeout", 0, 0, maxVisibility)
 	if err != nil {
 		return nil, err
 	}
 	var replacement *string
-	if len(r.body) > 0 {
+	if len(r.Data) > 0 {
 		text, err := messageText(r)
 		if err != nil {
 			return nil, err
 		}
 		replacement = &text
 	}
-	m, err := q.update(r.now, r.messageID(), receipt, replacement, hide)
+	m, err := q.update(r.Now, r.MessageID(), receipt, replacement, hide)
 	if err != nil {
 		return nil, err
 	}
-	p := newReply(http.StatusNoContent)
-	p.set("x-ms-popreceipt", m.receipt())
-	p.setTime("x-ms-time-next-visible", m.visible)
+	p := protocol.NewReply(http.StatusNoContent)
+	p.Set("x-ms-popreceipt", m.receipt())
+	p.SetTime("x-ms-time-next-visible", m.visible)
 	return p, nil
 }
 
-func (s *queueService) deleteMessage(r *request) (*reply, error) {
+func (s *Service) deleteMessage(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
-	receipt := r.query.Get("popreceipt")
+	receipt := r.Query.Get("popreceipt")
 	if receipt == "" {
-		return nil, errMissingQuery.because("popreceipt")
+		return nil, protocol.ErrMissingQuery.Because("popreceipt")
 	}
-	if err := q.delete(r.now, r.messageID(), receipt); err != nil {
+	if err := q.delete(r.Now, r.MessageID(), receipt); err != nil {
 		return nil, err
 	}
-	return newReply(http.StatusNoContent), nil
+	return protocol.NewReply(http.StatusNoContent), nil
 }
 
-func (s *queueService) clearMessages(r *request) (*reply, error) {
+func (s *Service) clearMessages(r *protocol.Request) (*protocol.Reply, error) {
 	q, err := s.find(r)
 	if err != nil {
 		return nil, err
 	}
 	q.clear()
-	return newReply(http.StatusNoContent), nil
+	return protocol.NewReply(http.StatusNoContent), nil
 }
 
 // Around the text in the bodies that clients send.
@@ -164,13 +166,13 @@ const (
 // messageText reads the text out of
 // <QueueMessage><MessageText>…</MessageText></QueueMessage>. XML that is not
 // well-formed, or that has characters which XML cannot hold, is refused.
-func messageText(r *request) (string, error) {
-	text, err := parseMessageText(r.body)
+func messageText(r *protocol.Request) (string, error) {
+	text, err := parseMessageText(r.Data)
 	if err != nil {
-		return "", errInvalidXML.because("%v", err)
+		return "", protocol.ErrInvalidXML.Because("%v", err)
 	}
 	if len(text) > maxMessageText {
-		return "", errBodyTooLarge.because("the message has %d bytes, at most %d", len(text), maxMessageText)
+		return "", protocol.ErrBodyTooLarge.Because("the message has %d bytes, at most %d", len(text), maxMessageText)
 	}
 	return text, nil
 }
@@ -183,11 +185,11 @@ func parseMessageText(body []byte) (string, error) {
 		XMLName xml.Name `xml:"QueueMessage"`
 		Text    *string  `xml:"MessageText"`
 	}
-	if err := xml.Unmarshal(body, &doc); err != nil { //nolint:gosec // decoding clients' XML is the task
+	if err := xml.Unmarshal(body, &doc); err != nil {
 		return "", err
 	}
 	if doc.Text == nil {
-		return "", errInvalidXML.because("no MessageText")
+		return "", protocol.ErrInvalidXML.Because("no MessageText")
 	}
 	return *doc.Text, nil
 }
@@ -202,42 +204,42 @@ func plainMessageText(body []byte) (string, bool) {
 		return "", false
 	}
 	text := string(body)
-	return text, plainXML(text)
+	return text, protocol.PlainXML(text)
 }
 
 // messagesReply lists messages, with pop receipts for a Get Messages.
-func messagesReply(messages []message, handedOut bool) *reply {
-	doc := newXML("QueueMessagesList")
+func messagesReply(messages []message, handedOut bool) *protocol.Reply {
+	doc := protocol.NewXML("QueueMessagesList")
 	var ids []string
 	for i := range messages {
 		m := &messages[i]
 		ids = append(ids, m.id)
-		doc.open("QueueMessage")
+		doc.Open("QueueMessage")
 		writeIdentity(doc, m)
 		if handedOut {
 			writeReceipt(doc, m)
 		}
-		doc.number("DequeueCount", m.dequeues)
-		doc.text("MessageText", m.text)
-		doc.close("QueueMessage")
+		doc.Number("DequeueCount", m.dequeues)
+		doc.Text("MessageText", m.text)
+		doc.Close("QueueMessage")
 	}
-	doc.close("QueueMessagesList")
-	p := xmlReply(doc)
-	p.messageIDs = ids
+	doc.Close("QueueMessagesList")
+	p := protocol.NewXMLReply(doc)
+	p.MessageIDs = ids
 	return p
 }
 
-func writeIdentity(doc *xmlDoc, m *message) {
-	doc.text("MessageId", m.id)
-	doc.time("InsertionTime", m.inserted)
+func writeIdentity(doc *protocol.XML, m *message) {
+	doc.Text("MessageId", m.id)
+	doc.Time("InsertionTime", m.inserted)
 	expires := m.expires
 	if expires.IsZero() || expires.After(never) {
 		expires = never
 	}
-	doc.time("ExpirationTime", expires)
+	doc.Time("ExpirationTime", expires)
 }
 
-func writeReceipt(doc *xmlDoc, m *message) {
-	doc.text("PopReceipt", m.receipt())
-	doc.time("TimeNextVisible", m.visible)
+func writeReceipt(doc *protocol.XML, m *message) {
+	doc.Text("PopReceipt", m.receipt())
+	doc.Time("TimeNextVisible", m.visible)
 }

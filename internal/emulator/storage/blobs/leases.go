@@ -1,4 +1,4 @@
-package storage
+package blobs
 
 import (
 	"net/http"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // lease keeps a blob from being written or deleted, "Lease Blob" in the REST
@@ -54,9 +56,9 @@ func checkLease(v *version, now time.Time) error {
 
 // leaseBlob acquires, renews, releases or breaks a lease. It changes neither the
 // blob's entity tag nor its time.
-func (s *blobService) leaseBlob(r *request) (*reply, error) {
+func (s *Service) leaseBlob(r *protocol.Request) (*protocol.Reply, error) {
 	if action := r.Header.Get("x-ms-lease-action"); action == "change" {
-		return nil, errNotImplemented.because("lease action %q", action)
+		return nil, protocol.ErrNotImplemented.Because("lease action %q", action)
 	}
 	c, conds, err := s.target(r)
 	if err != nil {
@@ -74,20 +76,20 @@ func (s *blobService) leaseBlob(r *request) (*reply, error) {
 	}
 	v := *old
 	v.lease = next
-	c.change(r.rest).current = &v
-	p := newReply(status)
-	p.set("ETag", v.etag)
-	p.setTime("Last-Modified", v.modified)
+	c.change(r.Rest).current = &v
+	p := protocol.NewReply(status)
+	p.Set("ETag", v.etag)
+	p.SetTime("Last-Modified", v.modified)
 	if status == http.StatusAccepted {
-		p.set("x-ms-lease-time", "0")
+		p.Set("x-ms-lease-time", "0")
 		return p, nil
 	}
-	p.set("x-ms-lease-id", next.id)
+	p.Set("x-ms-lease-id", next.id)
 	return p, nil
 }
 
 // after returns the lease as the request makes it, and the reply's status.
-func (l lease) after(r *request) (next lease, status int, err error) {
+func (l lease) after(r *protocol.Request) (next lease, status int, err error) {
 	action, id := r.Header.Get("x-ms-lease-action"), r.Header.Get("x-ms-lease-id")
 	switch action {
 	case "acquire":
@@ -103,10 +105,10 @@ func (l lease) after(r *request) (next lease, status int, err error) {
 		if l.broken {
 			return l, 0, errLeaseBroken
 		}
-		return l.renewed(r.now), http.StatusOK, nil
+		return l.renewed(r.Now), http.StatusOK, nil
 	case "break":
 		if period := r.Header.Get("x-ms-lease-break-period"); period != "0" {
-			return l, 0, errNotImplemented.because("a break of a lease after a time: give x-ms-lease-break-period 0")
+			return l, 0, protocol.ErrNotImplemented.Because("a break of a lease after a time: give x-ms-lease-break-period 0")
 		}
 		if l.id == "" {
 			return l, 0, errLeaseNotPresent
@@ -114,21 +116,21 @@ func (l lease) after(r *request) (next lease, status int, err error) {
 		l.broken = true
 		return l, http.StatusAccepted, nil
 	case "":
-		return l, 0, errMissingHeader.because("x-ms-lease-action")
+		return l, 0, protocol.ErrMissingHeader.Because("x-ms-lease-action")
 	default:
-		return l, 0, errInvalidHeader.because("x-ms-lease-action %q", action)
+		return l, 0, protocol.ErrInvalidHeader.Because("x-ms-lease-action %q", action)
 	}
 }
 
 // acquire makes a lease, or the same again.
-func (l lease) acquire(r *request) (lease, error) {
+func (l lease) acquire(r *protocol.Request) (lease, error) {
 	const infinite, least, most = -1, 15, 60
 	seconds, err := strconv.Atoi(r.Header.Get("x-ms-lease-duration"))
 	if err != nil || seconds != infinite && (seconds < least || seconds > most) {
-		return lease{}, errInvalidHeader.because("x-ms-lease-duration %q is neither -1 nor 15 to 60", r.Header.Get("x-ms-lease-duration"))
+		return lease{}, protocol.ErrInvalidHeader.Because("x-ms-lease-duration %q is neither -1 nor 15 to 60", r.Header.Get("x-ms-lease-duration"))
 	}
 	id := r.Header.Get("x-ms-proposed-lease-id")
-	if l.held(r.now) && l.id != id {
+	if l.held(r.Now) && l.id != id {
 		return lease{}, errLeasePresent
 	}
 	if id == "" {
@@ -138,5 +140,5 @@ func (l lease) acquire(r *request) (lease, error) {
 	if seconds != infinite {
 		next.duration = time.Duration(seconds) * time.Second
 	}
-	return next.renewed(r.now), nil
+	return next.renewed(r.Now), nil
 }

@@ -1,9 +1,11 @@
-package storage
+package blobs
 
 import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/emulator/storage/protocol"
 )
 
 // conditions are a request's condition headers ("Specifying conditional
@@ -34,7 +36,7 @@ func parseConditions(h http.Header) (conditions, error) {
 func parseETag(h http.Header, key string) (tag string, set bool, err error) {
 	value := h.Get(key)
 	if strings.Contains(value, ",") {
-		return "", true, errMultipleConditions.because("%s has more than one entity tag", key)
+		return "", true, protocol.ErrMultipleConditions.Because("%s has more than one entity tag", key)
 	}
 	return strings.Trim(value, `"`), value != "", nil
 }
@@ -46,7 +48,7 @@ func parseSince(h http.Header, key string) (time.Time, error) {
 	}
 	t, err := http.ParseTime(value)
 	if err != nil {
-		return time.Time{}, errInvalidHeader.because("%s %q is not an RFC 1123 date", key, value)
+		return time.Time{}, protocol.ErrInvalidHeader.Because("%s %q is not an RFC 1123 date", key, value)
 	}
 	return t, nil
 }
@@ -56,25 +58,25 @@ func parseSince(h http.Header, key string) (time.Time, error) {
 // one is enough.
 func (c conditions) checkRead(v *version) error {
 	if c.noneMatch == "*" {
-		return errUnsatisfiable
+		return protocol.ErrUnsatisfiable
 	}
 	if v == nil {
 		if c.matchSet {
-			return errConditionNotMet
+			return protocol.ErrConditionNotMet
 		}
 		return errBlobNotFound
 	}
 	if c.matchSet && !v.matches(c.match) {
-		return errConditionNotMet
+		return protocol.ErrConditionNotMet
 	}
 	if !c.notModified.IsZero() && v.modifiedAfter(c.notModified) {
-		return errConditionNotMet
+		return protocol.ErrConditionNotMet
 	}
 	asked := c.noneMatchSet || !c.modified.IsZero()
 	changed := (c.noneMatchSet && !v.matches(c.noneMatch)) ||
 		(!c.modified.IsZero() && v.modifiedAfter(c.modified))
 	if asked && !changed {
-		return errNotModified
+		return protocol.ErrNotModified
 	}
 	return nil
 }
@@ -100,7 +102,7 @@ func (c conditions) checkWrite(v *version) error {
 		met = !v.modifiedAfter(c.notModified)
 	}
 	if !met {
-		return errConditionNotMet
+		return protocol.ErrConditionNotMet
 	}
 	return nil
 }
@@ -111,7 +113,7 @@ func (c conditions) checkCombination() error {
 	wantsSame := c.matchSet || !c.notModified.IsZero()
 	wantsChanged := c.noneMatchSet || !c.modified.IsZero()
 	if wantsSame && wantsChanged {
-		return errMultipleConditions
+		return protocol.ErrMultipleConditions
 	}
 	return nil
 }
