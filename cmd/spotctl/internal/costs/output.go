@@ -11,8 +11,8 @@ import (
 
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/prices"
 )
 
 // Output is where a command prints.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/costs/plan"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/plan"
-	"github.com/spotworker/spotworker/internal/prices"
 	"github.com/spotworker/spotworker/internal/table"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/table"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spotworker/spotworker/internal/costs/prices"
 	"github.com/spotworker/spotworker/internal/plaintext"
-	"github.com/spotworker/spotworker/internal/prices"
 )
 
 // Rates are the flags that say what a VM-hour costs.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/costs/sizing"
 	"github.com/spotworker/spotworker/internal/queue"
-	"github.com/spotworker/spotworker/internal/sizing"
 )
 
 // Size is the command size.

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,7 +15,7 @@ import (
 func EvictionRate(ctx context.Context, c *Client, q Query) (percent int, missing []Gap, err error) {
 	g := &gathering{client: c, query: q}
 	if g.signedIn(ctx) {
-		g.askEvictions(ctx)
+		askGraph(ctx, g, "eviction rates", evictionsOf(q), &g.evictions)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, nil, ctx.Err()

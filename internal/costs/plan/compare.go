@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 )
 
 const (

@@ -3,7 +3,7 @@ package plan
 import (
 	"time"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 )
 
 // window is how far back Azure keeps prices.

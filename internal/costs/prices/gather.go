@@ -62,8 +62,8 @@ func Gather(ctx context.Context, c *Client, q Query, now time.Time) (Report, err
 		}
 	}
 	if g.signedIn(ctx) {
-		group.Go(func() error { g.askHistory(ctx); return nil })
-		group.Go(func() error { g.askEvictions(ctx); return nil })
+		group.Go(func() error { askGraph(ctx, g, "price history", historyOf(q), &g.histories); return nil })
+		group.Go(func() error { askGraph(ctx, g, "eviction rates", evictionsOf(q), &g.evictions); return nil })
 		if q.Subscription == "" {
 			g.gap("subscription", "sizes, quota and placement scores", "no subscription is given: --subscription, or AZURE_SUBSCRIPTION_ID")
 		} else {
@@ -126,29 +126,18 @@ func (g *gathering) askRetail(ctx context.Context, sizes, regions []string) {
 	}
 }
 
-func (g *gathering) askHistory(ctx context.Context) {
-	rows, err := g.client.history(ctx, g.query)
+// askGraph keeps what Resource Graph gives for a query in to, and records what it does
+// not give. It has no error for an identity that may read no subscription: its answer is
+// empty.
+func askGraph[R any](ctx context.Context, g *gathering, missing, query string, to *[]R) {
+	all, err := rows[R](ctx, g.client, g.query, query)
 	g.mu.Lock()
-	g.histories = rows
+	*to = all
 	g.mu.Unlock()
-	g.graphGap("price history", len(rows), err)
-}
-
-func (g *gathering) askEvictions(ctx context.Context) {
-	rows, err := g.client.evictions(ctx, g.query)
-	g.mu.Lock()
-	g.evictions = rows
-	g.mu.Unlock()
-	g.graphGap("eviction rates", len(rows), err)
-}
-
-// graphGap records what Resource Graph did not give. It has no error for an identity that
-// may read no subscription: its answer is empty.
-func (g *gathering) graphGap(missing string, rows int, err error) {
 	switch {
 	case err != nil:
 		g.gap("Resource Graph", missing, explain(err, readerOnAny))
-	case rows == 0:
+	case len(all) == 0:
 		g.gap("Resource Graph", missing, "Resource Graph has none for these sizes and regions, or the signed-in identity lacks the role "+readerOnAny)
 	}
 }

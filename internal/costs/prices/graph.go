@@ -73,22 +73,22 @@ type evictionRow struct {
 	Rate     string `json:"spotEvictionRate"`
 }
 
-// history returns the price histories. After an error in the middle it returns those of
-// the pages before.
-func (c *Client) history(ctx context.Context, q Query) ([]historyRow, error) {
-	return rows[historyRow](ctx, c, q, fmt.Sprintf(historyQuery, quoted(q.Sizes), quoted(q.Regions), q.os()))
+// historyOf is the query for price histories.
+func historyOf(q Query) string {
+	return fmt.Sprintf(historyQuery, quoted(q.Sizes), quoted(q.Regions), q.os())
 }
 
-// evictions returns the eviction rates, in the same way.
-func (c *Client) evictions(ctx context.Context, q Query) ([]evictionRow, error) {
-	return rows[evictionRow](ctx, c, q, fmt.Sprintf(evictionQuery, quoted(q.Sizes), quoted(q.Regions)))
+// evictionsOf is the query for eviction rates.
+func evictionsOf(q Query) string {
+	return fmt.Sprintf(evictionQuery, quoted(q.Sizes), quoted(q.Regions))
 }
 
 // quoted lists names for a query. Normalize has made sure that they contain no quote.
 func quoted(names []string) string { return "'" + strings.Join(names, "', '") + "'" }
 
-// rows returns all rows of a query. Without a subscription it asks for all that the
-// identity may read; the rows are the same for each.
+// rows returns all rows of a query; after an error in the middle, those of the pages
+// before. Without a subscription it asks for all that the identity may read; the rows
+// are the same for each.
 func rows[R any](ctx context.Context, c *Client, q Query, query string) ([]R, error) {
 	request := armresourcegraph.QueryRequest{
 		Query: &query,

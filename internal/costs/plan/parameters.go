@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 )
 
 // mostMixed is how many sizes a scale set mixes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/prices"
+	"github.com/spotworker/spotworker/internal/costs/prices"
 )
 
 // Options say what to rank, and how.

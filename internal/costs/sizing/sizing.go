@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/plan"
+	"github.com/spotworker/spotworker/internal/costs/plan"
 )
 
 // Limits of storage, from "Scalability and performance targets for Queue Storage" and
