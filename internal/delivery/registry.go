@@ -18,10 +18,14 @@ type registry struct {
 	ids    map[string]int          // deliveries by job id; a duplicate makes two of one id
 	leases map[string]*queue.Lease // by message id
 	locks  map[string][]*idLock    // by job id; the first has the lock, the others wait for it in order
+
+	granted chan struct{} // closed: of the locks that were free
 }
 
 func newRegistry() *registry {
-	return &registry{ids: map[string]int{}, leases: map[string]*queue.Lease{}, locks: map[string][]*idLock{}}
+	r := &registry{ids: map[string]int{}, leases: map[string]*queue.Lease{}, locks: map[string][]*idLock{}, granted: make(chan struct{})}
+	close(r.granted)
+	return r
 }
 
 // addJob adds a delivery of the job and returns the function that removes it.
@@ -81,9 +85,9 @@ func (r *registry) adopt(later *queue.Lease) bool {
 func (r *registry) lockFor(id string) *idLock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := &idLock{registry: r, id: id, granted: make(chan struct{}), position: len(r.locks[id])}
-	if l.position == 0 {
-		close(l.granted)
+	l := &idLock{registry: r, id: id, granted: r.granted, position: len(r.locks[id])}
+	if l.position > 0 {
+		l.granted = make(chan struct{})
 	}
 	r.locks[id] = append(r.locks[id], l)
 	return l

@@ -61,14 +61,13 @@ func NewGate(places func() int) *Gate {
 // Enter waits for a place. The caller must call leave. The error is the cause of
 // ctx if that ends first.
 func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
-	g.mu.Lock()
-	if g.taken < g.places() {
-		g.taken++
-		g.mu.Unlock()
-		return g.hold(size), nil
+	if leave, ok := g.TryEnter(size); ok {
+		return leave, nil
 	}
 	t := &ticket{size: size, admitted: make(chan struct{})}
+	g.mu.Lock()
 	g.waiting.Add(t)
+	g.admit() // a place may have become free in between
 	g.mu.Unlock()
 
 	select {
@@ -85,6 +84,17 @@ func (g *Gate) Enter(ctx context.Context, size int) (leave func(), err error) {
 		g.waiting.Remove(t)
 	}
 	return nil, context.Cause(ctx)
+}
+
+// TryEnter takes a place if one is free. Then the caller must call leave.
+func (g *Gate) TryEnter(size int) (leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.taken >= g.places() {
+		return nil, false
+	}
+	g.taken++
+	return g.hold(size), true
 }
 
 // hold returns the function that leaves a place. A small write's place is passed on

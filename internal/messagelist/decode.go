@@ -60,15 +60,14 @@ const (
 	hasAll = 1<<iota - 1
 )
 
-// message reads the elements of a message and its end tag. Its strings are parts of a
-// copy of the message, so that they keep no other message in memory.
+// message reads the elements of a message and its end tag.
 func (s *scanner) message() Message {
 	end := strings.Index(s.rest, "</QueueMessage>")
 	if end < 0 {
 		s.failed = true
 		return Message{}
 	}
-	one := scanner{rest: strings.Clone(s.rest[:end])}
+	one := scanner{rest: s.rest[:end]}
 	s.rest = s.rest[end+len("</QueueMessage>"):]
 	var m Message
 	seen := 0
@@ -78,7 +77,16 @@ func (s *scanner) message() Message {
 	if one.failed || seen != hasAll {
 		s.failed = true
 	}
+	m.copyTexts()
 	return m
+}
+
+// copyTexts makes the texts of a message parts of one copy of them, so that they keep
+// neither tags nor other messages in memory.
+func (m *Message) copyTexts() {
+	all := m.ID + m.Receipt + m.Text
+	id, receipt := len(m.ID), len(m.ID)+len(m.Receipt)
+	m.ID, m.Receipt, m.Text = all[:id], all[id:receipt], all[receipt:]
 }
 
 // element reads one element of a message.

@@ -86,7 +86,7 @@ type Renewal struct {
 	due      time.Time
 	punctual bool               // its job has to stop when it is due
 	stopped  bool               // no further call begins
-	stop     context.CancelFunc // ends the call in flight; nil without one
+	cancel   context.CancelFunc // ends the call in flight; nil without one
 	ended    chan struct{}      // closed when the call in flight has ended; nil without a waiter
 }
 
@@ -168,63 +168,65 @@ func (s *Set) mayBegin(r *Renewal, now time.Time) bool {
 	return true
 }
 
-// fire begins the renewals that are due.
+// fire begins the renewals that are due, as many as the gate admits. Those that it does not
+// wait without a goroutine, until a call has ended or leastPause is over.
 func (s *Set) fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for now := time.Now(); s.due.Len() > 0 && !now.Before(s.due.First().due); {
-		if !s.mayBegin(s.due.First(), now) {
+		if s.due.First().cleanup.Err() != nil {
+			s.due.TakeFirst() // no call may begin
+			continue
+		}
+		leave, ok := s.gate.TryEnter(0)
+		if ok && !s.mayBegin(s.due.First(), now) {
+			leave()
+			ok = false
+		}
+		if !ok {
 			s.timer.Reset(leastPause)
 			return
 		}
 		r := s.due.TakeFirst()
-		if r.cleanup.Err() != nil {
-			continue // no call may begin
-		}
-		ctx, cancel := context.WithCancel(r.cleanup)
-		r.stop = cancel
-		go r.run(ctx)
+		ctx, cancel := context.WithTimeout(r.cleanup, Timeout)
+		r.cancel = cancel
+		go r.run(ctx, leave)
 	}
 	s.arm()
 }
 
-// run makes one renewal, and waits for the next.
-func (r *Renewal) run(ctx context.Context) {
+// run makes one renewal, and waits for the next. leave leaves the gate.
+func (r *Renewal) run(ctx context.Context, leave func()) {
 	next, punctual, err := r.renew(ctx)
+	leave()
 	if err != nil {
 		r.lost(err)
 	}
 	s := r.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.stop()
-	r.stop = nil
+	r.cancel()
+	r.cancel = nil
 	if r.ended != nil {
 		close(r.ended)
 	}
-	if r.stopped || err != nil || r.cleanup.Err() != nil {
-		return
+	if !r.stopped && err == nil && r.cleanup.Err() == nil {
+		r.due, r.punctual = next, punctual
+		s.due.Add(r)
 	}
-	r.due, r.punctual = next, punctual
-	s.due.Add(r)
-	s.arm()
+	s.arm() // also for one that waits for the gate
 }
 
 // renew makes one call, and returns when the next is due, and whether that must not be
 // late. The error says that another worker has the message.
 func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, lost error) {
-	pace := r.set.pace
-	leave, err := r.set.gate.Enter(ctx, 0)
-	if err != nil {
+	if r.isStopped() {
 		return time.Time{}, false, nil // it is not needed any more
 	}
-	defer leave()
-	if ctx.Err() != nil {
-		return time.Time{}, false, nil
-	}
+	pace := r.set.pace
 	asked := time.Now()
 	visibility, after := pace.current()
-	switch err := r.call(ctx, visibility); {
+	switch err := r.lease.Renew(ctx, visibility); {
 	case errors.Is(err, queue.ErrLost):
 		until := keepUntil(r.lease.DoubtfulUntil(), visibility)
 		if !time.Now().Before(until) {
@@ -233,8 +235,8 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, los
 		r.log.WarnContext(ctx, "renewal refused after one without an answer; the job is handed over shortly before its message may become visible",
 			"until", until, "error", err)
 		return until, true, nil
-	case err != nil && (ctx.Err() != nil || r.cleanup.Err() != nil):
-		return time.Time{}, false, nil // cut off: it is not needed any more
+	case err != nil && (r.isStopped() || r.cleanup.Err() != nil):
+		return time.Time{}, false, nil //nolint:nilerr // cut off: it is not needed any more
 	case err != nil:
 		pace.observe(queue.Throttled(err))
 		level := outage.Level(err, slog.LevelWarn)
@@ -249,18 +251,14 @@ func (r *Renewal) renew(ctx context.Context) (next time.Time, punctual bool, los
 	}
 }
 
-// call makes one call, which continues for renewGrace once it is not needed any more.
-func (r *Renewal) call(ctx context.Context, visibility time.Duration) error {
-	ctx, cancelGrace := drain.Outlive(ctx, drain.UntilAfter(renewGrace))
-	defer cancelGrace()
-	defer context.AfterFunc(r.cleanup, cancelGrace)()
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	return r.lease.Renew(ctx, visibility)
+func (r *Renewal) isStopped() bool {
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	return r.stopped
 }
 
-// Stop stops renewing and waits until nothing is in flight. It may be called
-// more than once.
+// Stop stops renewing and waits until nothing is in flight, for renewGrace at most. It may
+// be called more than once.
 func (r *Renewal) Stop() {
 	s := r.set
 	s.mu.Lock()
@@ -272,7 +270,7 @@ func (r *Renewal) Stop() {
 		s.due.Remove(r)
 		s.arm()
 	}
-	if r.stop == nil {
+	if r.cancel == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -280,7 +278,7 @@ func (r *Renewal) Stop() {
 		r.ended = make(chan struct{})
 	}
 	ended := r.ended
-	r.stop()
+	defer time.AfterFunc(renewGrace, r.cancel).Stop()
 	s.mu.Unlock()
 	<-ended
 }
