@@ -39,6 +39,8 @@ func TestWrongConfiguration(t *testing.T) {
 		{"evict", "spot_1", "--metadata-port=0"},
 		{"up", "--vms=0"},
 		{"up", "--files=-1"},
+		{"up", "--accounts=0"},
+		{"stop", "devstoreaccount1", "--metadata-port=0"},
 		{"up", "--blob-port=70000"},
 		{"demo", "--workers=0"},
 		{"chaos"},

@@ -15,14 +15,15 @@ import (
 type upCommand struct {
 	VMs           int           `name:"vms" help:"VMs at first." default:"2"`
 	Flexible      bool          `help:"A scale set of Flexible orchestration, as in infra/bicep: each VM is a resource of its own, for az vm instead of az vmss."`
+	Accounts      int           `help:"Storage accounts that jobs are spread over, 1 to 16." default:"1"`
 	Identity      bool          `help:"Storage over TLS that accepts tokens of the VMs' managed identity, instead of a key."`
 	BlobPort      int           `help:"Port of the blob service; 0 is a free one." default:"10000"`
 	QueuePort     int           `help:"Port of the queue service; 0 is a free one." default:"10001"`
 	MetadataPort  int           `help:"Port of the metadata service, and of lab evict; 0 is a free one." default:"10254"`
 	ARMPort       int           `name:"arm-port" help:"Port of the resource manager, for the Azure CLI; 0 is a free one." default:"8443"`
 	EvictionDelay time.Duration `help:"Time from az's simulate-eviction to the notice. On Azure it is 30s to 2m30s." default:"3s"`
-	Latency       time.Duration `help:"Added to every call of the storage account; Azure takes about 10ms within a region." default:"0s"`
-	Throttle      int           `help:"Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; the account then takes Azure's 20000 requests a second. 0 is no limit." default:"0"`
+	Latency       time.Duration `help:"Added to every call of a storage account; Azure takes about 10ms within a region." default:"0s"`
+	Throttle      int           `help:"Messages a second that each queue takes before it refuses calls with 503, as Azure does at 2000; each account then takes Azure's 20000 requests a second. 0 is no limit." default:"0"`
 	Files         int           `help:"Blobs of about 32 MiB to work on, made of files of this machine; 0 for none." default:"8"`
 	JobTime       time.Duration `help:"About how long a download of one takes; 0s is no limit." default:"12s"`
 }
@@ -57,23 +58,22 @@ func (u *upCommand) config() up.Config {
 	c := up.DefaultConfig()
 	c.VMs, c.Local.Identity, c.Files, c.JobTime = u.VMs, u.Identity, u.Files, u.JobTime
 	c.Local.BlobPort, c.Local.QueuePort, c.Local.MetadataPort, c.Local.ManagerPort = u.BlobPort, u.QueuePort, u.MetadataPort, u.ARMPort
-	c.Local.Latency, c.Local.Throttle = u.Latency, u.Throttle
+	c.Local.Accounts, c.Local.Latency, c.Local.Throttle = u.Accounts, u.Latency, u.Throttle
 	c.Flexible, c.EvictionDelay = u.Flexible, u.EvictionDelay
 	return c
 }
 
-// order are the arguments of lab evict and lab withdraw.
+// order is how lab up gets an order.
 type order struct {
-	VM           string `arg:"" name:"vm" help:"Name of the VM, as lab up prints it."`
-	MetadataPort int    `help:"Port of the metadata service of lab up." default:"10254"`
+	MetadataPort int `help:"Port of the metadata service of lab up." default:"10254"`
 }
 
-// send sends an order to lab up, and prints the answer.
-func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error)) error {
+// send sends an order for a VM or an account to lab up, and prints the answer.
+func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Context, int, string) (string, error), name string) error {
 	if o.MetadataPort < 1 || o.MetadataPort > 65535 {
 		return configError(errNoPort)
 	}
-	said, err := do(ctx, o.MetadataPort, o.VM)
+	said, err := do(ctx, o.MetadataPort, name)
 	if err != nil {
 		return err
 	}
@@ -81,16 +81,42 @@ func (o *order) send(ctx context.Context, stdout io.Writer, do func(context.Cont
 	return err
 }
 
+// vmOrder are the arguments of lab evict and lab withdraw.
+type vmOrder struct {
+	VM string `arg:"" name:"vm" help:"Name of the VM, as lab up prints it."`
+	order
+}
+
 // evictCommand is lab evict.
-type evictCommand struct{ order }
+type evictCommand struct{ vmOrder }
 
 func (c *evictCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.Evict)
+	return c.send(ctx, stdout, up.Evict, c.VM)
 }
 
 // withdrawCommand is lab withdraw.
-type withdrawCommand struct{ order }
+type withdrawCommand struct{ vmOrder }
 
 func (c *withdrawCommand) run(ctx context.Context, stdout io.Writer) error {
-	return c.send(ctx, stdout, up.Withdraw)
+	return c.send(ctx, stdout, up.Withdraw, c.VM)
+}
+
+// accountOrder are the arguments of lab stop and lab start.
+type accountOrder struct {
+	Account string `arg:"" help:"Name of the storage account: devstoreaccount1, and with --accounts devstoreaccount2 and so on."`
+	order
+}
+
+// stopCommand is lab stop.
+type stopCommand struct{ accountOrder }
+
+func (c *stopCommand) run(ctx context.Context, stdout io.Writer) error {
+	return c.send(ctx, stdout, up.StopAccount, c.Account)
+}
+
+// startCommand is lab start.
+type startCommand struct{ accountOrder }
+
+func (c *startCommand) run(ctx context.Context, stdout io.Writer) error {
+	return c.send(ctx, stdout, up.StartAccount, c.Account)
 }

@@ -97,27 +97,58 @@ type listeners struct {
 // connection string for clients in any process. It refuses an address that
 // other machines could reach. Close ends it.
 func (s *Server) Listen(at Addresses) (connectionString string, err error) {
-	blob, queue, err := listenBoth(at)
+	all, err := s.ListenWith(at)
 	if err != nil {
 		return "", err
 	}
-	s.listeners.open(blob, s.Blob())
-	s.listeners.open(queue, s.Queue())
-	return s.ConnectionStringAt(s.endpoints("http", blob.Addr().String(), queue.Addr().String())), nil
+	return all[0], nil
 }
 
-// ListenTLS is Listen over TLS, for clients with tokens. Like Azure Storage it
-// speaks HTTP/1.1 only. A server may have listeners of both kinds; Close ends all of
-// them.
-func (s *Server) ListenTLS(at Addresses, config *tls.Config) (Endpoints, error) {
+// ListenWith is Listen with further accounts at the same addresses, where the path says
+// which account a call is for. It returns the connection string of each account.
+func (s *Server) ListenWith(at Addresses, further ...*Server) (connectionStrings []string, err error) {
+	blob, queue, err := listenBoth(at)
+	if err != nil {
+		return nil, err
+	}
+	s.listeners.open(blob, byAccount((*Server).Blob, s, further))
+	s.listeners.open(queue, byAccount((*Server).Queue, s, further))
+	for _, account := range append([]*Server{s}, further...) {
+		connectionStrings = append(connectionStrings, account.ConnectionStringAt(account.endpoints("http", blob.Addr().String(), queue.Addr().String())))
+	}
+	return connectionStrings, nil
+}
+
+// byAccount returns the handler of a service of several accounts. A call for an unknown
+// account is refused by the first.
+func byAccount(service func(*Server) http.Handler, first *Server, further []*Server) http.Handler {
+	others := make(map[string]http.Handler, len(further))
+	for _, s := range further {
+		others[s.account] = service(s)
+	}
+	handler := service(first)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if other := others[account]; other != nil {
+			other.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// ListenTLS is ListenWith over TLS, for clients with tokens. It returns the endpoints of
+// the first account. Like Azure Storage it speaks HTTP/1.1 only. A server may have
+// listeners of both kinds; Close ends all of them.
+func (s *Server) ListenTLS(at Addresses, config *tls.Config, further ...*Server) (Endpoints, error) {
 	blob, queue, err := listenBoth(at)
 	if err != nil {
 		return Endpoints{}, err
 	}
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}
-	s.listeners.open(tls.NewListener(blob, config), s.Blob())
-	s.listeners.open(tls.NewListener(queue, config), s.Queue())
+	s.listeners.open(tls.NewListener(blob, config), byAccount((*Server).Blob, s, further))
+	s.listeners.open(tls.NewListener(queue, config), byAccount((*Server).Queue, s, further))
 	return s.endpoints("https", blob.Addr().String(), queue.Addr().String()), nil
 }
 

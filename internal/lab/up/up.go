@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -14,6 +15,7 @@ import (
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/arm"
 	"github.com/spotworker/spotworker/internal/emulator/imds"
+	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/lab"
 	"github.com/spotworker/spotworker/internal/lab/text"
 	"github.com/spotworker/spotworker/internal/producer"
@@ -68,7 +70,7 @@ func DefaultConfig() Config {
 	return Config{
 		Local: lab.LocalConfig{
 			BlobPort: DefaultBlobPort, QueuePort: DefaultQueuePort,
-			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort,
+			MetadataPort: DefaultMetadataPort, ManagerPort: DefaultManagerPort, Accounts: 1,
 		},
 		EvictionDelay: arm.DefaultEvictionDelay,
 		VMs:           2, Files: 8, FileSize: lab.FileSize, JobTime: lab.JobTime,
@@ -88,6 +90,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.VMs < 1 || c.VMs > maxVMs:
 		return fmt.Errorf("--vms %d is out of range: give 1 to %d", c.VMs, maxVMs)
+	case c.Local.Accounts < 1 || c.Local.Accounts > queue.MaxAccounts:
+		return fmt.Errorf("--accounts %d is out of range: give 1 to %d", c.Local.Accounts, queue.MaxAccounts)
 	case c.Files < 0 || c.Files > lab.MaxFiles:
 		return fmt.Errorf("--files %d is out of range: give 0 to %d", c.Files, lab.MaxFiles)
 	case c.JobTime < 0:
@@ -109,11 +113,13 @@ type up struct {
 	local    *lab.Local
 	control  *control
 	names    azure.Names
-	folder   string              // of the certificate and of az
-	number   int                 // of the last VM
-	leaving  map[string]eviction // announced ones, by VM
-	gone     map[string]bool     // evicted VMs
-	sample   string              // a blob to work on; empty without any
+	folder   string                           // of the certificate and of az
+	number   int                              // of the last VM
+	leaving  map[string]eviction              // announced ones, by VM
+	gone     map[string]bool                  // evicted VMs
+	down     map[string]*atomic.Bool          // whether a storage account is stopped, by name
+	pace     func(storage.Call) storage.Fault // limits downloads from the first account; nil for none
+	sample   string                           // a blob to work on; empty without any
 	commands guide
 }
 
@@ -146,7 +152,7 @@ func Run(ctx context.Context, c Config, out io.Writer) (err error) {
 func newUp(c Config, out io.Writer) *up {
 	u := &up{
 		config: c, narrator: text.NewNarrator(out), control: newControl(),
-		leaving: map[string]eviction{}, gone: map[string]bool{},
+		leaving: map[string]eviction{}, gone: map[string]bool{}, down: map[string]*atomic.Bool{},
 	}
 	u.config.Local.Control = u.control
 	u.config.Local.Manager = &arm.Options{Evict: u.evictFromManager, EvictionDelay: c.EvictionDelay}
@@ -177,11 +183,11 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	if u.names, err = azure.NamesFor(azure.DefaultPrefix, ""); err != nil {
 		return err
 	}
-	account, err := u.local.Account()
+	accounts, err := u.local.Accounts()
 	if err != nil {
 		return err
 	}
-	stores := deployment.StoresOf(account, u.names)
+	stores, account := deployment.Join(accounts, u.names), accounts[0]
 	containers := map[string]*container.Client{}
 	for _, name := range []string{u.names.Records, u.names.Payloads, u.names.Workers, u.names.Control, u.names.Outputs} {
 		containers[name] = account.Container(name)
@@ -192,10 +198,27 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	if err := producer.Create(ctx, []*queue.Queue{stores.Queue, stores.OnDemand, stores.Poison}, containers); err != nil {
 		return err
 	}
+	if err := u.spread(ctx, stores); err != nil {
+		return err
+	}
 	if u.config.Files > 0 {
 		if err := u.upload(ctx, account); err != nil {
 			return err
 		}
+	}
+	for i, server := range append([]*storage.Server{u.local.Storage}, u.local.Further...) {
+		down := &atomic.Bool{}
+		u.down[u.local.AccountNames()[i]] = down
+		server.OnCall(func(c storage.Call) storage.Fault {
+			switch {
+			case down.Load():
+				return storage.Fault{DropRequest: true}
+			case i == 0 && u.pace != nil:
+				return u.pace(c)
+			default:
+				return storage.Fault{}
+			}
+		})
 	}
 	u.local.AddVM(imds.VM{Name: producerVM, Priority: "Regular"})
 	for range u.config.VMs {
@@ -203,6 +226,20 @@ func (u *up) prepare(ctx context.Context) (err error) {
 	}
 	u.commands, err = u.newGuide()
 	return err
+}
+
+// spread creates queues and containers in the further accounts, and spreads jobs over all.
+func (u *up) spread(ctx context.Context, stores *deployment.Stores) error {
+	if len(stores.More) == 0 {
+		return nil
+	}
+	for _, s := range stores.More {
+		if err := s.Create(ctx); err != nil {
+			return err
+		}
+	}
+	names := u.local.AccountNames()
+	return stores.Accounts.Write(ctx, queue.Spread{Names: names, IDs: len(names)})
 }
 
 // upload uploads the blobs to work on, and limits the bandwidth of their downloads.
@@ -220,7 +257,7 @@ func (u *up) upload(ctx context.Context, account *azure.Account) error {
 	}
 	u.sample = files[0].Blob
 	pace := lab.PaceFor(files, u.config.JobTime)
-	u.local.Storage.OnCall(pace.Fault)
+	u.pace = pace.Fault
 	u.narrator.Say("%s of real files are in container %s, %s in all. Downloads go %s.",
 		text.Plural(len(files), "blob"), lab.InputContainer, text.Size(lab.TotalSize(files)), pace)
 	return nil
