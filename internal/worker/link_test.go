@@ -110,9 +110,11 @@ func (l *link) Do(r *http.Request) (*http.Response, error) {
 	if err := l.waitWhileHeld(r.Context()); err != nil {
 		return nil, err
 	}
-	time.Sleep(time.Nanosecond) // lets other events of this moment happen first, such as the end of the context
-	if r.Context().Err() != nil {
-		return nil, context.Cause(r.Context()) // as net/http does: nothing is sent
+	// Other events of this moment happen first, such as the end of the context. Then nothing
+	// is sent, as in net/http, and no time passes: whether a caller notices the end before
+	// it makes the call depends on scheduling.
+	if !pauseFor(r.Context(), time.Nanosecond) {
+		return nil, context.Cause(r.Context())
 	}
 	if f, has := l.nextFault(r); has {
 		return l.sendWithFault(r, f)
