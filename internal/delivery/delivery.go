@@ -10,6 +10,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/lines"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/inputs"
@@ -31,21 +32,21 @@ type Delivery struct {
 	envelope queue.Envelope
 	deferFor time.Duration // how long to hide a message whose kind others have
 	unusable *outcome      // what to do with a message that cannot be run; nil for a job
+	subject  lines.Subject // of log
 	log      *slog.Logger
 	untrack  func()  // removes the job from the active ones
 	idLock   *idLock // for starting the id's handler; nil if the message is unusable
 
-	out           outcome // what to do with the message
-	passed        bool    // the circuit breaker of the job's kind gave out pass
-	pass          breaker.Pass
-	leaveKind     func()     // gives back the job's place among those of its kind
-	run           *run       // of the handler; nil before it is called
-	calls         *pool.Pool // for functions that make calls of storage: see finishAside
-	settled       func()     // says that the message is dealt with
-	cancelCleanup func()     // ends cleanup
-	free          func()     // frees the context of the job
+	out       outcome // what to do with the message
+	passed    bool    // the circuit breaker of the job's kind gave out pass
+	pass      breaker.Pass
+	leaveKind func()     // gives back the job's place among those of its kind
+	run       *run       // of the handler; nil before it is called
+	calls     *pool.Pool // for functions that make calls of storage: see finishAside
+	settled   func()     // says that the message is dealt with
+	free      func()     // frees the context of the job
 
-	// cleanup outlives a stop up to the end of the drain.
+	// cleanup outlives a stop up to the end of the drain. It is made from that of all jobs.
 	cleanup context.Context
 
 	// tries bounds the tries of single calls once all work is stopped. cleanup
@@ -102,17 +103,16 @@ type Delivery struct {
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
 		runner: r, account: r.accounts[lease.Queue().Account()], lease: lease,
-		log: r.log, untrack: func() {}, finished: make(chan struct{}),
+		untrack: func() {}, finished: make(chan struct{}), subject: lines.Subject{MessageID: lease.ID},
 	}
 	r.observer.Delivered()
 	d.unusable = d.decode()
-	if d.unusable != nil {
-		d.log = d.log.With("message_id", lease.ID)
-	} else {
-		d.log = d.log.With("message_id", lease.ID, "job_id", d.envelope.ID, "kind", d.envelope.Kind)
+	if d.unusable == nil {
+		d.subject.JobID, d.subject.Kind = d.envelope.ID, d.envelope.Kind
 		d.idLock = r.active.lockFor(d.envelope.ID)
 		d.deferFor = r.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
+	d.log = slog.New(d.subject.Handler(r.log.Handler()))
 	r.active.addLease(lease)
 	return d
 }
@@ -127,14 +127,15 @@ const (
 	Skipped               // the message was requeued because its kind, or this job, fails on this worker
 )
 
-// Run takes the message through to its end. ctx ends when work has to stop. The last
-// calls of a job that had to wait are made in calls.
+// Run takes the message through to its end. ctx ends when work has to stop, and cleanup
+// outlives that up to the end of the drain. The last calls of a job that had to wait are
+// made in calls.
 //
 // While its handler runs, the goroutine of a delivery waits: what it has on its stack then
 // is held as long as the job takes. So Run, runJob and runHandler have small frames, and
 // leave what they need later in fields.
-func (d *Delivery) Run(ctx context.Context, calls *pool.Pool) Result {
-	ctx = d.begin(ctx, calls)
+func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
+	ctx = d.begin(ctx, cleanup, calls)
 	defer d.end()
 	d.runJob(ctx)
 	d.finishAside(ctx)
@@ -147,11 +148,10 @@ func (d *Delivery) Run(ctx context.Context, calls *pool.Pool) Result {
 
 // begin prepares the delivery, and returns the context that ends with ctx or when this job
 // alone is stopped. The caller must call end.
-func (d *Delivery) begin(ctx context.Context, calls *pool.Pool) context.Context {
+func (d *Delivery) begin(ctx, cleanup context.Context, calls *pool.Pool) context.Context {
 	d.begun, d.calls = time.Now(), calls
 	d.tries = d.runner.latency.NewTries(ctx)
-	cleanup, cancelCleanup := drain.Outlive(ctx, drain.UntilEnd)
-	d.cleanup, d.cancelCleanup = d.tries.In(cleanup), cancelCleanup
+	d.cleanup = d.tries.In(cleanup)
 	ctx, d.free = d.stoppable(ctx)
 	d.renewal = d.account.renewals.Start(ctx, d.cleanup, d.lease, d.log, d.messageLost)
 	d.settled = d.account.logs.Begin()
@@ -167,7 +167,6 @@ func (d *Delivery) end() {
 	d.unlockID()
 	d.untrack()
 	d.free()
-	d.cancelCleanup()
 	d.accountEnd()
 }
 

@@ -253,13 +253,15 @@ const (
 // openLog opens the job's own log, and returns the logger for its handler. From now on
 // every write of the record has the end of the log.
 func (d *Delivery) openLog(record checkpoint.Record) *slog.Logger {
-	log := d.log.With("generation", record.Generation)
+	subject := d.subject
+	subject.Generation = record.Generation
+	handler := subject.Handler(d.runner.log.Handler())
 	d.output = d.account.logs.Open(record.ID, record.CreatedAt, record.Generation, d.runner.owner, record.Log)
 	if d.output == nil {
-		return log
+		return slog.New(handler)
 	}
 	d.claim.CarryLog(d.output.Tail)
-	return slog.New(d.output.Handler(log.Handler()))
+	return slog.New(d.output.Handler(handler))
 }
 
 // writeLog writes what the record, which was just written, has no room for. It does not

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -15,25 +15,18 @@ func (l *Log) Handler(next slog.Handler) slog.Handler {
 	if l == nil {
 		return next
 	}
-	line := &lineBuffer{}
-	return &handler{log: l, next: next, line: line, fields: slog.NewTextHandler(line, &slog.HandlerOptions{
-		Level: slog.LevelInfo, ReplaceAttr: withoutHead,
-	})}
+	return &handler{log: l, next: next}
 }
 
 // handler writes records to two places.
 type handler struct {
-	log    *Log
-	next   slog.Handler
-	fields slog.Handler // writes the fields of a record into line
-	line   *lineBuffer
+	log  *Log
+	next slog.Handler
+	with []func(slog.Handler) slog.Handler // what the logger adds to each record
 }
 
-// lineBuffer holds the fields of one record.
-type lineBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
+// leastKept is the least level of the records that are kept.
+const leastKept = slog.LevelInfo
 
 // withoutHead leaves out what a line has in another place: its level and its message.
 func withoutHead(groups []string, a slog.Attr) slog.Attr {
@@ -48,11 +41,11 @@ func withoutHead(groups []string, a slog.Attr) slog.Attr {
 }
 
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.fields.Enabled(ctx, level) || h.next.Enabled(ctx, level)
+	return level >= leastKept || h.next.Enabled(ctx, level)
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if h.fields.Enabled(ctx, r.Level) {
+	if r.Level >= leastKept {
 		h.keep(ctx, r)
 	}
 	if h.next.Enabled(ctx, r.Level) {
@@ -65,18 +58,29 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 func (h *handler) keep(ctx context.Context, r slog.Record) {
 	fields := slog.NewRecord(time.Time{}, r.Level, "", 0) // without a time it writes none
 	r.Attrs(func(a slog.Attr) bool { fields.AddAttrs(a); return true })
-	h.line.mu.Lock()
-	defer h.line.mu.Unlock()
-	h.line.Reset()
-	_ = h.fields.Handle(ctx, fields) // into memory
-	text := append([]byte(r.Message+" "), bytes.TrimSpace(h.line.Bytes())...)
-	h.log.Add(strings.ToLower(r.Level.String()), bytes.TrimSpace(text))
+	line := bytes.NewBufferString(r.Message + " ")
+	_ = h.fieldsTo(line).Handle(ctx, fields) // into memory
+	h.log.Add(strings.ToLower(r.Level.String()), bytes.TrimSpace(line.Bytes()))
+}
+
+// fieldsTo returns a handler that writes the fields of records. It is made for each one:
+// most jobs log little, and should keep no handler while they wait.
+func (h *handler) fieldsTo(line *bytes.Buffer) slog.Handler {
+	var fields slog.Handler = slog.NewTextHandler(line, &slog.HandlerOptions{Level: leastKept, ReplaceAttr: withoutHead})
+	for _, with := range h.with {
+		fields = with(fields)
+	}
+	return fields
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{log: h.log, next: h.next.WithAttrs(attrs), line: h.line, fields: h.fields.WithAttrs(attrs)}
+	return h.adding(h.next.WithAttrs(attrs), func(fields slog.Handler) slog.Handler { return fields.WithAttrs(attrs) })
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{log: h.log, next: h.next.WithGroup(name), line: h.line, fields: h.fields.WithGroup(name)}
+	return h.adding(h.next.WithGroup(name), func(fields slog.Handler) slog.Handler { return fields.WithGroup(name) })
+}
+
+func (h *handler) adding(next slog.Handler, more func(slog.Handler) slog.Handler) slog.Handler {
+	return &handler{log: h.log, next: next, with: append(slices.Clip(h.with), more)}
 }

@@ -86,11 +86,9 @@ type claimed struct {
 }
 
 // claimLoop claims messages and starts a delivery for each, in deliveries, until
-// ctx ends. Deliveries make the calls of long jobs in calls. It releases what it claimed
-// and did not start.
-func (w *Worker) claimLoop(ctx context.Context, deliveries, calls *pool.Pool) {
-	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
-	defer cancel()
+// ctx ends; cleanup outlives that. Deliveries make the calls of long jobs in calls. It
+// releases what it claimed and did not start.
+func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool.Pool) {
 	c := &claimer{
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
 		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
@@ -138,7 +136,7 @@ func (c *claimer) start(ctx context.Context) {
 		d := c.runner.Open(lease)
 		c.deliveries.Go(func() {
 			begun := time.Now()
-			result := d.Run(ctx, c.calls)
+			result := d.Run(ctx, c.cleanup, c.calls)
 			c.ended <- ended{result, time.Since(begun), account}
 		})
 	}

@@ -217,7 +217,9 @@ func (w *Worker) runJobs(ctx context.Context) {
 		w.loops.drain(drain.Of(ctx), time.Now())
 		w.logStop(ctx, before.Active)
 	})
-	w.claimLoop(ctx, deliveries, calls)
+	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
+	defer cancel()
+	w.claimLoop(ctx, cleanup, deliveries, calls)
 	<-stopped
 	deliveries.Wait()
 	calls.Wait()
