@@ -157,7 +157,13 @@ func TestSilentCaller(t *testing.T) {
 	if b.http.ReadHeaderTimeout <= 0 || b.http.ReadTimeout <= 0 || b.http.WriteTimeout <= 0 || b.http.IdleTimeout <= 0 {
 		t.Errorf("server has no time-outs: %+v", b.http)
 	}
-	conn, err := net.Dial("tcp", b.Address())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{listener: listener, http: &http.Server{Handler: b.http.Handler}} // without time-outs: only Close ends the connection
+	s.serving.Go(func() { _ = s.http.Serve(listener) })
+	conn, err := net.Dial("tcp", s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +171,15 @@ func TestSilentCaller(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	begun := time.Now()
-	b.Close()
-	if took := time.Since(begun); took > closeGrace+2*time.Second {
-		t.Errorf("Close with a silent caller took %s, want about %s", took, closeGrace)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("Close waits for a silent caller")
 	}
 }
 
@@ -203,21 +214,12 @@ func TestIdleConnections(t *testing.T) {
 		}
 		longest = max(longest, time.Since(begun))
 	}
-	closed := 0
-	for _, conn := range held {
-		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-			closed++
+	t.Logf("%d connections: %d goroutines in all, /healthz answers within %s", *flood, runtime.NumGoroutine(), longest.Round(time.Millisecond))
+	for i, conn := range held[:max(*flood-maxConnections, 0)] { // the oldest ones
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute)) // a busy machine is slow, not stuck
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("of %d idle connections number %d is open, want at most %d", *flood, i+1, maxConnections)
 		}
-		if *flood-closed > maxConnections {
-			continue
-		}
-		break
-	}
-	open := *flood - closed
-	t.Logf("%d connections: at most %d open, %d goroutines in all, /healthz answers within %s", *flood, open, runtime.NumGoroutine(), longest.Round(time.Millisecond))
-	if open > maxConnections {
-		t.Errorf("%d of %d idle connections are open, want at most %d", open, *flood, maxConnections)
 	}
 }
 

@@ -34,6 +34,9 @@ type Handler struct {
 	// backOffDelay is how long a job that this machine cannot run keeps its slot.
 	backOffDelay time.Duration
 
+	// noticeGrace is how long to wait for a notice after a signal.
+	noticeGrace time.Duration
+
 	notices notices // of jobs that this machine cannot run
 }
 
@@ -48,7 +51,7 @@ type Granter interface {
 // folders in the scratch folder, each program has a control group if there are groups, and the output of their programs goes to log. Only a kind
 // with [Kind.Tokens] needs tokens.
 func NewHandler(k Kind, folders *scratch.Root, groups *tree.Groups, tokens Granter, log *slog.Logger) job.Handler {
-	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay}, k.Limits)
+	h := job.WithLimits(&Handler{kind: k, scratch: folders, groups: groups, tokens: tokens, log: log, backOffDelay: backOffDelay, noticeGrace: noticeGrace}, k.Limits)
 	if k.Outputs != nil {
 		h = job.WithOutputs(h, k.Outputs.Limits)
 	}
@@ -96,7 +99,7 @@ func (h *Handler) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := r.conclude(ctx, end)
+	result, err := r.conclude(ctx, end, h.noticeGrace)
 	if err != nil && !job.IsInterrupted(err) && !job.IsPermanent(err) {
 		if missing := h.kind.missing(); missing != nil {
 			return nil, h.backOff(ctx, log, fmt.Errorf("%w; %w", missing, err))
@@ -164,13 +167,13 @@ func explainFill(err error) error {
 	return fmt.Errorf("fill the job's folder: %w", err)
 }
 
-// conclude returns the job's result, or the error that the end of the program
-// means.
-func (r *run) conclude(ctx context.Context, end ended) ([]byte, error) {
+// conclude returns the job's result, or the error that the end of the program means. Where
+// a notice may explain that, it waits for one as long as grace.
+func (r *run) conclude(ctx context.Context, end ended, grace time.Duration) ([]byte, error) {
 	f := facts{exit: end.exit, killed: end.killed, stopped: ctx.Err() != nil, result: r.hasResult()}
 	verdict := decide(f)
 	if verdict == unclear {
-		f.stopped, f.waited = waitForNotice(ctx), true
+		f.stopped, f.waited = retry.Sleep(ctx, grace) != nil, true
 		verdict = decide(f)
 	}
 	if end.fault != nil && (end.killed || verdict != done) { // a finished job needs no checkpoint
@@ -188,11 +191,6 @@ func (r *run) conclude(ctx context.Context, end ended) ([]byte, error) {
 	default:
 		return nil, err
 	}
-}
-
-// waitForNotice reports whether the job is stopped within noticeGrace.
-func waitForNotice(ctx context.Context) bool {
-	return retry.Sleep(ctx, noticeGrace) != nil
 }
 
 // oomKillsSince returns how many processes the kernel has killed because memory ran out

@@ -172,11 +172,9 @@ func TestStopAndResume(t *testing.T) {
 		if run <= 3 {
 			from := stateOf(t, saved)
 			b.until("progress", func() bool { return w.Latest().HasState() && stateOf(t, w.Latest()) != from })
-			w.stop(job.Evicted, time.Minute)
+			w.stop(job.Evicted, time.Hour) // far more than wait allows
 		}
-		if took := w.wait(t); run <= 3 && took > 30*time.Second {
-			t.Errorf("run %d took %s to stop, want it at once", run, took)
-		}
+		w.wait(t)
 		if w.err == nil {
 			if want := "780"; string(w.result) != want || run != 4 {
 				t.Errorf("result of run %d = %s, want %s in run 4", run, w.result, want)
@@ -192,21 +190,21 @@ func TestStopAndResume(t *testing.T) {
 
 // TestStops: what programs do when they are stopped, and the outcome.
 func TestStops(t *testing.T) {
-	const atOnce = 30 * time.Second // a busy machine is slow; waiting in vain takes a minute
+	const long = time.Hour // a wait for it would end in vain: it is far more than the tests' patience
 	for _, row := range []struct {
 		role         string
 		left         time.Duration // until the handler must be gone
-		least, most  time.Duration // that it takes
+		least        time.Duration // that it takes
 		result, last string        // "!" for an interruption; the last state
 	}{
-		{"careless", time.Minute, 0, atOnce, "!exited with code 0", ""},
-		{"unaware", time.Minute, 0, atOnce, "!signal SIGTERM", ""},
-		{"late result", time.Minute, 0, atOnce, "whole", ""},
-		{"saves", time.Minute, 0, atOnce, "!exited with code 75", `{"reason":"evicted","seconds_left":5`},
-		{"leaves the stop to its child", time.Minute, 0, atOnce, "!exited with code 75", "the child was told"},
-		{"saves a folder", time.Minute, 0, atOnce, "!exited with code 75", "at the stop"},
-		{"stubborn", 2 * time.Second, 1700 * time.Millisecond, atOnce, "!did not stop in time and was killed", "first"},
-		{"stubborn", 0, 0, atOnce, "!killed", "first"},
+		{"careless", long, 0, "!exited with code 0", ""},
+		{"unaware", long, 0, "!signal SIGTERM", ""},
+		{"late result", long, 0, "whole", ""},
+		{"saves", long, 0, "!exited with code 75", `{"reason":"evicted","seconds_left":35`},
+		{"leaves the stop to its child", long, 0, "!exited with code 75", "the child was told"},
+		{"saves a folder", long, 0, "!exited with code 75", "at the stop"},
+		{"stubborn", 2 * time.Second, 1700 * time.Millisecond, "!did not stop in time and was killed", "first"},
+		{"stubborn", 0, 0, "!killed", "first"},
 	} {
 		t.Run(row.role+" "+row.left.String(), func(t *testing.T) {
 			b := setup(t)
@@ -215,15 +213,17 @@ func TestStops(t *testing.T) {
 				ready, _ := filepath.Glob(filepath.Join(b.scratch.Parent(), "*", "job-*", "work", "ready"))
 				return len(ready) > 0 || w.Latest() != nil
 			})
+			stopped := time.Now()
 			w.stop(job.Evicted, row.left)
-			if took := w.wait(t); took < row.least || took > row.most {
-				t.Errorf("stop took %s, want %s to %s", took, row.least, row.most)
+			w.wait(t)
+			if took := time.Since(stopped); took < row.least {
+				t.Errorf("stop took %s, want at least %s", took, row.least)
 			}
-			want, stopped := strings.CutPrefix(row.result, "!")
+			want, interrupted := strings.CutPrefix(row.result, "!")
 			switch {
-			case stopped && (!job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), want)):
+			case interrupted && (!job.IsInterrupted(w.err) || !strings.Contains(w.err.Error(), want)):
 				t.Errorf("Run = %q, %v, want an interruption with %q", w.result, w.err, want)
-			case !stopped && (w.err != nil || string(w.result) != want):
+			case !interrupted && (w.err != nil || string(w.result) != want):
 				t.Errorf("Run = %q, %v, want %q", w.result, w.err, want)
 			}
 			if got := stateOf(t, w.Latest()); !strings.Contains(got, row.last) || row.last == "" && got != "" {
@@ -238,30 +238,35 @@ func TestStops(t *testing.T) {
 func TestSignalsFromElsewhere(t *testing.T) {
 	for _, row := range []struct {
 		name, role, variable string
+		grace                time.Duration // for a notice
 		notice               bool
 	}{
-		{"killed, then a notice", "signal", "SIGNAL=9", true},
-		{"terminated, then a notice", "signal", "SIGNAL=15", true},
-		{"killed, no notice", "signal", "SIGNAL=9", false},
-		{"a shell that tells of it, then a notice", "exit", "CODE=143", true},
+		{"killed, then a notice", "signal", "SIGNAL=9", time.Hour, true},
+		{"terminated, then a notice", "signal", "SIGNAL=15", time.Hour, true},
+		{"killed, no notice", "signal", "SIGNAL=9", 500 * time.Millisecond, false},
+		{"a shell that tells of it, then a notice", "exit", "CODE=143", time.Hour, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			w := b.begin(b.kind(row.role, row.variable), "", nil)
+			h := b.brief(b.kind(row.role, row.variable))
+			h.noticeGrace = row.grace
+			w := b.beginHandler(h, job.New(job.Spec{ID: "job-1", Kind: "test", Attempt: 1}, nil))
 			if row.notice {
 				time.Sleep(time.Second)
-				w.stop(job.Evicted, 5*time.Second)
+				select {
+				case <-w.done:
+					t.Errorf("Run = %v before the notice, want it to wait for one", w.err)
+				default:
+				}
+				w.stop(job.Evicted, time.Hour)
 			}
-			took := w.wait(t)
+			w.wait(t) // which is less patient than the grace
 			if job.IsInterrupted(w.err) != row.notice || w.err == nil {
 				t.Errorf("Run = %v, want an interruption: %t", w.err, row.notice)
 			}
-			if row.notice && took > 800*time.Millisecond {
-				t.Errorf("the notice ended the waiting after %s, want at once", took)
-			}
-			if all := time.Since(w.began); !row.notice && all < noticeGrace {
-				t.Errorf("failed after %s, want %s of waiting for a notice", all, noticeGrace)
+			if all := time.Since(w.began); all < row.grace && !row.notice {
+				t.Errorf("failed after %s, want %s of waiting for a notice", all, row.grace)
 			}
 		})
 	}
@@ -461,7 +466,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 		{"failed", ended{exit: tree.Exit{Code: 1}, fault: fault}, fault},
 	} {
 		r := newRun(job.New(job.Spec{}, nil), &Kind{}, f, nil, b.logger())
-		if _, err := r.conclude(t.Context(), row.end); !errors.Is(err, row.want) {
+		if _, err := r.conclude(t.Context(), row.end, 0); !errors.Is(err, row.want) {
 			t.Errorf("%s: conclude = %v, want %v", row.name, err, row.want)
 		}
 	}
@@ -494,9 +499,7 @@ func TestChildrenEndWithTheirProgram(t *testing.T) {
 	for _, code := range []int{0, 1} {
 		b := setup(t)
 		w := b.begin(b.kind("forks", fmt.Sprint("CODE=", code)), "", nil)
-		if took := w.wait(t); took > 30*time.Second {
-			t.Errorf("code %d: Run took %s, want it not to wait for the child", code, took)
-		}
+		w.wait(t) // which is less patient than the child
 		if (w.err == nil) != (code == 0) {
 			t.Errorf("code %d: Run = %v", code, w.err)
 		}

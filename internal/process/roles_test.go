@@ -41,7 +41,7 @@ var roles = map[string]func() int{
 	"signal": func() int { // ends itself by a signal
 		number, _ := strconv.Atoi(os.Getenv("SIGNAL"))
 		_ = syscall.Kill(os.Getpid(), syscall.Signal(number))
-		time.Sleep(time.Minute)
+		sleep()
 		return 98
 	},
 	"print": func() int {
@@ -113,7 +113,7 @@ var roles = map[string]func() int{
 		return 97
 	},
 	"forks": func() int { // leaves a child that ignores SIGTERM and holds its output
-		child := exec.Command("/bin/sh", "-c", "trap '' TERM; sleep 60")
+		child := exec.Command("/bin/sh", "-c", "trap '' TERM; sleep 600")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 		err := child.Start()
 		code, _ := strconv.Atoi(os.Getenv("CODE"))
@@ -284,7 +284,8 @@ func onTerm(act func()) {
 }
 
 // sleep waits for much longer than any test.
-func sleep() { time.Sleep(time.Minute) }
+// sleep sleeps for longer than the tests are patient.
+func sleep() { time.Sleep(10 * time.Minute) }
 
 // errDiskFull is the error of a full disk.
 const errDiskFull = syscall.ENOSPC

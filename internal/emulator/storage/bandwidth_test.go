@@ -302,22 +302,27 @@ func TestDownloadOverHTTPTrickles(t *testing.T) {
 	if err := a.upload(t.Context(), "b", 1000); err != nil {
 		t.Fatalf("upload: %v", err)
 	}
-	a.SetBandwidth(Bandwidth{Down: 500})
+	download := func(rate int64) io.ReadCloser {
+		a.SetBandwidth(Bandwidth{Down: rate})
+		res, err := a.blob("b").DownloadStream(t.Context(), nil)
+		if err != nil {
+			t.Fatalf("DownloadStream: %v", err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res.Body
+	}
+	slow := download(1)
+	guard := time.AfterFunc(time.Minute, func() { _ = slow.Close() }) // a busy machine is slow; all of it takes 17 minutes
+	if _, err := io.ReadFull(slow, make([]byte, 1)); err != nil {
+		t.Errorf("read at 1 byte/s: %v, want the first byte long before the last", err)
+	}
+	guard.Stop()
 	began := time.Now()
-	res, err := a.blob("b").DownloadStream(t.Context(), nil)
-	if err != nil {
-		t.Fatalf("DownloadStream: %v", err)
+	if n, err := io.Copy(io.Discard, download(500)); n != 1000 || err != nil {
+		t.Fatalf("download = %d bytes, %v", n, err)
 	}
-	defer res.Body.Close()
-	if _, err := io.ReadFull(res.Body, make([]byte, 100)); err != nil {
-		t.Fatalf("read: %v", err)
-	}
-	first := time.Since(began)
-	if n, err := io.Copy(io.Discard, res.Body); n != 900 || err != nil {
-		t.Fatalf("read the rest = %d bytes, %v", n, err)
-	}
-	if got := time.Since(began); got < 1990*time.Millisecond || got < first+100*time.Millisecond {
-		t.Errorf("1,000 bytes at 500 bytes/s began after %s and took %s, want the first early and the last after 2s", first, got)
+	if got := time.Since(began); got < 1990*time.Millisecond {
+		t.Errorf("1,000 bytes at 500 bytes/s took %s, want 2s", got)
 	}
 }
 
@@ -363,12 +368,8 @@ func TestCloseEndsBodiesThatTrickle(t *testing.T) {
 		}
 	})
 	arrived.Wait()
-	began := time.Now()
-	if err := a.Close(); err != nil {
+	if err := a.Close(); err != nil { // at once: 1 MiB at 1 byte/s would take 12 days
 		t.Errorf("Close: %v", err)
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("Close took %s, want it at once: 1 MiB at 1 byte/s would take 12 days", took)
 	}
 	done.Wait()
 }

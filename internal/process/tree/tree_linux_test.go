@@ -254,10 +254,13 @@ func (b *rig) start() {
 	}
 }
 
+// patience is how long to wait for what must come: a busy machine is slow, not stuck.
+const patience = 2 * time.Minute
+
 // hear reads what the worker says.
 func (b *rig) hear() string {
 	b.t.Helper()
-	_ = b.out.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = b.out.SetReadDeadline(time.Now().Add(patience))
 	var line []byte
 	for one := make([]byte, 1); ; {
 		if _, err := b.out.Read(one); err != nil {
@@ -281,13 +284,13 @@ func (b *rig) order(order string) string {
 // until waits until so many processes of programs are there.
 func (b *rig) until(what string, want func(n int) bool) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		n := len(marked(b.mark))
 		if want(n) {
 			return
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("%s: %d processes, not within 20s", what, n)
+			b.t.Fatalf("%s: %d processes, not within %s", what, n, patience)
 		}
 	}
 }
