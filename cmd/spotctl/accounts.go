@@ -23,7 +23,7 @@ func (*accountsCommand) Help() string {
 
 First run this command with 1, then set the list on all workers, run this command with the number, and set the list on producers. It creates the queues and containers that are missing. Accounts can be added, and neither removed nor reordered. Programs that were given several accounts refuse chosen ids while none is recorded.
 
-All of a job is in one account, which a hash of its id chooses. A new random id may go to any account. A chosen id must meet its record when it is put again, and so stays on the accounts that there were when the first jobs were put: adding an account spreads it too only if the deployment has no job, no message and no record, or with --chosen-ids.
+All of a job is in one account, which a hash of its id chooses. A new random id may go to any account. A chosen id must meet its record when it is put again, and so stays on the accounts that there were when the first jobs were put: adding an account spreads it too only if the deployment has no job, no message and no record, or with --chosen-ids. Let no producer put chosen ids while you do that and for 75 s after it, since one that has not read the change puts them where they were.
 
 To change it takes Storage Queue Data Contributor and Storage Blob Data Contributor on all accounts. Exit codes: 0 done, 1 not done, 78 wrong flags.`
 }

@@ -3,15 +3,19 @@ package worker
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
+	"github.com/spotworker/spotworker/internal/intake"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
 	"github.com/spotworker/spotworker/internal/testing/race"
@@ -24,17 +28,63 @@ type accounts struct {
 	b       *testbed
 	servers []*storage.Server
 	all     *deployment.Stores
+	lack    map[string]bool // workers that were given the first account alone, by VM
+}
+
+// accountName returns the name of an account by its number; empty for the first.
+func accountName(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return fmt.Sprintf("further%d", i)
+}
+
+// servers returns the emulators of all accounts.
+func (b *testbed) servers() []*storage.Server {
+	if b.accounts == nil {
+		return []*storage.Server{b.server}
+	}
+	return b.accounts.servers
+}
+
+// storesFor returns the stores of the account that has the record of a job, those of the
+// first account if none has.
+func (b *testbed) storesFor(id string) stores {
+	for i, server := range b.servers()[1:] {
+		for _, blob := range server.Blobs(b.names.Records) {
+			if jobOfBlob(blob.Name) == id && blob.Metadata["status"] != "" {
+				return b.connectAt(i+1, b.transport("test"))
+			}
+		}
+	}
+	return b.stores
+}
+
+// transport sends each call to the account that its path names.
+func (a *accounts) transport() policy.Transporter {
+	ways := map[string]policy.Transporter{}
+	for i, server := range a.servers {
+		name := accountName(i)
+		if name == "" {
+			name = storage.DefaultAccount
+		}
+		ways[name] = server.Transport()
+	}
+	return byAccount(ways)
+}
+
+// byAccount are the ways to accounts, by their names.
+type byAccount map[string]policy.Transporter
+
+func (w byAccount) Do(r *http.Request) (*http.Response, error) {
+	account, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return w[account].Do(r)
 }
 
 // addAccounts makes so many accounts of the testbed's one, and spreads jobs over them.
 func (b *testbed) addAccounts(n int) *accounts {
 	b.t.Helper()
-	b.sharded = true
-	a := &accounts{b: b, servers: []*storage.Server{b.server}}
-	for i := range n - 1 {
-		a.servers = append(a.servers, storage.New(storage.Options{Account: fmt.Sprintf("further%d", i+1)}))
-	}
-	a.all = a.connect(func(azure.Call) {}, func(outage.Call) {})
+	a := b.makeAccounts(n)
 	spread := queue.Spread{IDs: n}
 	for _, s := range a.all.All() {
 		if err := s.Create(b.t.Context()); err != nil {
@@ -48,41 +98,49 @@ func (b *testbed) addAccounts(n int) *accounts {
 	return a
 }
 
-// connect returns the stores of all accounts.
-func (a *accounts) connect(onCall func(azure.Call), onEnd func(outage.Call)) *deployment.Stores {
-	a.b.t.Helper()
-	var all []*azure.Account
-	for i, server := range a.servers {
-		name := ""
-		if i > 0 {
-			name = fmt.Sprintf("further%d", i)
-		}
-		account, err := azure.Connect(azure.Config{
-			ConnectionString: server.ConnectionString(), Transport: server.Transport(), Retry: a.b.retry,
-			OnEnd: func(c outage.Call) { c.Account = name; onEnd(c) },
-			OnCall: func(c azure.Call) {
-				if c.Account = name; name != "" && c.Queue != "" {
-					c.Queue = name + "/" + c.Queue
-				}
-				onCall(c)
-			},
-		})
-		if err != nil {
-			a.b.t.Fatal(err)
-		}
-		all = append(all, account)
+// makeAccounts makes so many accounts of the testbed's one. The further ones have no
+// queues and containers, and the first does not say that there are several.
+func (b *testbed) makeAccounts(n int) *accounts {
+	b.t.Helper()
+	b.sharded = true
+	a := &accounts{b: b, servers: []*storage.Server{b.server}}
+	for i := range n - 1 {
+		a.servers = append(a.servers, storage.New(storage.Options{Account: accountName(i + 1)}))
 	}
-	return deployment.Join(all, a.b.names)
+	b.accounts = a
+	for i, server := range a.servers[1:] {
+		if b.recorder != nil {
+			b.recorder.watch(server, accountName(i+1))
+		}
+	}
+	a.all = a.connect(n, b.transport("test"), nil, nil)
+	return a
 }
 
-// join gives a worker all accounts.
-func (a *accounts) join(c *Config) {
-	pressure, blobs := c.Pressure, &outage.Blobs{}
-	s := a.connect(func(call azure.Call) {
-		if call.Throttled {
-			pressure.Refused(call.Account, call.Queue)
+// connect returns the stores of so many of the accounts.
+func (a *accounts) connect(n int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *deployment.Stores {
+	a.b.t.Helper()
+	var all []*azure.Account
+	for i := range n {
+		all = append(all, a.b.watchedAccountAt(i, transport, pressure, onEnd))
+	}
+	s := deployment.Join(all, a.b.names)
+	for _, in := range s.All() {
+		if a.b.chunk > 0 {
+			in.Records = in.Records.WithChunks(a.b.chunk)
 		}
-	}, blobs.Ended)
+	}
+	return s
+}
+
+// join gives a worker its accounts, over its link.
+func (a *accounts) join(k *link, c *Config) {
+	n := len(a.servers)
+	if a.lack[c.Host] {
+		n = 1
+	}
+	blobs := &outage.Blobs{}
+	s := a.connect(n, k, c.Pressure, blobs.Ended)
 	c.Queue, c.OnDemand, c.Poison, c.Shards = s.Queue, s.OnDemand, s.Poison, s.Jobs
 	c.Payloads, c.Records, c.Workers, c.Control, c.Outputs, c.Logs = s.Payloads, s.Records, s.Workers, s.Control, s.Outputs, s.Logs
 	c.Spread, c.Blobs = s.Accounts, blobs
@@ -134,7 +192,7 @@ func TestAccounts(t *testing.T) {
 			_, err := j.Put(ctx, job.FollowUp{Name: "next", Kind: "echo"})
 			return nil, err
 		})
-		p := b.start("vm_0", job.Kinds{"echo": echo, "next": next}, a.join)
+		p := b.start("vm_0", job.Kinds{"echo": echo, "next": next})
 		time.Sleep(10 * time.Second)
 		for i, ids := range a.ids("job", 5) {
 			for _, id := range ids {
@@ -209,7 +267,7 @@ func TestAccountFails(t *testing.T) {
 					if c.start {
 						fail()
 					}
-					p := b.start("vm_0", job.Kinds{"echo": echo}, a.join, func(c *Config) { c.Concurrency = 8 })
+					p := b.start("vm_0", job.Kinds{"echo": echo}, func(c *Config) { c.Concurrency = 8 })
 					time.Sleep(90 * time.Second)
 					ids := a.ids("job", jobs)
 					if !c.start {
@@ -282,7 +340,7 @@ func TestAccountsMultiplyTheLimit(t *testing.T) {
 					})
 				}
 				for i := range 4 {
-					b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": echo}, discardLog, a.join, func(c *Config) { c.Concurrency, c.Metadata = 64, nil })
+					b.start(fmt.Sprintf("vm_%d", i), job.Kinds{"echo": echo}, discardLog, func(c *Config) { c.Concurrency, c.Metadata = 64, nil })
 				}
 				time.Sleep(after)
 				mu.Lock()

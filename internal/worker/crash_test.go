@@ -89,13 +89,11 @@ func (s scenario) referenceRun(t *testing.T) (calls []string) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
 		r := s.begin(t, b)
-		noted := b.recorder.onResult
-		b.server.OnResult(func(result storage.Result) {
+		b.recorder.also = func(result storage.Result) {
 			if b.recorder.sender == subject {
 				calls = append(calls, result.Operation)
 			}
-			noted(result)
-		})
+		}
 		r.first = b.start(subject, r.kinds, s.first)
 		s.act(t, b, r)
 		r.first.stop()
@@ -237,9 +235,11 @@ func (b *testbed) checkOutcome(t *testing.T, id string, want checkpoint.Status) 
 		t.Errorf("job %s is in the poison queue: %t, want %t", id, kept, isPoison)
 	}
 	if want == checkpoint.Done && !b.recorder.wasCleared() { // the payload of a cleared message is deleted by the age rule
-		for _, blob := range b.server.Blobs(b.names.Payloads) {
-			if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
-				t.Errorf("payload %s of a job that is done was left behind", blob.Name)
+		for _, server := range b.servers() {
+			for _, blob := range server.Blobs(b.names.Payloads) {
+				if strings.HasPrefix(blob.Name[len("hhh/"):], id+"/") {
+					t.Errorf("payload %s of a job that is done was left behind", blob.Name)
+				}
 			}
 		}
 	}

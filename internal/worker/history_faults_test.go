@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -21,6 +22,7 @@ type storageFaults struct {
 type faultPeriod struct {
 	from, to time.Duration
 	vm       string // empty for all of them
+	account  string // whose requests; empty for those of all accounts
 	what     faultKind
 	share    float64 // of the requests
 }
@@ -57,9 +59,9 @@ func (r *random) storageFaults(seed uint64, p *plan) storageFaults {
 // delayed.
 func (p *plan) faultFreeFrom() time.Duration {
 	if p.faults.share == 0 && len(p.faults.periods) == 0 {
-		return 0
+		return p.accounts.takenFrom()
 	}
-	return p.faults.endAt + quietAfterFaults
+	return max(p.faults.endAt+quietAfterFaults, p.accounts.takenFrom())
 }
 
 // faultFor returns the fault of a worker's request. It depends on the request and its
@@ -71,7 +73,7 @@ func (faults storageFaults) faultFor(vm, what string, now time.Duration) request
 		return f
 	}
 	for _, period := range faults.periods {
-		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && r.Float64() < period.share {
+		if now >= period.from && now < period.to && (period.vm == "" || period.vm == vm) && strings.Contains(what, period.account) && r.Float64() < period.share {
 			return r.addFault(period.what, f)
 		}
 	}

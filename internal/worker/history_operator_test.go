@@ -3,6 +3,7 @@ package worker
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -72,6 +73,11 @@ func (p *plan) actionFor(id string) *operatorAction {
 // operatorStores connects an operator's program. Its requests have the faults of the
 // history, and it is killed at one of them, unless crashCall is 0.
 func (h *history) operatorStores(crashCall int, crash crashPoint) stores {
+	return h.b.connect(h.operatorLink(crashCall, crash))
+}
+
+// operatorLink is the link of an operator's program.
+func (h *history) operatorLink(crashCall int, crash crashPoint) *link {
 	k := &link{next: h.b.transport(operator)}
 	k.faultFor = func(n int, r *http.Request) requestFault {
 		f := h.faults.faultFor(operator, h.recorder.requestSent(operator, r), h.since())
@@ -80,12 +86,17 @@ func (h *history) operatorStores(crashCall int, crash crashPoint) stores {
 		}
 		return f
 	}
-	return h.b.connect(k)
+	return k
 }
 
-// operatorTool returns the operator's tool for one action.
+// operatorTool returns the operator's tool for one action, in the account of its job.
 func (h *history) operatorTool(a operatorAction) *operate.PoisonQueue {
-	s := h.operatorStores(a.crashCall, a.crash)
+	return h.operatorToolIn(h.homeOf(a.job), a)
+}
+
+// operatorToolIn is operatorTool for the account of that number.
+func (h *history) operatorToolIn(account int, a operatorAction) *operate.PoisonQueue {
+	s := h.b.connectAt(account, h.operatorLink(a.crashCall, a.crash))
 	return &operate.PoisonQueue{Poison: s.poison, Queue: h.jobsOf(s), OnDemand: s.onDemand, Payloads: s.payloads, Records: s.records, Name: operator}
 }
 
@@ -145,7 +156,24 @@ func (h *history) requeueAll() (more bool) {
 	h.stopFinalWorkers() // an hour of empty claims would take most of the test's time
 	h.waitUntil(next)
 	defer h.startFinalWorkers()
-	tool := h.operatorTool(operatorAction{})
+	for i := range h.b.servers() {
+		more = h.requeueOrphans(h.operatorToolIn(i, operatorAction{})) || more
+	}
+	for _, j := range h.plan.jobs {
+		status := h.b.record(j.id).Status
+		if status == "" && h.recorder.hasFinished(j.id) {
+			continue // of an idempotent kind, and done
+		}
+		if status == "" || status == checkpoint.Poison && !h.recorder.isDeadLettered(j.id) {
+			h.put(j)
+			more = true
+		}
+	}
+	return more
+}
+
+// requeueOrphans enqueues new messages for the jobs of one account that have a record.
+func (h *history) requeueOrphans(tool *operate.PoisonQueue) (more bool) {
 	survey, err := tool.Orphans(h.t.Context(), checkpoint.StaleAfter)
 	if err != nil {
 		h.t.Errorf("Orphans = %v, want nil", err)
@@ -162,25 +190,20 @@ func (h *history) requeueAll() (more bool) {
 		}
 		more = true
 	}
-	for _, j := range h.plan.jobs {
-		status := h.b.record(j.id).Status
-		if status == "" && h.recorder.hasFinished(j.id) {
-			continue // of an idempotent kind, and done
-		}
-		if status == "" || status == checkpoint.Poison && !h.recorder.isDeadLettered(j.id) {
-			h.put(j)
-			more = true
-		}
-	}
 	return more
 }
 
 // clear removes all messages of jobs, as an operator may do by mistake.
 func (h *history) clear() {
-	account := h.b.account(h.b.transport("test"))
-	for _, name := range h.b.jobQueues() {
-		if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
-			h.t.Error(err)
+	for i, server := range h.b.servers() {
+		account := h.b.watchedAccountAt(i, h.b.transport("test"), nil, nil)
+		for _, name := range h.b.jobQueues() {
+			if !slices.Contains(server.Queues(), name) {
+				continue // in an account that has fewer queues, or is not used yet
+			}
+			if _, err := account.Queue(name).ClearMessages(h.t.Context(), nil); err != nil {
+				h.t.Error(err)
+			}
 		}
 	}
 	h.recorder.queuesCleared()

@@ -24,10 +24,11 @@ type plan struct {
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
-	mix    kindMix
-	shards shardMix
-	faults storageFaults
-	ends   time.Duration // when all faults and all these workers have ended
+	mix      kindMix
+	shards   shardMix
+	accounts accountMix
+	faults   storageFaults
+	ends     time.Duration // when all faults and all these workers have ended
 }
 
 // shutdownTime is how long a worker may take to shut down.
@@ -118,6 +119,7 @@ func planFor(seed uint64) *plan {
 	p.mixOutputs()
 	p.planSteering()
 	p.mixShards()
+	p.mixAccounts()
 	p.planDeadlines()
 	for _, l := range p.runs {
 		p.ends = max(p.ends, l.to+l.notice+shutdownTime)

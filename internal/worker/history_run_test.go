@@ -28,6 +28,7 @@ type history struct {
 	began time.Time
 	fixed map[string]bool // jobs whose cause of failure an operator has fixed
 	told  map[string]bool // jobs of which an operator was told that they are cancelled
+	homes map[string]int  // the accounts of jobs with random ids, by number
 	historyStats
 }
 
@@ -57,6 +58,9 @@ func (h *history) run() {
 	}
 	if h.clearedAt > 0 {
 		all.Go(func() { h.waitUntil(h.clearedAt); h.clear() })
+	}
+	if h.accounts.addedAt > 0 {
+		all.Go(func() { h.waitUntil(h.accounts.addedAt); h.spreadOverAccounts() })
 	}
 	for _, w := range h.plan.runs {
 		all.Go(func() { h.waitUntil(w.from); h.runWorker(w) })
@@ -114,6 +118,9 @@ func (h *history) count(n *int) {
 }
 
 func (h *history) put(j *plannedJob) {
+	if h.accounts.count > 0 {
+		h.b.accounts.all.Accounts.ReadToPut(h.t.Context())
+	}
 	q := h.queueFor(j)
 	e := queue.Envelope{ID: j.id, Kind: j.kind, EnqueuedAt: time.Now()}
 	h.mix.mark(&e)
@@ -121,7 +128,7 @@ func (h *history) put(j *plannedJob) {
 	if j.payload != nil {
 		e.Payload = queue.BytesPayload(j.payload)
 		var err error
-		if e, err = h.b.payloads.Offload(h.t.Context(), e); err != nil {
+		if e, err = h.storesFor(j.id).payloads.Offload(h.t.Context(), e); err != nil {
 			h.t.Error(err)
 			return
 		}
@@ -135,7 +142,7 @@ func (h *history) put(j *plannedJob) {
 func (h *history) reopen(id string) {
 	j := h.job(id)
 	d := checkpoint.Delivery{ID: id, Kind: j.kind, PayloadHash: queue.BytesPayload(j.payload).Hash()}
-	if was, err := h.b.records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
+	if was, err := h.storesFor(id).records.Reopen(h.t.Context(), d, "operator"); err == nil && was.Status == checkpoint.Running {
 		h.count(&h.takeovers)
 	}
 }
@@ -205,7 +212,7 @@ func (h *history) start(w workerRun, change ...func(*Config)) *process {
 		if h.shards.unaware[w.vm] {
 			c.Shards = nil
 		}
-		c.Observer = h.recorder.watchSlots(w.vm, w.concurrency, queues...)
+		c.Observer = h.recorder.watchSlots(w.vm, h.slotsOfAccount(w), queues...)
 		c.Concurrency, c.MoveAfter, c.Changeover, c.Log = w.concurrency, w.moveAfter, w.changeover, slog.New(slog.DiscardHandler)
 		if w.onDemand {
 			takeFromBoth(c)
@@ -225,11 +232,12 @@ func (h *history) check() {
 		want := h.want(j)
 		h.b.checkOutcome(h.t, j.id, want)
 		if want == checkpoint.Done && j.kind != "again" {
-			if got, err := h.b.records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
+			if got, err := h.storesFor(j.id).records.Result(h.t.Context(), j.id); err != nil || string(got) != string(j.result()) {
 				h.t.Errorf("result of job %s = %q, %v, want %q", j.id, got, err, j.result())
 			}
 		}
 		h.countJob(h.b.record(j.id))
+		h.inSecondAccount += h.homeOf(j.id)
 		h.checkDeadline(h.b.record(j.id))
 		if j.kind == "again" && h.b.record(j.id).Status == "" {
 			h.done++ // checkOutcome has seen that it finished
@@ -245,8 +253,10 @@ func (h *history) check() {
 	h.recorder.check(h.t)
 	h.entries, h.worstWait = h.recorder.allEntries()
 	h.stops = h.recorder.stopped()
-	for _, n := range h.b.server.Counts() {
-		h.calls += n
+	for _, server := range h.b.servers() {
+		for _, n := range server.Counts() {
+			h.calls += n
+		}
 	}
 }
 
@@ -281,13 +291,13 @@ func (h *history) logHistory() {
 	for _, p := range h.holds {
 		fmt.Fprintf(&s, "%10.3fs to %.3fs: a hold %+v\n", p.at.Seconds(), (p.at + p.lasts).Seconds(), p)
 	}
-	fmt.Fprintf(&s, "queues: %+v\n", h.shards)
+	fmt.Fprintf(&s, "queues: %+v; accounts: %+v\n", h.shards, h.accounts)
 	if h.clearedAt > 0 {
 		fmt.Fprintf(&s, "%10.3fs: the queues are cleared\n", h.clearedAt.Seconds())
 	}
 	s.WriteString(h.deadlinesText())
 	for _, f := range h.faults.periods {
-		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm)
+		fmt.Fprintf(&s, "%10.3fs to %.3fs: fault %d for %.0f %% of the requests of %q to %q\n", f.from.Seconds(), f.to.Seconds(), f.what, f.share*100, f.vm, f.account)
 	}
 	for _, j := range h.plan.jobs {
 		fmt.Fprintf(&s, "%+v\n%s", *j, h.recorder.historyOf(j.id))

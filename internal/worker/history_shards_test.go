@@ -37,7 +37,11 @@ func (h *history) useShards() {
 
 // queueFor returns the queue that a producer puts a job on.
 func (h *history) queueFor(j *plannedJob) *queue.Queue {
-	switch {
+	switch in := h.storesFor(j.id); {
+	case in.queue.Account() != "" && j.onDemand:
+		return in.onDemand
+	case in.queue.Account() != "":
+		return in.queue
 	case j.onDemand:
 		return h.b.onDemand
 	case h.shards.count == 0:
@@ -57,12 +61,17 @@ func (h *history) takenBy(w workerRun) []string {
 	if !w.onDemand {
 		queues = queues[:len(queues)-1]
 	}
+	if h.isGivenAll(w.vm) {
+		for _, name := range []string{h.b.names.Queue, h.b.names.OnDemand}[:len(w.takeFrom())] {
+			queues = append(queues, accountName(1)+"/"+name)
+		}
+	}
 	return queues
 }
 
 // jobsOf returns the queues of jobs as an operator's program knows them.
 func (h *history) jobsOf(s stores) queue.Jobs {
-	if h.shards.count > 0 {
+	if h.shards.count > 0 && s.queue.Account() == "" {
 		s.shards.Fix(h.shards.count)
 	}
 	return s.shards

@@ -54,8 +54,7 @@ func (p *plan) planSteering() {
 // cancel cancels a job as an operator does. An error is an injected fault or a kill:
 // finishCancel repeats it.
 func (h *history) cancel(c plannedCancel) {
-	s := h.operatorStores(c.crashCall, c.crash)
-	h.cancelWith(&operate.Canceller{Records: s.records, Control: s.control, Name: operator}, c.job)
+	h.cancelWith(h.canceller(h.operatorLink(c.crashCall, c.crash), false), c.job)
 }
 
 // finishCancel repeats without faults a cancel of which no operator was told that it
@@ -64,8 +63,13 @@ func (h *history) finishCancel(id string) {
 	if h.isCancelled(id) {
 		return
 	}
-	s := h.operatorStores(0, 0)
-	h.cancelWith(&operate.Canceller{Records: s.records, Control: s.control, Name: operator, KnownOnly: true}, id)
+	h.cancelWith(h.canceller(h.operatorLink(0, 0), true), id)
+}
+
+// canceller returns the tool of an operator that cancels jobs.
+func (h *history) canceller(k *link, knownOnly bool) *operate.Canceller {
+	s := h.b.connect(k)
+	return &operate.Canceller{Records: s.records, Accounts: h.recordsOver(k), Control: s.control, Name: operator, KnownOnly: knownOnly}
 }
 
 func (h *history) cancelWith(c *operate.Canceller, id string) {

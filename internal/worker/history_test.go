@@ -94,6 +94,7 @@ func entryAt(entries []string, i int) string {
 type historyStats struct {
 	jobs, done, poison, cancelled               int
 	unrecorded                                  int // of those done
+	inSecondAccount                             int
 	replays, purges, requeues                   int
 	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
 	workers, kills, notices, freezes, takeovers int
@@ -105,6 +106,7 @@ type historyStats struct {
 
 func (c *historyStats) add(d historyStats) {
 	c.unrecorded += d.unrecorded
+	c.inSecondAccount += d.inSecondAccount
 	c.jobs, c.done, c.poison, c.cancelled = c.jobs+d.jobs, c.done+d.done, c.poison+d.poison, c.cancelled+d.cancelled
 	c.replays, c.purges, c.requeues = c.replays+d.replays, c.purges+d.purges, c.requeues+d.requeues
 	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
@@ -115,19 +117,20 @@ func (c *historyStats) add(d historyStats) {
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
 func runHistory(t *testing.T, seed uint64) (c historyStats) {
 	t.Helper()
 	inBubble(t, func(t *testing.T, b *testbed) {
-		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{}}
+		h := &history{plan: planFor(seed), t: t, b: b, began: time.Now(), fixed: map[string]bool{}, told: map[string]bool{}, homes: map[string]int{}}
 		b.retry, b.jitter = &fixedRetries, repeatableWaits
 		h.recorder = b.addRecorder()
 		h.expectOutputs()
 		h.useShards()
+		h.useAccounts()
 		h.recorder.checkIdle(h.faultFreeFrom())
 		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]

@@ -206,9 +206,11 @@ func TestLogOfACancelledJob(t *testing.T) {
 
 // blobOf returns the name of a job's record.
 func (b *testbed) blobOf(id string) string {
-	for _, blob := range b.server.Blobs(b.names.Records) {
-		if strings.HasSuffix(blob.Name, "/"+id) {
-			return blob.Name
+	for _, server := range b.servers() {
+		for _, blob := range server.Blobs(b.names.Records) {
+			if strings.HasSuffix(blob.Name, "/"+id) {
+				return blob.Name
+			}
 		}
 	}
 	return ""

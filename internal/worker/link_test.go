@@ -266,10 +266,14 @@ type clientTransport struct {
 // transport returns a transport for the client of that name. Without a recorder it is
 // the emulator's own.
 func (b *testbed) transport(name string) policy.Transporter {
-	if b.recorder == nil {
-		return b.server.Transport()
+	next := b.server.Transport()
+	if b.accounts != nil {
+		next = b.accounts.transport()
 	}
-	return clientTransport{recorder: b.recorder, name: name, next: b.server.Transport()}
+	if b.recorder == nil {
+		return next
+	}
+	return clientTransport{recorder: b.recorder, name: name, next: next}
 }
 
 func (d clientTransport) Do(r *http.Request) (*http.Response, error) { return d.send(r, nil) }

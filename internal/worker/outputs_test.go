@@ -24,13 +24,13 @@ import (
 func (b *testbed) filesOf(id string) map[string]string {
 	b.t.Helper()
 	r := b.record(id)
-	files, err := b.outputs.Files(b.t.Context(), id, outputs.Ref(r.Outputs))
+	files, err := b.storesFor(id).outputs.Files(b.t.Context(), id, outputs.Ref(r.Outputs))
 	if err != nil {
 		b.t.Errorf("outputs of %s: %v", id, err)
 	}
 	contents := map[string]string{}
 	for _, f := range files {
-		body, err := b.outputs.OpenChecked(b.t.Context(), id, f)
+		body, err := b.storesFor(id).outputs.OpenChecked(b.t.Context(), id, f)
 		if err != nil {
 			b.t.Error(err)
 			continue

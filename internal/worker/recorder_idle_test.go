@@ -73,14 +73,14 @@ func (rec *recorder) checkVisibility(r storage.Result) {
 	now := time.Now()
 	if r.Operation == storage.OpGetMessages {
 		for _, id := range r.MessageIDs {
-			rec.checkWait(r.Queue, id, now)
+			rec.checkWait(rec.qualified(r.Queue), id, now)
 		}
 		if s := rec.idle.workers[rec.sender]; s != nil {
 			s.claims = true
 			rec.updateFree(rec.sender, s, now)
 		}
 	}
-	for _, m := range rec.b.server.Messages(r.Queue) {
+	for _, m := range rec.in.Messages(r.Queue) {
 		if hidden := m.NextVisible.Sub(now); hidden > longestHidden && rec.sender != "test" {
 			rec.addViolation(rec.job(rec.jobOf[m.ID]), "message %s is hidden for %s, want %s at most", short(m.ID), hidden, longestHidden)
 		}

@@ -68,7 +68,7 @@ func (rec *recorder) checkOutputList(j *jobHistory, hash string) {
 		if f.Folder != own && !strings.HasPrefix(f.Folder, own+"-") {
 			rec.addViolation(j, "the record of claim %s names output %s of claim %s, which it did not name before", own, f.Path, f.Folder)
 		}
-		blob, body, found := rec.b.server.ReadBlob(rec.b.names.Outputs, rec.b.blobOf(j.id)+"/"+f.Folder+"/"+f.Path)
+		blob, body, found := rec.in.ReadBlob(rec.b.names.Outputs, rec.b.blobOf(j.id)+"/"+f.Folder+"/"+f.Path)
 		if sum := sha256.Sum256(body); !found || blob.ETag != f.ETag || hex.EncodeToString(sum[:]) != f.SHA256 {
 			rec.addViolation(j, "the record names output %s of claim %s, and its blob is not there or not that one", f.Path, f.Folder)
 		}
@@ -86,7 +86,7 @@ func (rec *recorder) readOutputList(id, hash string) (files []listedOutput, prob
 	if hash == "" {
 		return nil, ""
 	}
-	_, body, found := rec.b.server.ReadBlob(rec.b.names.Outputs, rec.b.blobOf(id)+"/manifest-"+hash+".json")
+	_, body, found := rec.in.ReadBlob(rec.b.names.Outputs, rec.b.blobOf(id)+"/manifest-"+hash+".json")
 	if !found {
 		return nil, "is not there"
 	}

@@ -16,8 +16,6 @@ import (
 
 // onResult records and checks every call of the storage emulator after its effect.
 func (rec *recorder) onResult(r storage.Result) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
 	switch {
 	case r.Service == storage.BlobService && r.Container == rec.b.names.Records && r.Blob != "":
 		rec.checkRecordCall(r)
@@ -35,6 +33,10 @@ func (rec *recorder) onResult(r storage.Result) {
 
 // checkRecordCall checks a call for a record against the rules.
 func (rec *recorder) checkRecordCall(r storage.Result) {
+	if rec.isElsewhere(jobOfBlob(r.Blob)) {
+		rec.checkRecordElsewhere(r)
+		return
+	}
 	j := rec.job(jobOfBlob(r.Blob))
 	written := r.Status == http.StatusCreated || r.Status == http.StatusOK
 	if !written || r.Operation != storage.OpPutBlob && r.Operation != storage.OpPutBlockList && r.Operation != storage.OpSetBlobMetadata {
@@ -43,7 +45,7 @@ func (rec *recorder) checkRecordCall(r storage.Result) {
 		}
 		return
 	}
-	blob, body, _ := rec.b.server.ReadBlob(r.Container, r.Blob)
+	blob, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
 	now := blob.Metadata
 	progress := progressIn(now, body)
 	rec.add(j, rec.sender, fmt.Sprintf("%s: %s, claim %.8s, generation %s, write %s, progress %d, failures %s, interruptions %s, unclean exits %s %s",
@@ -70,7 +72,7 @@ func (rec *recorder) checkRecordCall(r storage.Result) {
 // of one.
 func (rec *recorder) checkLogWrite(r storage.Result) {
 	j := rec.job(jobOfBlob(strings.TrimPrefix(r.Blob, joblog.Prefix)))
-	blob, body, _ := rec.b.server.ReadBlob(r.Container, r.Blob)
+	blob, body, _ := rec.in.ReadBlob(r.Container, r.Blob)
 	now := joblog.Parse(body)
 	rec.add(j, rec.sender, fmt.Sprintf("PutBlob of its log: %d deliveries", len(now.Sections)))
 	if before := j.log; blob.Metadata["createdat"] == j.logCreated {
@@ -109,7 +111,7 @@ func (rec *recorder) checkMessageCall(r storage.Result) {
 // checkPut records which job a new message belongs to, and checks that it does not
 // expire.
 func (rec *recorder) checkPut(r storage.Result) {
-	for _, m := range rec.b.server.Messages(r.Queue) {
+	for _, m := range rec.in.Messages(r.Queue) {
 		if m.ID != r.MessageIDs[0] {
 			continue
 		}
@@ -124,6 +126,9 @@ func (rec *recorder) checkPut(r storage.Result) {
 		j.lastPut = time.Now()
 		rec.add(j, rec.sender, fmt.Sprintf("puts message %s on %s", short(m.ID), r.Queue))
 		rec.checkMovesOnce(j, r)
+		if rec.isElsewhere(id) {
+			rec.addViolation(j, "a message was put in account %q, and the job is in %q", rec.account, rec.homeOf(id))
+		}
 		if !m.Expires.IsZero() && rec.sender != "test" {
 			rec.addViolation(j, "a message was put that expires at %s", m.Expires)
 		}
@@ -161,7 +166,7 @@ func (rec *recorder) isReplaced(message, id string) bool {
 		id = message
 	}
 	for _, queueName := range rec.b.jobQueues() {
-		for _, m := range rec.b.server.Messages(queueName) {
+		for _, m := range rec.in.Messages(queueName) {
 			if e, err := queue.Decode(m.Text); err == nil && e.Resume && e.ID == id && m.ID != message {
 				return true
 			}
@@ -173,7 +178,7 @@ func (rec *recorder) isReplaced(message, id string) bool {
 // isQueued reports whether a job has any message on the queues of jobs.
 func (rec *recorder) isQueued(id string) bool {
 	for _, queueName := range rec.b.jobQueues() {
-		for _, m := range rec.b.server.Messages(queueName) {
+		for _, m := range rec.in.Messages(queueName) {
 			if rec.jobOf[m.ID] == id {
 				return true
 			}
@@ -188,9 +193,11 @@ func (rec *recorder) isDeadLetteredLocked(id string) bool {
 }
 
 func (rec *recorder) isPoisoned(is func(queue.Poison) bool) bool {
-	for _, m := range rec.b.server.Messages(rec.b.names.Poison) {
-		if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
-			return true
+	for _, server := range rec.b.servers() {
+		for _, m := range server.Messages(rec.b.names.Poison) {
+			if p, err := queue.DecodePoison(m.Text); err == nil && is(p) {
+				return true
+			}
 		}
 	}
 	return false

@@ -45,6 +45,10 @@ type recorder struct {
 	refused *storage.Error
 
 	mu         sync.Mutex
+	in         *storage.Server // the account of the current call, and its name
+	account    string
+	also       func(storage.Result)   // called after each call; nil for nothing
+	homeOf     func(id string) string // returns the account of a job; nil where there is one account
 	jobs       map[string]*jobHistory
 	jobOf      map[string]string // by message id; "" for a message that is no envelope
 	order      map[string]int    // in which messages were put, by their ids
@@ -89,10 +93,23 @@ func (b *testbed) addRecorder() *recorder {
 	rec := &recorder{b: b, began: time.Now(), jobs: map[string]*jobHistory{}, jobOf: map[string]string{}, order: map[string]int{}, sent: map[string]int{}}
 	b.recorder = rec
 	b.stores = b.connect(b.transport("test"))
-	b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: rec.refused} })
-	b.server.OnResult(rec.onResult)
+	rec.watch(b.server, "")
 	b.t.Cleanup(rec.lateRequests.Wait)
 	return rec
+}
+
+// watch records the calls of the account of that name, empty for the first.
+func (rec *recorder) watch(server *storage.Server, account string) {
+	server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Refuse: rec.refused} })
+	server.OnResult(func(r storage.Result) {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		rec.in, rec.account = server, account
+		rec.onResult(r)
+		if rec.also != nil {
+			rec.also(r)
+		}
+	})
 }
 
 // check reports all broken rules as errors of the test.

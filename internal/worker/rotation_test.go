@@ -24,7 +24,12 @@ import (
 )
 
 // takeFromBoth makes a worker take from the main and from the on-demand queue.
-func takeFromBoth(c *Config) { c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand} }
+func takeFromBoth(c *Config) {
+	c.TakeFrom = []*queue.Queue{c.Queue, c.OnDemand}
+	for i, a := range c.More {
+		c.More[i].TakeFrom = []*queue.Queue{a.Queue, a.OnDemand}
+	}
+}
 
 // unknownFleet is the size of a fleet that is not known.
 func unknownFleet(string) (workers int, asOf time.Time) { return 0, time.Time{} }

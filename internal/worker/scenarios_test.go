@@ -90,6 +90,11 @@ var scenarios = []scenario{
 		want: map[string]checkpoint.Status{"a": checkpoint.Done, "long": checkpoint.Done},
 	},
 	{
+		name: "several accounts", minCalls: 40, wantLog: "job released",
+		prepare: enqueueInAccounts, act: runsFor(7 * time.Second),
+		want: map[string]checkpoint.Status{"a": checkpoint.Done, "b": checkpoint.Done, "c": checkpoint.Poison, "long": checkpoint.Done},
+	},
+	{
 		name: "move at a claim", minCalls: 14, wantLog: "job put on the on-demand queue",
 		prepare: leaveOrphanDue(62 * time.Second), act: runsFor(10 * time.Second), want: wantDone("long"),
 		first: changeover(10 * time.Second), second: takeFromBoth,
@@ -168,6 +173,29 @@ func enqueueOnShards(_ *testing.T, b *testbed, _ *scenarioRun) {
 	b.putOn(first, "a", "echo", "1")
 	b.putOn(second, "long", "steps", "1")
 	b.putOn(second, "a", "echo", "1")
+}
+
+// enqueueInAccounts enqueues jobs in two accounts, one of them with a payload in a blob.
+func enqueueInAccounts(t *testing.T, b *testbed, _ *scenarioRun) {
+	a := b.addAccounts(2)
+	b.recorder.homeOf = func(id string) string {
+		if id == "b" {
+			return ""
+		}
+		return accountName(1)
+	}
+	second := b.connectAt(1, b.transport("test"))
+	b.putOn(b.queue, "b", "echo", "1")
+	b.putOn(second.queue, "c", "hopeless", "1")
+	b.putOn(second.queue, "long", "steps", "1")
+	e := queue.Envelope{ID: "a", Kind: "echo", EnqueuedAt: time.Now(), Payload: queue.BytesPayload(make([]byte, 50<<10))}
+	e, err := a.all.More[0].Payloads.Offload(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.queue.Put(t.Context(), e, 0); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // cancelled lets the worker run for that long, cancels jobs as an operator does, and

@@ -41,6 +41,7 @@ type testbed struct {
 	jitter   retry.Jitter         // of the worker's waits between tries
 	chunk    int                  // block size of large states, in bytes; 0 for the worker's default
 	sharded  bool                 // the queue of jobs has shards, and workers know of them
+	accounts *accounts            // nil for one
 
 	cacheInputs string // the folder of the cache of inputs that workers fetch over their links; "" for none
 
@@ -95,9 +96,24 @@ func (b *testbed) account(transport policy.Transporter) *azure.Account {
 // come too fast.
 func (b *testbed) watchedAccount(transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
 	b.t.Helper()
+	return b.watchedAccountAt(0, transport, pressure, onEnd)
+}
+
+// watchedAccountAt is watchedAccount for the account of that number.
+func (b *testbed) watchedAccountAt(i int, transport policy.Transporter, pressure *intake.Pressure, onEnd func(outage.Call)) *azure.Account {
+	b.t.Helper()
+	name := accountName(i)
 	account, err := azure.Connect(azure.Config{
-		ConnectionString: b.server.ConnectionString(), Transport: transport, Retry: b.retry, OnEnd: onEnd,
+		ConnectionString: b.servers()[i].ConnectionString(), Transport: transport, Retry: b.retry,
+		OnEnd: func(c outage.Call) {
+			if c.Account = name; onEnd != nil {
+				onEnd(c)
+			}
+		},
 		OnCall: func(c azure.Call) {
+			if c.Account = name; name != "" && c.Queue != "" {
+				c.Queue = name + "/" + c.Queue
+			}
 			if c.Throttled {
 				pressure.Refused(c.Account, c.Queue)
 			}
@@ -109,21 +125,27 @@ func (b *testbed) watchedAccount(transport policy.Transporter, pressure *intake.
 	return account
 }
 
-func (b *testbed) connect(transport policy.Transporter) stores {
-	return b.storesOf(b.account(transport))
+func (b *testbed) connect(transport policy.Transporter) stores { return b.connectAt(0, transport) }
+
+// connectAt returns the stores of the account of that number.
+func (b *testbed) connectAt(i int, transport policy.Transporter) stores {
+	return b.storesIn(accountName(i), b.watchedAccountAt(i, transport, nil, nil))
 }
 
-func (b *testbed) storesOf(account *azure.Account) stores {
+func (b *testbed) storesOf(account *azure.Account) stores { return b.storesIn("", account) }
+
+// storesIn is storesOf for an account of that name, empty for the first.
+func (b *testbed) storesIn(in string, account *azure.Account) stores {
 	records := checkpoint.NewStore(account.Container(b.names.Records))
 	if b.chunk > 0 {
 		records = records.WithChunks(b.chunk)
 	}
-	shards := queue.NewShards(b.names.Queue, account.Queue)
+	shards := queue.NewShardsIn(in, b.names.Queue, account.Queue)
 	return stores{
 		shards:   shards,
 		queue:    shards.Main(),
-		onDemand: queue.New(account.Queue(b.names.OnDemand), b.names.OnDemand),
-		poison:   queue.New(account.Queue(b.names.Poison), b.names.Poison),
+		onDemand: queue.NewIn(in, account.Queue(b.names.OnDemand), b.names.OnDemand),
+		poison:   queue.NewIn(in, account.Queue(b.names.Poison), b.names.Poison),
 		payloads: queue.NewPayloads(account.Container(b.names.Payloads)),
 		logs:     joblog.NewStore(account.Container(b.names.Payloads)),
 		records:  records,
@@ -177,6 +199,9 @@ func (b *testbed) startWithLink(name string, kinds job.Kinds, setUp func(*link),
 	}
 	if b.cacheInputs != "" {
 		c.Inputs = b.fetcher(b.cacheInputs, 1<<30, account)
+	}
+	if b.accounts != nil {
+		b.accounts.join(p.link, &c)
 	}
 	for _, f := range change {
 		if f != nil {
@@ -293,7 +318,7 @@ func (b *testbed) putText(text string, expires ...time.Duration) string {
 // record returns a job's record, or one without a status if there is none.
 func (b *testbed) record(id string) checkpoint.Record {
 	b.t.Helper()
-	r, err := b.records.Read(b.t.Context(), id)
+	r, err := b.storesFor(id).records.Read(b.t.Context(), id)
 	if err != nil {
 		return checkpoint.Record{}
 	}
@@ -324,12 +349,14 @@ func (b *testbed) waitDone(id string, limit time.Duration) {
 func (b *testbed) poisonMessages() []queue.Poison {
 	b.t.Helper()
 	var all []queue.Poison
-	for _, m := range b.server.Messages(b.names.Poison) {
-		p, err := queue.DecodePoison(m.Text)
-		if err != nil {
-			b.t.Errorf("poison message: %v", err)
+	for _, server := range b.servers() {
+		for _, m := range server.Messages(b.names.Poison) {
+			p, err := queue.DecodePoison(m.Text)
+			if err != nil {
+				b.t.Errorf("poison message: %v", err)
+			}
+			all = append(all, p)
 		}
-		all = append(all, p)
 	}
 	return all
 }
@@ -337,7 +364,9 @@ func (b *testbed) poisonMessages() []queue.Poison {
 // messagesLeft returns how many messages are on the queues of jobs, hidden ones included.
 func (b *testbed) messagesLeft() (n int) {
 	for _, name := range b.jobQueues() {
-		n += len(b.server.Messages(name))
+		for _, server := range b.servers() {
+			n += len(server.Messages(name))
+		}
 	}
 	return n
 }
