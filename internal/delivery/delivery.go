@@ -34,7 +34,7 @@ type Delivery struct {
 	unusable *outcome      // what to do with a message that cannot be run; nil for a job
 	subject  lines.Subject // of log
 	log      *slog.Logger
-	untrack  func()  // removes the job from the active ones
+	tracked  bool    // its job is one of the active ones
 	idLock   *idLock // for starting the id's handler; nil if the message is unusable
 
 	out       outcome // what to do with the message
@@ -43,8 +43,6 @@ type Delivery struct {
 	leaveKind func()     // gives back the job's place among those of its kind
 	run       *run       // of the handler; nil before it is called
 	calls     *pool.Pool // for functions that make calls of storage: see finishAside
-	settled   func()     // says that the message is dealt with
-	free      func()     // frees the context of the job
 
 	// cleanup outlives a stop up to the end of the drain. It is made from that of all jobs.
 	cleanup context.Context
@@ -53,8 +51,10 @@ type Delivery struct {
 	// carries it, and so must every other context that outlives a stop.
 	tries *haste.Tries
 
-	// cancel stops this job alone; it does nothing if the job is stopped already.
-	cancel func(*drain.Drain)
+	// work ends when all work has to stop, and stoppable also when this job alone is
+	// stopped: see cancel.
+	work, stoppable context.Context
+	stop            context.CancelCauseFunc // ends stoppable
 
 	// finished is closed when the delivery is over. closed is closed when its handler
 	// has returned and its cleanups have run; it is nil if no handler was called.
@@ -103,7 +103,7 @@ type Delivery struct {
 func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d := &Delivery{
 		runner: r, account: r.accounts[lease.Queue().Account()], lease: lease,
-		untrack: func() {}, finished: make(chan struct{}), subject: lines.Subject{MessageID: lease.ID},
+		finished: make(chan struct{}), subject: lines.Subject{MessageID: lease.ID},
 	}
 	r.observer.Delivered()
 	d.unusable = d.decode()
@@ -140,7 +140,7 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 	d.runJob(ctx)
 	d.finishAside(ctx)
 	close(d.finished)
-	d.settled()
+	d.account.logs.Finish()
 	d.writeLastLog(ctx)
 	d.awaitClosed()
 	return d.out.action.result()
@@ -149,14 +149,14 @@ func (d *Delivery) Run(ctx, cleanup context.Context, calls *pool.Pool) Result {
 // begin prepares the delivery, and returns the context that ends with ctx or when this job
 // alone is stopped. The caller must call end.
 func (d *Delivery) begin(ctx, cleanup context.Context, calls *pool.Pool) context.Context {
-	d.begun, d.calls = time.Now(), calls
+	d.begun, d.calls, d.work = time.Now(), calls, ctx
 	d.tries = d.runner.latency.NewTries(ctx)
 	d.cleanup = d.tries.In(cleanup)
-	ctx, d.free = d.stoppable(ctx)
-	d.renewal = d.account.renewals.Start(ctx, d.cleanup, d.lease, d.log, d.messageLost)
-	d.settled = d.account.logs.Begin()
-	d.beginTrace(ctx)
-	return ctx
+	d.stoppable, d.stop = context.WithCancelCause(ctx)
+	d.renewal = d.account.renewals.Start(d.stoppable, d.cleanup, d.lease, d.log, d.messageLost)
+	d.account.logs.Begin()
+	d.beginTrace(d.stoppable)
+	return d.stoppable
 }
 
 // end frees what the delivery holds.
@@ -165,7 +165,9 @@ func (d *Delivery) end() {
 	d.leaveQuarantine()
 	d.stopRenewing()
 	d.unlockID()
-	d.untrack()
+	if d.tracked {
+		d.runner.active.removeJob(d.envelope.ID)
+	}
 	d.free()
 	d.accountEnd()
 }
@@ -369,7 +371,8 @@ func (d *Delivery) decode() (unusable *outcome) {
 		return &outcome{action: reject, reason: invalid.Reason}
 	}
 	d.envelope, d.inputList = envelope, checkpoint.PackInputs(envelope.Inputs)
-	d.untrack = d.runner.active.addJob(envelope.ID)
+	d.runner.active.addJob(envelope.ID)
+	d.tracked = true
 	return nil
 }
 
@@ -389,23 +392,20 @@ func (d *Delivery) messageLost(err error) {
 	d.stopJob(job.Lost, err)
 }
 
-// stoppable sets d.cancel, and returns a context that ends with ctx or when d.cancel
-// stops this job alone. The job's own drain is added to the worker's, so that an
-// eviction shortens it. The returned function frees all of it.
-func (d *Delivery) stoppable(ctx context.Context) (context.Context, context.CancelFunc) {
-	work := ctx
-	ctx, stop := context.WithCancelCause(work)
-	d.cancel = func(own *drain.Drain) {
-		d.runner.drains.Add(own)
-		if stop(own); drain.Of(ctx) != own {
-			d.runner.drains.Remove(own) // it came too late
-		}
+// cancel stops this job alone; it does nothing if the job is stopped already. The job's own
+// drain is added to the worker's, so that an eviction shortens it.
+func (d *Delivery) cancel(own *drain.Drain) {
+	d.runner.drains.Add(own)
+	if d.stop(own); drain.Of(d.stoppable) != own {
+		d.runner.drains.Remove(own) // it came too late
 	}
-	return ctx, func() {
-		stop(nil)
-		if own := drain.Of(ctx); own != nil && own != drain.Of(work) {
-			d.runner.drains.Remove(own)
-		}
+}
+
+// free frees the context of the job, and removes its own drain.
+func (d *Delivery) free() {
+	d.stop(nil)
+	if own := drain.Of(d.stoppable); own != nil && own != drain.Of(d.work) {
+		d.runner.drains.Remove(own)
 	}
 }
 

@@ -172,14 +172,22 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 	if !ok {
 		return out, false
 	}
+	out, ok = d.loadInto(ctx, free)
+	if !ok && free != nil {
+		free()
+	}
+	return out, ok
+}
+
+// loadInto is load into the memory that free frees; nil for a payload that is in the
+// message.
+func (d *Delivery) loadInto(ctx context.Context, free func()) (outcome, bool) {
 	payload, out, ok := d.fetchPayload(ctx)
 	if !ok {
-		free()
 		return out, false
 	}
 	restored, out, ok := d.restoreState(ctx)
 	if !ok {
-		free()
 		return out, false
 	}
 	record := d.claim.Record()
@@ -194,7 +202,10 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 		d.job.SetInputs(d.inputs.Folder, d.inputs.Files)
 		d.job.Cleanup(d.releaseInputs)
 	}
-	d.job.OnDropPayload(free)
+	if free != nil {
+		d.job.OnDropPayload(free)
+		d.job.Cleanup(free)
+	}
 	d.job.OnPut(d.putFollowUp)
 	if d.steppedBack {
 		d.job.SetSteppedBack(restored)
@@ -202,11 +213,9 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 		d.job.OnStepBack(func() (*job.Progress, error) { return d.stepBack(ctx, "its handler cannot use the last one") })
 	}
 	if out, ok := d.openOutputs(ctx); !ok {
-		free()
 		return out, false
 	}
 	d.jobLog = d.openLog(record)
-	d.job.Cleanup(free)
 	d.reportStart(record, restored != nil)
 	d.log.InfoContext(ctx, "job started", "generation", record.Generation, "attempt", record.Failures+1, "resumed_at", record.Fraction,
 		"enqueued_at", cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt))
@@ -214,11 +223,12 @@ func (d *Delivery) load(ctx context.Context) (outcome, bool) {
 }
 
 // reservePayload waits for memory for the payload, if that is in a blob. The message
-// is renewed while it waits. free may be called more than once.
+// is renewed while it waits. free may be called more than once; it is nil for a payload that
+// is in the message.
 func (d *Delivery) reservePayload(ctx context.Context) (free func(), out outcome, ok bool) {
 	ref := d.envelope.Payload.Ref()
 	if ref == nil || ref.Size > queue.MaxPayload {
-		return func() {}, outcome{}, true
+		return nil, outcome{}, true
 	}
 	size := max(ref.Size, 0)
 	if !d.runner.payloadMemory.TryAcquire(size) {

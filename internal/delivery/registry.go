@@ -17,23 +17,22 @@ type registry struct {
 	mu     sync.Mutex
 	ids    map[string]int          // deliveries by job id; a duplicate makes two of one id
 	leases map[string]*queue.Lease // by message id
-	locks  map[string][]*idLock    // by job id; the first has the lock, the others wait for it in order
+	locks  map[string]*idLock      // by job id; this one has the lock, those after it wait in order
 
 	granted chan struct{} // closed: of the locks that were free
 }
 
 func newRegistry() *registry {
-	r := &registry{ids: map[string]int{}, leases: map[string]*queue.Lease{}, locks: map[string][]*idLock{}, granted: make(chan struct{})}
+	r := &registry{ids: map[string]int{}, leases: map[string]*queue.Lease{}, locks: map[string]*idLock{}, granted: make(chan struct{})}
 	close(r.granted)
 	return r
 }
 
-// addJob adds a delivery of the job and returns the function that removes it.
-func (r *registry) addJob(id string) (remove func()) {
+// addJob adds a delivery of the job. The caller must call removeJob.
+func (r *registry) addJob(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ids[id]++
-	return func() { r.removeJob(id) }
 }
 
 func (r *registry) removeJob(id string) {
@@ -85,11 +84,16 @@ func (r *registry) adopt(later *queue.Lease) bool {
 func (r *registry) lockFor(id string) *idLock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := &idLock{registry: r, id: id, granted: r.granted, position: len(r.locks[id])}
-	if l.position > 0 {
-		l.granted = make(chan struct{})
+	l := &idLock{registry: r, id: id}
+	last := r.locks[id]
+	if last == nil {
+		r.locks[id] = l
+		return l
 	}
-	r.locks[id] = append(r.locks[id], l)
+	for l.position = 1; last.next != nil; l.position++ {
+		last = last.next
+	}
+	last.next, l.granted = l, make(chan struct{})
 	return l
 }
 
@@ -98,8 +102,9 @@ func (r *registry) lockFor(id string) *idLock {
 type idLock struct {
 	registry *registry
 	id       string
-	granted  chan struct{} // closed when this delivery has the lock
+	granted  chan struct{} // closed when this delivery has the lock; nil if it had it at once
 	position int           // in the queue, when it was joined
+	next     *idLock       // in the queue; guarded by registry.mu
 }
 
 // first reports whether the id had no other delivery.
@@ -108,7 +113,7 @@ func (l *idLock) first() bool { return l.position == 0 }
 // lock waits for the lock and reports whether it was granted in time. Only one
 // delivery of an id waits, so that many duplicates do not fill the worker's slots.
 func (l *idLock) lock(ctx context.Context, atMost time.Duration) bool {
-	if granted := isClosed(l.granted); granted || l.position > 1 {
+	if granted := l.first() || isClosed(l.granted); granted || l.position > 1 {
 		return granted
 	}
 	timer := time.NewTimer(atMost)
@@ -124,15 +129,24 @@ func (l *idLock) lock(ctx context.Context, atMost time.Duration) bool {
 
 // unlock passes the lock to the next delivery. It may be called more than once.
 func (l *idLock) unlock() {
-	l.registry.mu.Lock()
-	defer l.registry.mu.Unlock()
-	queue := slices.DeleteFunc(l.registry.locks[l.id], func(other *idLock) bool { return other == l })
-	l.registry.locks[l.id] = queue
-	if len(queue) == 0 {
-		delete(l.registry.locks, l.id)
-	} else if !isClosed(queue[0].granted) {
-		close(queue[0].granted)
+	r := l.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holder := r.locks[l.id]
+	if holder != l {
+		for before := holder; before != nil; before = before.next {
+			if before.next == l {
+				before.next = l.next
+			}
+		}
+		return
 	}
+	if l.next == nil {
+		delete(r.locks, l.id)
+		return
+	}
+	r.locks[l.id] = l.next
+	close(l.next.granted)
 }
 
 func isClosed(c <-chan struct{}) bool {

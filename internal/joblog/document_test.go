@@ -204,7 +204,8 @@ func TestNothingIsKept(t *testing.T) {
 	var o *Output
 	o.Add(Stdout, []byte("x"))
 	var k *Keeper
-	k.Begin()()
+	k.Begin()
+	k.Finish()
 	if o.Pending() || k.Open("a", time.Now(), 1, "w", "") != nil || NewKeeper(nil, 1) != nil {
 		t.Error("without a store something is kept")
 	}

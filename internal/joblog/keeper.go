@@ -30,19 +30,22 @@ func NewKeeper(store *Store, size int) *Keeper {
 	return &Keeper{store: store, size: size, writes: semaphore.NewWeighted(parallelWrites)}
 }
 
-// Begin records that a delivery began. The caller calls finished once it has written
+// Begin records that a delivery began. The caller calls Finish once it has written
 // everything that matters more than a log.
-func (k *Keeper) Begin() (finished func()) {
+func (k *Keeper) Begin() {
 	if k == nil {
-		return func() {}
+		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.unfinished++
-	return k.finish
 }
 
-func (k *Keeper) finish() {
+// Finish records that a delivery has written everything that matters more than its log.
+func (k *Keeper) Finish() {
+	if k == nil {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.unfinished--; k.unfinished == 0 && k.none != nil {
@@ -75,9 +78,8 @@ func (k *Keeper) Open(id string, created time.Time, generation int, worker, reco
 	if k == nil {
 		return nil
 	}
-	log := New(generation, worker, k.size, recorded)
 	return &Output{
-		Log: log, keeper: k, writing: make(chan struct{}, 1), writer: k.store.Writer(id, created, log, generation == 1),
+		Log: New(generation, worker, k.size, recorded), keeper: k, id: id, created: created, first: generation == 1, writing: make(chan struct{}, 1),
 	}
 }
 
@@ -85,8 +87,11 @@ func (k *Keeper) Open(id string, created time.Time, generation int, worker, reco
 type Output struct {
 	*Log
 	keeper  *Keeper
+	id      string        // of the job
+	created time.Time     // its record
+	first   bool          // see [Store.Writer]
 	writing chan struct{} // holds one while a write is under way, and guards writer
-	writer  *Writer
+	writer  *Writer       // nil before the first write
 }
 
 // Add adds a line: see [Log.Add].
@@ -144,5 +149,8 @@ func (o *Output) write(ctx context.Context, timeout time.Duration) error {
 		return context.Cause(ctx)
 	}
 	defer o.keeper.writes.Release(1)
+	if o.writer == nil {
+		o.writer = o.keeper.store.Writer(o.id, o.created, o.Log, o.first)
+	}
 	return o.writer.Write(ctx)
 }

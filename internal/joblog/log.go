@@ -126,6 +126,9 @@ func (l *Log) Tail() string {
 func (l *Log) tail() (text string, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.count == 0 && len(l.earlier.Sections) == 0 && l.earlier.Dropped == 0 {
+		return "", true
+	}
 	d := l.document()
 	t, whole := d.tail(MaxTail)
 	return string(t.Encode()), whole

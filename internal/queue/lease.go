@@ -391,11 +391,13 @@ func (l *Lease) ClearPutBack(e Envelope) Envelope {
 // isLost reports whether the service refused a pop receipt as stale: with 400
 // PopReceiptMismatch or 404 MessageNotFound.
 func isLost(err error) bool {
-	return queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
+	return err != nil && queueerror.HasCode(err, queueerror.PopReceiptMismatch, queueerror.MessageNotFound)
 }
 
 // isNotFound reports whether err is 404 MessageNotFound.
-func isNotFound(err error) bool { return queueerror.HasCode(err, queueerror.MessageNotFound) }
+func isNotFound(err error) bool {
+	return err != nil && queueerror.HasCode(err, queueerror.MessageNotFound)
+}
 
 // Denied reports whether the service denied the identity access: a role is missing, or
 // the account's firewall is closed to it.

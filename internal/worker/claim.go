@@ -45,6 +45,7 @@ type claimer struct {
 	active   map[string]int // jobs in slots, by account
 	ended    chan ended
 	cleanup  context.Context // outlives a stop up to the end of the drain
+	timer    *time.Timer     // for waitAny
 	buffer   []*queue.Lease  // in the order in which they were asked for
 	rotation *queueRotation
 	average  delivery.MovingAverage // of how long jobs take
@@ -93,7 +94,7 @@ func (w *Worker) claimLoop(ctx, cleanup context.Context, deliveries, calls *pool
 		runner: w.runner, departure: w.departure, pause: &w.steering.pause, leave: w.events.Leave, deliveries: deliveries, calls: calls, loop: w.loops.claim,
 		pressure: w.Pressure, failing: w.blobsFail, jitter: w.Jitter, log: w.Log,
 		slots: w.Concurrency, free: w.Concurrency, active: map[string]int{}, ended: make(chan ended, w.Concurrency), claimed: make(chan claimed, intake.MaxClaims),
-		cleanup: w.runner.NewTries(ctx).In(cleanup), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
+		cleanup: w.runner.NewTries(ctx).In(cleanup), timer: stoppedTimer(), rotation: newQueueRotation(w.sources.Taken(), w.fleet.Idle, w.Jitter),
 	}
 	defer c.loop.Rest()
 	for ctx.Err() == nil {
@@ -325,14 +326,14 @@ func (c *claimer) await(ctx context.Context, state drain.DepartureState, wait ti
 // changed or ctx ended.
 func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait time.Duration) {
 	c.turn(max(wait, 0))
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	c.timer.Reset(wait)
+	defer c.timer.Stop()
 	select {
 	case <-ctx.Done():
 		return
 	case <-state.Changed:
 	case <-c.pauseChanged:
-	case <-timer.C:
+	case <-c.timer.C:
 	case e := <-c.ended:
 		c.learn(e, time.Now())
 	case r := <-c.claimed:
@@ -348,6 +349,13 @@ func (c *claimer) waitAny(ctx context.Context, state drain.DepartureState, wait 
 			return
 		}
 	}
+}
+
+// stoppedTimer returns a timer that has not been started.
+func stoppedTimer() *time.Timer {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return timer
 }
 
 // turn reports that the loop turned, and will do so again after wait. A claim that does
