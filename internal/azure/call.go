@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
+	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/messagelist"
 	"github.com/spotworker/spotworker/internal/outage"
 )
@@ -72,22 +73,27 @@ func (c Config) watched(options policy.ClientOptions, service string) policy.Cli
 		calls = append([]policy.Policy{messagelist.Policy{}}, calls...)
 	}
 	options.PerCallPolicies = append(calls, options.PerCallPolicies...)
+	limits, options := bounded(options)
+	last := policy.Policy(limits)
 	if c.OnCall != nil {
-		options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), watcher{service, c.OnCall})
+		last = watcher{service, c.OnCall, limits}
 	}
-	return c.bounded(options)
+	options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), last)
+	return options
 }
 
-// watcher is a policy that reports each call, and each retry.
+// watcher is a policy that reports each call, and each retry. It calls the last policy
+// itself, since the SDK copies the request for each policy.
 type watcher struct {
 	service string
 	report  func(Call)
+	last    haste.Policy
 }
 
 // Do implements [policy.Policy].
 func (w watcher) Do(req *policy.Request) (*http.Response, error) {
 	begun := time.Now()
-	resp, err := req.Next()
+	resp, err := w.last.Do(req)
 	c := Call{Service: w.service, Operation: operationOf(w.service, req.Raw()), Status: statusOf(resp), Throttled: isThrottled(resp), Took: time.Since(begun)}
 	c.Answered = c.Status != "5xx" && c.Status != "unanswered"
 	if resp != nil {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,17 +47,18 @@ func (c Config) clientOptions(tls bool) policy.ClientOptions {
 	}
 }
 
-// bounded returns the options of a client whose tries are cut off when time is short.
-// That policy comes after all others.
-func (c Config) bounded(options policy.ClientOptions) policy.ClientOptions {
-	last := haste.Policy{}
+// bounded returns the policy that limits the tries of a client with these options, and
+// the options without the SDK's timeout of a try, whose place it takes. That policy comes
+// after all others.
+func bounded(options policy.ClientOptions) (haste.Policy, policy.ClientOptions) {
+	last := haste.Policy{TryTimeout: options.Retry.TryTimeout}
+	options.Retry.TryTimeout = 0
 	if wrapped, ok := options.Transport.(redacted); ok {
 		if client, ok := wrapped.Transporter.(interface{ CloseIdleConnections() }); ok {
 			last.CloseIdle = client.CloseIdleConnections
 		}
 	}
-	options.PerRetryPolicies = append(slices.Clip(options.PerRetryPolicies), last)
-	return options
+	return last, options
 }
 
 // redacted removes the query of the URL from errors: it may contain a shared access

@@ -184,3 +184,100 @@ func TestLeast(t *testing.T) {
 		t.Errorf("Least() after 1000 responses in 100 ms = %s, want about that", got)
 	}
 }
+
+// stream is a response body that takes its time to be read; 0 is for ever.
+type stream struct {
+	ctx   context.Context //nolint:containedctx // as the body of package net/http has it
+	takes time.Duration
+}
+
+func (s stream) Read([]byte) (int, error) {
+	var over <-chan time.Time
+	if s.takes > 0 {
+		over = time.After(s.takes)
+	}
+	select {
+	case <-over:
+		return 0, io.EOF
+	case <-s.ctx.Done():
+		return 0, context.Cause(s.ctx)
+	}
+}
+
+func (stream) Close() error { return nil }
+
+// TestTryTimeout: the timeout of a try includes the body of its response, and cuts off no
+// other call. While time is short a body is not cut off earlier than that.
+func TestTryTimeout(t *testing.T) {
+	const timeout, never = 30 * time.Second, 0
+	for _, tt := range []struct {
+		name           string
+		limited, short bool
+		answer, body   time.Duration
+		err            bool
+		took           time.Duration
+		closesIdle     int
+	}{
+		{"answered", false, false, time.Second, time.Second, false, 2 * time.Second, 0},
+		{"no answer", false, false, never, never, true, timeout, 1},
+		{"no body", false, false, time.Second, never, true, timeout, 0},
+		{"answered, with tries", true, false, time.Second, time.Second, false, 2 * time.Second, 0},
+		{"no answer, with tries", true, false, never, never, true, timeout, 1},
+		{"no body, with tries", true, false, time.Second, never, true, timeout, 0},
+		{"a slow body in a drain", true, true, floor / 2, 10 * time.Second, false, floor/2 + 10*time.Second, 0},
+		{"no body in a drain", true, true, floor / 2, never, true, timeout, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				short, begin := context.WithCancel(t.Context())
+				defer begin()
+				if tt.short {
+					begin()
+				}
+				var latency Latency
+				tries, ctx := latency.NewTries(short), t.Context()
+				if tt.limited {
+					ctx = tries.In(ctx)
+				}
+				closed := 0
+				do := transport(func(r *http.Request) (*http.Response, error) {
+					s := stream{r.Context(), tt.answer}
+					if _, err := s.Read(nil); !errors.Is(err, io.EOF) {
+						return nil, err
+					}
+					return &http.Response{StatusCode: http.StatusOK, Body: stream{r.Context(), tt.body}, Request: r}, nil
+				})
+				pipeline := runtime.NewPipeline("test", "v0", runtime.PipelineOptions{
+					PerRetry: []policy.Policy{Policy{TryTimeout: timeout, CloseIdle: func() { closed++ }}},
+				}, &policy.ClientOptions{Transport: do, Retry: policy.RetryOptions{MaxRetries: -1}})
+				req, err := runtime.NewRequest(ctx, http.MethodGet, "http://localhost/")
+				if err != nil {
+					t.Fatal(err)
+				}
+				runtime.SkipBodyDownload(req)
+				begun := time.Now()
+				resp, err := pipeline.Do(req)
+				if err == nil {
+					_, err = io.ReadAll(resp.Body)
+					if err := resp.Body.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(begun); (err != nil) != tt.err || took != tt.took {
+					t.Errorf("error %v after %s, want %t after %s", err, took, tt.err, tt.took)
+				}
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error = %v, want a timeout", err)
+				}
+				if closed != tt.closesIdle || tries.watch.tries.Len() != 0 {
+					t.Errorf("idle connections were closed %d times, want %d; tries watched at the end: %d", closed, tt.closesIdle, tries.watch.tries.Len())
+				}
+			})
+		})
+	}
+}
+
+// transport is a function that answers requests.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) Do(r *http.Request) (*http.Response, error) { return f(r) }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
@@ -15,9 +15,14 @@ import (
 // The time of a larger one depends on the bandwidth.
 const smallBody = 64 << 10
 
-// Policy limits the tries of calls, by the [Tries] in their context. It must be the
-// last of a client's per-retry policies.
+// Policy limits the tries of calls, by a timeout and by the [Tries] in their context. It must
+// be the last of a client's per-retry policies.
 type Policy struct {
+	// TryTimeout is the timeout of each try, including the body of the response; 0 is
+	// none. It takes the place of the SDK's, which costs a context and a timer for each
+	// try of each call.
+	TryTimeout time.Duration
+
 	// CloseIdle closes the client's idle connections. It is called whenever a call of
 	// any size timed out: the fault may have killed the idle connections too, and
 	// the retry must use a fresh one. Optional.
@@ -26,24 +31,46 @@ type Policy struct {
 
 // Do implements [policy.Policy].
 func (p Policy) Do(req *policy.Request) (*http.Response, error) {
-	ctx := req.Raw().Context()
-	t := triesOf(ctx)
-	if t == nil || req.Raw().ContentLength > smallBody {
-		resp, err := req.Next()
+	t := triesOf(req.Raw().Context())
+	switch {
+	case t != nil && req.Raw().ContentLength <= smallBody:
+		return p.doLimited(req, t)
+	case p.TryTimeout > 0:
+		return p.doTimed(req)
+	}
+	resp, err := req.Next()
+	p.ranOut(req.Raw().Context(), err)
+	return resp, err
+}
+
+// doTimed makes a try that the timeout alone limits.
+func (p Policy) doTimed(req *policy.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Raw().Context(), p.TryTimeout)
+	setContext(ctx, req)
+	resp, err := req.Next()
+	if err != nil {
 		p.ranOut(ctx, err)
+		cancel()
 		return resp, err
 	}
-	ctx, cut := context.WithCancelCause(ctx)
-	pending := try{tries: t, cut: cut}
-	defer pending.end()
-	defer context.AfterFunc(t.short, pending.limit)()
+	endWithBody(resp, cancel)
+	return resp, nil
+}
 
-	begun := time.Now()
-	resp, err := req.WithContext(ctx).Next()
+// doLimited makes a try that is cut off where it takes too long while time is short.
+func (p Policy) doLimited(req *policy.Request, t *Tries) (*http.Response, error) {
+	ctx, cut := context.WithCancelCause(req.Raw().Context())
+	setContext(ctx, req)
+	pending := &try{tries: t, cut: cut, begun: time.Now()}
+	t.watch.add(pending, p.TryTimeout)
+	resp, err := req.Next()
 	if err == nil {
-		t.answered(time.Since(begun))
-		return resp, nil // the body is read under ctx, so it stays open
+		t.answered(time.Since(pending.begun))
+		t.watch.answered(pending)
+		endWithBody(resp, func() { t.watch.remove(pending) }) // the body is read under ctx, so it stays open
+		return resp, nil
 	}
+	t.watch.remove(pending)
 	if unanswered, ok := errors.AsType[*unansweredError](context.Cause(ctx)); ok {
 		t.cutOff()
 		err = unanswered // not the error of ctx, so that the SDK retries
@@ -53,42 +80,28 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// try is one try that waits for its answer.
-type try struct {
-	tries *Tries
-	cut   context.CancelCauseFunc
+// setContext sets the context of a request, which is one try's own.
+func setContext(ctx context.Context, req *policy.Request) { *req.Raw() = *req.Raw().WithContext(ctx) }
 
-	mu    sync.Mutex
-	timer *time.Timer // nil until time is short
-	ended bool
-}
-
-// limit cuts the try off if it is not answered within its limit, which starts with the
-// try, or later when time becomes short.
-func (t *try) limit() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended {
+// endWithBody calls end when the body of a response has been read and closed. One that the
+// SDK has read already can seek.
+func endWithBody(resp *http.Response, end func()) {
+	if _, read := resp.Body.(io.Seeker); read || resp.Body == http.NoBody {
+		end()
 		return
 	}
-	limit := t.tries.limit()
-	t.timer = time.AfterFunc(limit, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if !t.ended {
-			t.cut(&unansweredError{limit})
-		}
-	})
+	resp.Body = &endingBody{resp.Body, end}
 }
 
-// end ends the limit: the try was answered, or has failed.
-func (t *try) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ended = true
-	if t.timer != nil {
-		t.timer.Stop()
-	}
+// endingBody calls end when it is closed.
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *endingBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
 }
 
 // ranOut closes idle connections if a call failed because it timed out.

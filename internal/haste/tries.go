@@ -24,6 +24,7 @@ type Latency struct {
 	mu    sync.Mutex
 	mean  time.Duration
 	least time.Duration
+	watch *watch // of the tries that were made last
 }
 
 // Mean returns the average, 0 before the first response.
@@ -73,7 +74,7 @@ const (
 // goroutines.
 type Tries struct {
 	latency *Latency
-	short   context.Context //nolint:containedctx // only its end is used
+	watch   *watch
 
 	mu         sync.Mutex
 	slowest    time.Duration // response since time is short
@@ -82,7 +83,14 @@ type Tries struct {
 
 // NewTries returns the limits of a caller whose time is short once the context short
 // has ended. All responses, also those before, count towards l.
-func (l *Latency) NewTries(short context.Context) *Tries { return &Tries{latency: l, short: short} }
+func (l *Latency) NewTries(short context.Context) *Tries {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watch == nil || l.watch.short != short {
+		l.watch = newWatch(short)
+	}
+	return &Tries{latency: l, watch: l.watch}
+}
 
 type key struct{}
 
@@ -118,7 +126,7 @@ func (t *Tries) answered(took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unanswered = false
-	if t.short.Err() != nil {
+	if t.watch.short.Err() != nil {
 		t.slowest = max(t.slowest, took)
 	}
 }
