@@ -85,6 +85,26 @@ checkProviders() {
     fail "the subscription does not have these providers registered, which takes some minutes: for p in ${missing[*]}; do az provider register --wait --namespace \$p; done"
 }
 
+# checkAccounts: sets recorded to over which storage accounts the jobs are spread by now,
+# which is in the metadata of the queue of jobs in the first of them. The deployment
+# writes that again, and is refused where it would take an account away.
+checkAccounts() {
+  local ids id found
+  recorded=()
+  [ "$groupThere" = true ] || return 0
+  ids=$(az storage account list --resource-group "$group" --query '[].id' --output tsv) ||
+    fail "cannot find out which storage accounts resource group $group has, for the reason above"
+  for id in $ids; do
+    found=$(az rest --method get --url "$id/queueServices/default/queues?api-version=2025-01-01" --output tsv \
+      --query "value[?name=='$prefix-jobs' && properties.metadata.accounts].join(' ', [properties.metadata.accounts, properties.metadata.accountids])") ||
+      fail "cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
+    [ -n "$found" ] || continue
+    # shellcheck disable=SC2034 # tools/deploy.sh passes it
+    recorded=("recordedAccounts=${found% *}" "recordedChosenIdsOn=${found#* }")
+    echo "jobs are spread over the storage accounts ${found% *}, those with chosen ids over the first ${found#* }"
+  done
+}
+
 # settingOf NAME...: the first number in the parameter file's line of one of
 # these parameters, which may read it from the environment.
 settingOf() {

@@ -34,6 +34,7 @@ export APPLICATION_VERSION=${APPLICATION_VERSION:-1.0.0}
 blobs=(--auth-mode login --container-name "$prefix-packages")
 
 mode=ask
+recorded=()
 case "${1:-}" in
   '') ;;
   --yes | --what-if | --dry-run) mode=${1#--} ;;
@@ -75,6 +76,7 @@ target() {
     --parameters "stage=$1" "location=$location" "prefix=$prefix" "operatorKind=${OPERATOR_KIND:-User}")
   [ "${rate:-0}" = 0 ] || what+=("evictionRate=$rate")
   [ "$place" = Blob ] || what+=("configurationIn=$place")
+  what+=(${recorded[@]+"${recorded[@]}"})
   what+=("${@:2}")
 }
 
@@ -244,6 +246,7 @@ else
   checkProviders
   checkSizes
   checkRate
+  checkAccounts
   confirm "Deploy to this subscription?"
 fi
 

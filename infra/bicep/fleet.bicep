@@ -11,6 +11,7 @@ import {
   configurationPlaceType
   dataContainerType
   imageType
+  moreAccountsType
   outboundType
   packageCommandsType
   principalKindType
@@ -173,14 +174,16 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
-@description('Over which storage accounts jobs are spread, by their names and in their order, the first account of the deployment first: what spotctl accounts shows. Empty for that one alone.')
-@maxLength(16)
-param jobAccounts string[] = []
+@description('Storage accounts for jobs beside the first, where the calls that one account takes are not enough: docs/deploy.md. Null for none.')
+param moreAccounts moreAccountsType?
 
-@description('Over how many of jobAccounts jobs with chosen ids are spread, from the first on.')
-@minValue(1)
+@description('Over which storage accounts jobs are spread now, as the queue of jobs has it; tools/deploy.sh reads it. A deployment that would take one of them away is refused.')
+param recordedAccounts string = ''
+
+@description('Over how many of them jobs with chosen ids are spread now. A deployment that would change it is refused, since ids that are put again could run twice.')
+@minValue(0)
 @maxValue(16)
-param chosenIdAccounts int = max(length(jobAccounts), 1)
+param recordedChosenIdsOn int = 0
 
 // Log and alerts.
 
@@ -243,8 +246,9 @@ module foundation 'modules/foundation.bicep' = {
     evictionRate: evictionRate
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
-    jobAccounts: jobAccounts
-    chosenIdAccounts: chosenIdAccounts
+    moreAccounts: moreAccounts
+    recordedAccounts: recordedAccounts
+    recordedChosenIdsOn: recordedChosenIdsOn
     workerSettings: workerSettings
     monitoring: monitoring
     logStorage: logStorage
@@ -285,6 +289,9 @@ module fleet 'modules/fleet.bicep' = if (stage == 'Workers') {
 
 @description('Name of the storage account, for --account.')
 output accountName string = accountName
+
+@description('Names of the storage accounts beside the first, for --more-account, in their order.')
+output moreAccountNames string[] = foundation.outputs.moreAccountNames
 
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder

@@ -7,6 +7,7 @@ import {
   configurationPlaceType
   dataContainerType
   imageType
+  moreAccountsType
   operatingSystemType
   outboundType
   packageCommandsType
@@ -227,16 +228,19 @@ param queueShards int = 1
 @maxValue(16)
 param queueShardsTaken int = queueShards
 
-@description('Over which storage accounts jobs are spread, by their names and in their order, the first account of the deployment first: what spotctl accounts shows. Empty for that one alone.')
-@maxLength(16)
-param jobAccounts string[] = []
+@description('Storage accounts for jobs beside the first, where the calls that one account takes are not enough: docs/deploy.md. Null for none.')
+param moreAccounts moreAccountsType?
 
-@description('Over how many of jobAccounts jobs with chosen ids are spread, from the first on.')
-@minValue(1)
+@description('Over which storage accounts jobs are spread now, as the queue of jobs has it; tools/deploy.sh reads it. A deployment that would take one of them away is refused.')
+param recordedAccounts string = ''
+
+@description('Over how many of them jobs with chosen ids are spread now. A deployment that would change it is refused, since ids that are put again could run twice.')
+@minValue(0)
 @maxValue(16)
-param chosenIdAccounts int = max(length(jobAccounts), 1)
+param recordedChosenIdsOn int = 0
 
-var jobQueues = max(queueShards, queueShardsTaken)
+// Autoscale sees the depth of the first queue of the first account alone.
+var jobQueues = max(queueShards, queueShardsTaken) * (moreAccounts.?putOn ?? 1)
 
 // Priority Swap.
 
@@ -341,8 +345,9 @@ module foundation 'modules/foundation.bicep' = {
     configurationIn: configurationIn
     queueShards: queueShards
     queueShardsTaken: queueShardsTaken
-    jobAccounts: jobAccounts
-    chosenIdAccounts: chosenIdAccounts
+    moreAccounts: moreAccounts
+    recordedAccounts: recordedAccounts
+    recordedChosenIdsOn: recordedChosenIdsOn
     onDemand: onDemand
     evictionRate: evictionRate
     workerSettings: union(onDemand ? { SPOTWORKER_CHANGEOVER: changeover, SPOTWORKER_MOVE_AFTER: string(moveAfter) } : {}, workerSettings)
@@ -453,6 +458,9 @@ module regularAutoscale 'modules/autoscale.bicep' = if (stage == 'Workers' && on
 
 @description('Name of the storage account, for --account.')
 output accountName string = accountName
+
+@description('Names of the storage accounts beside the first, for --more-account, in their order.')
+output moreAccountNames string[] = foundation.outputs.moreAccountNames
 
 @description('Folder in that container.')
 output packagesFolder string = foundation.outputs.packagesFolder

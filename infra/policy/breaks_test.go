@@ -139,6 +139,25 @@ var breaks = []struct{ name, file, old, new string }{
 	{"a gallery outside of the firewall", "modules/storage.bicep", "bypass: 'AzureServices'", "bypass: 'None'"},
 	{"a premium that has no queues", "production.bicepparam", "param redundancy = 'Standard_ZRS'", "param redundancy = 'Premium_LRS'"},
 
+	// Accounts over which jobs are spread.
+	{"chosen ids that follow the accounts", "modules/types.bicep", "  chosenIdsOn: int\n", "  chosenIdsOn: int?\n"},
+	{"chosen ids on all accounts by default", "modules/foundation.bicep", "moreAccounts.?chosenIdsOn ?? 1", "moreAccounts.?chosenIdsOn ?? putOn"},
+	{"jobs on all accounts at once", "modules/foundation.bicep", "moreAccounts.?putOn ?? 1", "1 + length(moreNames)"},
+	{"a first account that is not the first", "modules/foundation.bicep", "concat([accountName], moreNames)", "concat(moreNames, [accountName])"},
+	{"more accounts than there are", "modules/foundation.bicep", "putOn > 1 + length(moreNames)", "putOn > 16"},
+	{"chosen ids on more accounts than jobs", "modules/foundation.bicep", "chosenIdsOn > putOn", "chosenIdsOn > 16"},
+	{"an account that is taken away", "modules/foundation.bicep", "!startsWith('${spreadOver},', '${recordedAccounts},')", "!startsWith('${recordedAccounts},', '${spreadOver},')"},
+	{"chosen ids that move", "modules/foundation.bicep", "chosenIdsOn != recordedChosenIdsOn", "chosenIdsOn > recordedChosenIdsOn"},
+	{"a refusal that is none", "modules/foundation.bicep", "empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)", "spreadOver"},
+	{"a deployment that forgets the accounts", "modules/foundation.bicep", "moreAccounts == null && empty(recordedAccounts)", "moreAccounts == null"},
+	{"accounts that are not recorded", "modules/storage.bicep", "union(shards, spread)", "shards"},
+	{"a further account that says where jobs go", "modules/foundation.bicep", "      spread: {}\n", "      spread: spread\n"},
+	{"a further account with heartbeats", "modules/foundation.bicep", "      first: false\n      spread: {}\n", "      first: true\n      spread: {}\n"},
+	{"a further account without the workers' roles", "modules/foundation.bicep", "    name: '${prefix}-worker-roles-more-${i}'\n    scope: resourceGroup(accountGroup)\n    params: {\n      accountName: name\n", "    name: '${prefix}-worker-roles-more-${i}'\n    scope: resourceGroup(accountGroup)\n    params: {\n      accountName: accountName\n"},
+	{"roles before their account", "modules/foundation.bicep", "      principalType: operatorKind\n      first: false\n    }\n    dependsOn: [moreStorage]\n", "      principalType: operatorKind\n      first: false\n    }\n"},
+	{"workers that do not learn of the accounts", "modules/foundation.bicep", "  empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') },\n", ""},
+	{"a single VM that forgets the accounts", "single.bicep", "    recordedAccounts: recordedAccounts\n", "    recordedAccounts: ''\n"},
+
 	// Settings, each of which comes from one property.
 	{"an object id for a client id", "modules/foundation.bicep", "{ AZURE_CLIENT_ID: identities.outputs.worker.clientId }", "{ AZURE_CLIENT_ID: identities.outputs.worker.principalId }"},
 	{"a resource id for a client id", "modules/foundation.bicep", "AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.clientId", "AZURE_CLIENT_ID: identities.outputs.onDemandWorker!.id"},

@@ -44,6 +44,10 @@ case "$*" in
   "deployment group what-if"*stage=Workers*) if [ -f later ]; then mv later capacity; fi ;;
   "role assignment list"*) cat grants ;;
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
+  "storage account list"*) cat accounts ;;
+  "rest --method get --url /subscriptions/first/"*"name=='spotworker-jobs'"*) cat spread ;;
+  "rest --method get --url /subscriptions/more/"*) ;;
+  "rest"*) echo "(Forbidden)" >&2; exit 1 ;;
   "vmss list"*-spot*sku.capacity*) if [ -f throttled ]; then echo "(TooManyRequests)" >&2; exit 1; fi; cat capacity ;;
   "vmss list"*packageReferenceId*) cat deployed ;;
   "vm list --resource-group"*-show-details*) cat vm ;;
@@ -75,7 +79,7 @@ func newSubscription(t *testing.T) *subscription {
 	a.pack("package.tar.gz", "RELEASE=1.2.3-0123456789ab\nARCHITECTURE=amd64\n")
 	for name, content := range map[string]string{
 		"capacity": "", "deployed": "", "grants": "", "version": "2.61.0", "bicep": "Bicep CLI version 0.36.1 (a727ed087a)",
-		"made": "", "group": "false", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
+		"made": "", "group": "false", "accounts": "", "spread": "", "usage": "2\t12", "program": "1.2.3", "state": "process", "vm": "",
 		"skus": "Standard_D2as_v5\tTrue\tx64\t2\t0",
 		"providers": "Microsoft.Compute\nMicrosoft.Storage\nMicrosoft.Network\nMicrosoft.ManagedIdentity\n" +
 			"microsoft.insights\nMicrosoft.OperationalInsights\nMicrosoft.PolicyInsights\n",
@@ -274,6 +278,50 @@ func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 	if got := changing(calls); slices.Contains(got, "group create") {
 		t.Errorf("the resource group was made again, which takes its tags: %q", got)
 	}
+}
+
+// TestDeployPassesTheRecordedAccounts: each stage gets the accounts over which jobs are
+// spread, and nothing is deployed where that cannot be read.
+func TestDeployPassesTheRecordedAccounts(t *testing.T) {
+	for _, c := range []struct{ name, accounts, spread, want string }{
+		{"one account", "/subscriptions/first\n", "", ""},
+		{"two", "/subscriptions/more\n/subscriptions/first\n", "jobs1,jobs2 1\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newSubscription(t)
+			a.write("group", "true", 0o600)
+			a.write("accounts", c.accounts, 0o600)
+			a.write("spread", c.spread, 0o600)
+			said, calls, err := a.deploy("--yes")
+			if err != nil {
+				t.Fatalf("deploy: %v\n%s", err, said)
+			}
+			stages := 0
+			for _, call := range calls {
+				if !strings.Contains(call, "deployment group create") {
+					continue
+				}
+				stages++
+				if c.want == "" && strings.Contains(call, "recorded") || !strings.Contains(call, c.want) {
+					t.Errorf("%q, want %q in it", call, c.want)
+				}
+			}
+			if stages != 4 {
+				t.Errorf("%d deployments, want 4", stages)
+			}
+		})
+	}
+	t.Run("cannot be read", func(t *testing.T) {
+		t.Parallel()
+		a := newSubscription(t)
+		a.write("group", "true", 0o600)
+		a.write("accounts", "/subscriptions/secret\n", 0o600)
+		said, calls, err := a.deploy("--yes")
+		if err == nil || !strings.Contains(said, "cannot read over which accounts jobs are spread") || len(changing(calls)) > 0 {
+			t.Errorf("deploy = %v after %q, want a failure before any change; it said:\n%s", err, changing(calls), said)
+		}
+	})
 }
 
 // TestDeployEvictionRate: workers start from what Azure publishes, a version keeps what it

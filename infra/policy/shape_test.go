@@ -36,10 +36,44 @@ func checkNames(d deployment, tell report) {
 		}
 	}
 	needWords(d, "modules/storage.bicep", tell,
-		"for name in concat(names.jobs, [names.onDemand, names.poison]): {", "metadata: name == names.queue ? union(shards, accounts) : {}",
+		"for name in concat(names.jobs, [names.onDemand, names.poison]): {", "metadata: name == names.queue ? union(shards, spread) : {}",
 		"shards: string(queueShards)", "shardstaken: string(length(names.jobs))",
-		"var accounts = empty(jobAccounts)", "accounts: join(jobAccounts, ',')", "accountids: string(chosenIdAccounts)",
-		"[names.records, names.payloads, names.workers, names.control, names.outputs, names.packages]")
+		"[names.records, names.payloads, names.outputs]", "first ? [names.workers, names.control, names.packages] : []")
+	checkSpread(d, tell)
+}
+
+// checkSpread: what a deployment records about the accounts over which jobs are spread
+// lets no id that is put again run twice, and takes no account away.
+func checkSpread(d deployment, tell report) {
+	const foundation = "modules/foundation.bicep"
+	for name, want := range map[string]string{
+		"moreNames": "moreAccounts.?names ?? []", "putOn": "moreAccounts.?putOn ?? 1", "chosenIdsOn": "moreAccounts.?chosenIdsOn ?? 1",
+		"spreadOver":    "join(take(concat([accountName], moreNames), putOn), ',')",
+		"spreadChecked": "empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)",
+		"spread":        "moreAccounts == null && empty(recordedAccounts) ? {} : { accounts: spreadChecked, accountids: string(chosenIdsOn) }",
+	} {
+		if got := text(named(d[foundation].Variables, name)); got != want {
+			tell(foundation, 0, "%s is %s, want %s", name, got, want)
+		}
+	}
+	refusal := text(named(d[foundation].Variables, "spreadRefusal"))
+	for _, condition := range []string{
+		"putOn > 1 + length(moreNames) ? 'moreAccounts.putOn is ", ": chosenIdsOn > putOn ? '", ": empty(recordedAccounts) ? '' :",
+		"!startsWith('${spreadOver},', '${recordedAccounts},') ? '", ": chosenIdsOn != recordedChosenIdsOn ? '",
+	} {
+		if !strings.Contains(refusal, condition) {
+			tell(foundation, 0, "spreadRefusal has no condition %q: it is %s", condition, refusal)
+		}
+	}
+	members := []string{"  names: string[]\n", "  putOn: int\n", "  chosenIdsOn: int\n"} // none has a default
+	needWords(d, "modules/types.bicep", tell, members...)
+	for _, f := range entries {
+		for _, p := range d[f].Params {
+			if p.Name == "recordedAccounts" && p.Default != "" || p.Name == "recordedChosenIdsOn" && text(p.Default) != "0" {
+				tell(f, p.Line, "%s is %s without tools/deploy.sh, want nothing", p.Name, text(p.Default))
+			}
+		}
+	}
 }
 
 // checkLocations: one region for all, handed down from the entry.

@@ -38,6 +38,7 @@ func checkVersions(d deployment, tell report) {
 // settingsFrom is which property each setting of a worker comes from.
 var settingsFrom = map[string]string{
 	"sharedSettings": "union( { SPOTWORKER_ACCOUNT: accountName SPOTWORKER_PREFIX: prefix SPOTWORKER_LOG_FORMAT: 'json' }, " +
+		"empty(moreNames) ? {} : { SPOTWORKER_MORE_ACCOUNT: join(moreNames, ',') }, " +
 		"empty(dataContainers) ? {} : { SPOTWORKER_DATA_CONTAINER: join(map(dataContainers, c => c.name), ',') }, " +
 		"pushesMetrics ? { SPOTWORKER_METRICS_PUSH: metrics!.outputs.url } : {}, " +
 		"empty(written) ? {} : { SPOTWORKER_OUTPUT_CONTAINER: join(map(written, c => c.name), ',') }, evictionRate > 0 ? { SPOTWORKER_EVICTION_RATE: string(evictionRate) } : {}, workerSettings )",
@@ -123,7 +124,7 @@ var otherwise = map[string]map[string]string{
 		"minInstances": "onDemandMinInstances", "maxInstances": "onDemandMaxInstances",
 	},
 	"fleet.bicep foundation":  {"onDemand": "false", "operatingSystem": "'Linux'"},
-	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1", "jobAccounts": "[]", "chosenIdAccounts": "1"},
+	"single.bicep foundation": {"onDemand": "false", "operatingSystem": "'Linux'", "queueShards": "1", "queueShardsTaken": "1", "moreAccounts": ""},
 	"fleet.bicep fleet": {
 		"fleetName": "'${prefix}-fleet'", "subnetId": "foundation.outputs.subnetId", "identityId": "foundation.outputs.workerIdentityId",
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
@@ -133,16 +134,29 @@ var otherwise = map[string]map[string]string{
 		"packageId": "foundation.outputs.packageId", "sendLogs": "foundation.outputs.collectsLogs",
 	},
 	"modules/foundation.bicep storage": {
-		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses",
+		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses", "first": "true",
+	},
+	"modules/foundation.bicep moreStorage": {
+		"firewall": "storageFirewall", "subnetIds": "concat([network.outputs.subnetId], otherSubnets)", "addresses": "operatorAddresses", "first": "false",
+		"accountName": "name", "dataContainers": "[]", "spread": "map[]",
 	},
 	"modules/foundation.bicep network": {"remoteStorage": "!ownsAccount"},
 	"modules/foundation.bicep workerRoles": {
-		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false",
+		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false", "first": "true",
+	},
+	"modules/foundation.bicep moreWorkerRoles": {
+		"principalId": "identities.outputs.worker.principalId", "identityId": "identities.outputs.worker.id", "takesOnDemand": "false", "first": "false",
+		"accountName": "name", "dataContainers": "[]",
 	},
 	"modules/foundation.bicep onDemandWorkerRoles": {
-		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true",
+		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true", "first": "true",
 	},
-	"modules/foundation.bicep operatorRoles": {"principalId": "operatorId", "principalType": "operatorKind"},
+	"modules/foundation.bicep moreOnDemandWorkerRoles": {
+		"principalId": "identities.outputs.onDemandWorker!.principalId", "identityId": "identities.outputs.onDemandWorker!.id", "takesOnDemand": "true", "first": "false",
+		"accountName": "name", "dataContainers": "[]",
+	},
+	"modules/foundation.bicep operatorRoles":     {"principalId": "operatorId", "principalType": "operatorKind", "first": "true"},
+	"modules/foundation.bicep moreOperatorRoles": {"principalId": "operatorId", "principalType": "operatorKind", "first": "false", "accountName": "name", "dataContainers": "[]"},
 	"modules/foundation.bicep galleryRoles": {
 		"containerName": "names.packages", "principalId": "identities.outputs.gallery.principalId", "identityId": "identities.outputs.gallery.id",
 	},
@@ -159,7 +173,8 @@ var otherwise = map[string]map[string]string{
 	"modules/foundation.bicep metrics": {
 		"principalIds": "concat( [identities.outputs.worker.principalId], onDemand ? [identities.outputs.onDemandWorker!.principalId] : [] )",
 	},
-	"modules/foundation.bicep storageLog": {"workspaceId": "log!.outputs.workspaceId"},
+	"modules/foundation.bicep storageLog":      {"workspaceId": "log!.outputs.workspaceId"},
+	"modules/foundation.bicep moreStorageLogs": {"workspaceId": "log!.outputs.workspaceId", "accountName": "name"},
 	"modules/log-association.bicep policyRoles": {
 		"principalId": "identity.properties.principalId", "roleIds": "[roles.monitoringContributor, roles.logAnalyticsContributor]",
 	},
@@ -174,6 +189,8 @@ var (
 		"modules/foundation.bicep workerRoles": "[storage]", "modules/foundation.bicep onDemandWorkerRoles": "[storage]",
 		"modules/foundation.bicep operatorRoles": "[storage]", "modules/foundation.bicep galleryRoles": "[storage]",
 		"modules/foundation.bicep versions": "[gallery]", "modules/foundation.bicep storageLog": "[storage]",
+		"modules/foundation.bicep moreWorkerRoles": "[moreStorage]", "modules/foundation.bicep moreOnDemandWorkerRoles": "[moreStorage]",
+		"modules/foundation.bicep moreOperatorRoles": "[moreStorage]", "modules/foundation.bicep moreStorageLogs": "[moreStorage]",
 	}
 	madeIf = map[string]string{
 		"modules/spot-scale-set.bicep plusScaleSet": "priority == 'SpotPlus'",
@@ -183,7 +200,9 @@ var (
 		"modules/foundation.bicep storage": "ownsAccount", "modules/foundation.bicep onDemandWorkerRoles": "onDemand",
 		"modules/foundation.bicep operatorRoles": "!empty(operatorId) && ownsAccount",
 		"modules/foundation.bicep log":           "collects", "modules/foundation.bicep logAssociation": "collects",
-		"modules/foundation.bicep storageLog":    "collects && logStorage && ownsAccount",
+		"modules/foundation.bicep storageLog":  "collects && logStorage && ownsAccount",
+		"modules/foundation.bicep moreStorage": "ownsAccount", "modules/foundation.bicep moreOnDemandWorkerRoles": "onDemand",
+		"modules/foundation.bicep moreOperatorRoles": "!empty(operatorId) && ownsAccount", "modules/foundation.bicep moreStorageLogs": "collects && logStorage && ownsAccount",
 		"modules/foundation.bicep alerts":        "collects && stage == 'Workers'",
 		"modules/foundation.bicep evictionAlert": "monitoring",
 		"modules/foundation.bicep metrics":       "pushesMetrics", "modules/foundation.bicep prometheusAlerts": "pushesMetrics && stage == 'Workers'",

@@ -25,11 +25,11 @@ param names namesType
 @description('Over how many of the queues of jobs jobs are put. They are taken from all of them.')
 param queueShards int
 
-@description('Over which storage accounts jobs are spread; empty for one.')
-param jobAccounts string[]
+@description('Whether this is the first account of the deployment. It alone has heartbeats, what operators ask, packages and data.')
+param first bool
 
-@description('Over how many of them jobs with chosen ids are spread.')
-param chosenIdAccounts int
+@description('Metadata of the first queue about the accounts over which jobs are spread.')
+param spread { *: string }
 
 @description('Containers with the data that jobs work on.')
 param dataContainers dataContainerType[]
@@ -82,18 +82,12 @@ var shards = {
   shards: string(queueShards)
   shardstaken: string(length(names.jobs))
 }
-var accounts = empty(jobAccounts)
-  ? {}
-  : {
-      accounts: join(jobAccounts, ',')
-      accountids: string(chosenIdAccounts)
-    }
 
 resource queues 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = [
   for name in concat(names.jobs, [names.onDemand, names.poison]): {
     parent: queueService
     name: name
-    properties: { metadata: name == names.queue ? union(shards, accounts) : {} }
+    properties: { metadata: name == names.queue ? union(shards, spread) : {} }
   }
 ]
 
@@ -113,7 +107,8 @@ resource blobService 'Microsoft.Storage/storageAccounts/blobServices@2025-01-01'
 
 resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-01-01' = [
   for name in concat(
-    [names.records, names.payloads, names.workers, names.control, names.outputs, names.packages],
+    [names.records, names.payloads, names.outputs],
+    first ? [names.workers, names.control, names.packages] : [],
     map(dataContainers, c => c.name)
   ): {
     parent: blobService
@@ -122,7 +117,8 @@ resource containers 'Microsoft.Storage/storageAccounts/blobServices/containers@2
   }
 ]
 
-// Jobs' logs are in the payloads' container and go with the jobs' records.
+// Jobs' logs are in the payloads' container and go with the jobs' records. In an account
+// beside the first the rule for heartbeats finds nothing.
 var kept = [
   { name: 'records', container: names.records, days: retention.records }
   { name: 'payloads', container: names.payloads, days: retention.payloads }
