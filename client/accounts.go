@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -104,18 +106,52 @@ func (a *allRecords) Read(ctx context.Context, id string) (checkpoint.Record, er
 	return r, err
 }
 
-// List lists the records of all accounts, one account after the other.
+// List lists the records of all accounts, all accounts at once. An error comes last: that
+// of the accounts that could not be listed.
 func (a *allRecords) List(ctx context.Context, prefix string) iter.Seq2[checkpoint.Record, error] {
+	if len(a.client.accounts) == 1 {
+		return a.client.stores.Records.List(ctx, prefix)
+	}
 	return func(yield func(checkpoint.Record, error) bool) {
-		for _, part := range a.client.accounts {
-			for r, err := range part.stores.Records.List(ctx, prefix) {
-				if err == nil && r.Status == checkpoint.Done && part != a.client.likely(r.ID)[0] {
-					a.found.Store(r.ID, part)
+		type listed struct {
+			checkpoint.Record
+			in *Client
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		found, ended := make(chan listed, len(a.client.accounts)), make(chan error, 1)
+		go func() {
+			err := a.client.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
+				for r, err := range part.stores.Records.List(answers.ctx, prefix) {
+					if err != nil {
+						return err
+					}
+					answers.came()
+					select {
+					case found <- listed{r, part}:
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+					answers.awaited()
 				}
-				if !yield(r, part.inAccountOf(err)) || err != nil {
-					return
-				}
+				return nil
+			})
+			close(found)
+			ended <- err
+		}()
+		for r := range found {
+			if r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
+				a.found.Store(r.ID, r.in)
 			}
+			if !yield(r.Record, nil) {
+				cancel()
+				for range found { // until those that list have ended
+				}
+				return
+			}
+		}
+		if err := <-ended; err != nil {
+			yield(checkpoint.Record{}, err)
 		}
 	}
 }
@@ -174,4 +210,100 @@ func (c *Client) every(do func(part *Client) error) error {
 		}
 	}
 	return nil
+}
+
+// AccountsError means that some storage accounts of a deployment with several could not
+// be read. What the others have was returned.
+type AccountsError struct {
+	// Names are the accounts that could not be read.
+	Names []string
+
+	// Err is the error of the first of them.
+	Err error
+}
+
+// Error names the accounts and says why the first could not be read.
+func (e *AccountsError) Error() string {
+	if len(e.Names) == 1 {
+		return fmt.Sprintf("storage account %s cannot be read: %v", e.Names[0], e.Err)
+	}
+	return fmt.Sprintf("storage accounts %s cannot be read: %v", strings.Join(e.Names, ", "), e.Err)
+}
+
+// Unwrap returns the error of the first account.
+func (e *AccountsError) Unwrap() error { return e.Err }
+
+// accountWait is how long one of several accounts may take for an answer. A view of all
+// does not wait longer for one that does not answer.
+const accountWait = 15 * time.Second
+
+// errSilent means that an account did not answer in time.
+var errSilent = fmt.Errorf("it did not answer within %s", accountWait)
+
+// answers bounds the time between two answers of one of several accounts.
+type answers struct {
+	ctx   context.Context //nolint:containedctx // ends when an answer takes too long
+	timer *time.Timer     // nil where there is one account
+}
+
+// came stops the time until awaited is called: while an answer is used, none is awaited.
+func (a *answers) came() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+func (a *answers) awaited() {
+	if a.timer != nil {
+		a.timer.Reset(accountWait)
+	}
+}
+
+// fromEach calls read for the client of each account, all at once. If some accounts could
+// be read and others could not, the error is [*AccountsError].
+func (c *Client) fromEach(ctx context.Context, n need, read func(part *Client, answers *answers) error) error {
+	if len(c.accounts) == 1 {
+		return c.readable(read(c, &answers{ctx: ctx}), n)
+	}
+	errs := make([]error, len(c.accounts))
+	var group sync.WaitGroup
+	for i, part := range c.accounts {
+		group.Go(func() {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			timer := time.AfterFunc(accountWait, func() { cancel(errSilent) })
+			defer timer.Stop()
+			errs[i] = read(part, &answers{ctx, timer})
+			if errs[i] != nil && errors.Is(context.Cause(ctx), errSilent) {
+				errs[i] = errSilent
+			}
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return c.unread(errs, n)
+}
+
+// unread returns the error for the accounts that could not be read, by the errors of all.
+func (c *Client) unread(errs []error, n need) error {
+	e := &AccountsError{}
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		e.Names = append(e.Names, c.accounts[i].stores.Account.Name())
+		if e.Err == nil {
+			e.Err = c.accounts[i].readable(err, n)
+		}
+	}
+	switch len(e.Names) {
+	case 0:
+		return nil
+	case len(errs):
+		return e.Err
+	default:
+		return e
+	}
 }

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
@@ -124,5 +127,82 @@ func TestAccounts(t *testing.T) {
 	}
 	if a, err := open().Accounts(ctx); err != nil || a.Problem == nil {
 		t.Errorf("Accounts of a client that lacks one = %+v, %v; want a problem", a, err)
+	}
+}
+
+// TestAccountDoesNotAnswer: while one of two accounts refuses calls or hangs, views show what
+// the other has and name the account, in bounded time.
+func TestAccountDoesNotAnswer(t *testing.T) {
+	for _, sick := range []string{"home", "second"} {
+		for what, fault := range map[string]storage.Fault{
+			"refuses": {Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}},
+			"hangs":   {Before: 10 * time.Minute},
+		} {
+			t.Run(sick+" "+what, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+					both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
+						t.Fatal(err)
+					}
+					for _, s := range both.stores.All() {
+						if err := s.Queue.Put(t.Context(), queue.Envelope{ID: "waits", Kind: "k"}, 0); err != nil {
+							t.Fatal(err)
+						}
+						if err := s.Poison.PutUnchanged(t.Context(), "poison"); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := s.Records.Cancel(t.Context(), "in-"+s.Account.Name(), "test", "", true); err != nil {
+							t.Fatal(err)
+						}
+					}
+					servers[sick].OnCall(func(storage.Call) storage.Fault { return fault })
+					isPartial := func(view string, err error) {
+						t.Helper()
+						if some, ok := errors.AsType[*AccountsError](err); !ok || !slices.Equal(some.Names, []string{sick}) {
+							t.Errorf("%s = %v, want an error that names account %s", view, err, sick)
+						}
+					}
+					began := time.Now()
+					q, err := both.Queues(t.Context())
+					isPartial("Queues", err)
+					if q.Jobs.Messages != 1 || q.Poison.Messages != 1 || len(q.Shards) != 1 || q.PutOver != 1 || !q.Poison.Exists {
+						t.Errorf("Queues = %+v, want those of the other account", q)
+					}
+					messages, about, err := both.PeekPoison(t.Context())
+					isPartial("PeekPoison", err)
+					if len(messages) != 1 || about != 1 {
+						t.Errorf("PeekPoison = %d messages of about %d, want that of the other account", len(messages), about)
+					}
+					var ids []string
+					for j, err := range both.List(t.Context(), Filter{}) {
+						if err != nil {
+							isPartial("List", err)
+						} else {
+							ids = append(ids, j.ID)
+						}
+					}
+					if want := "in-" + map[string]string{"home": "second", "second": "home"}[sick]; !slices.Equal(ids, []string{want}) {
+						t.Errorf("List = %q, want %s", ids, want)
+					}
+					for _, err := range both.List(t.Context(), Filter{}) {
+						if err == nil {
+							break
+						}
+					}
+					if took := time.Since(began); took > 4*accountWait {
+						t.Errorf("four views took %s, want at most %s", took, 4*accountWait)
+					}
+					servers["home"].OnCall(func(storage.Call) storage.Fault { return fault })
+					servers["second"].OnCall(func(storage.Call) storage.Fault { return fault })
+					if _, err := both.Queues(t.Context()); err == nil || errors.As(err, new(*AccountsError)) {
+						t.Errorf("Queues without any account = %v, want the error of the first", err)
+					}
+				})
+			})
+		}
 	}
 }

@@ -224,7 +224,8 @@ func within(t, after, before time.Time) bool {
 // List yields the selected jobs, in no useful order. Every call shows 5,000 records of
 // the deployment, whatever the filter: it selects after the call. A record that this
 // version cannot read is listed with [StatusUnknown]. An error ends the sequence; a loop
-// that ends early makes no further call.
+// that ends early makes no further call. With several accounts the jobs of those that can
+// be read come first, and then an [*AccountsError] for the others.
 //
 // Jobs that no worker has claimed yet are not listed: they are on the queue alone, which
 // can be counted ([Client.Queues]) but not searched.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/operate"
@@ -50,17 +51,21 @@ func (c *Client) poisonMessageOf(it operate.Item) PoisonMessage {
 }
 
 // PeekPoison returns the messages at the front of the poison queue, at most 32 for each account, and about
-// how many there are in all. It changes nothing.
+// how many there are in all. It changes nothing. With an [*AccountsError] it returns those
+// of the accounts that can be read.
 func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, about int, err error) {
-	err = c.every(func(part *Client) error {
-		items, some, err := part.poison().Peek(ctx)
+	parts := make([][]PoisonMessage, len(c.accounts))
+	var all atomic.Int64
+	err = c.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
+		items, some, err := part.poison().Peek(answers.ctx)
+		at := slices.Index(c.accounts, part)
 		for _, it := range items {
-			messages = append(messages, part.poisonMessageOf(it))
+			parts[at] = append(parts[at], part.poisonMessageOf(it))
 		}
-		about += some
+		all.Add(int64(some))
 		return err
 	})
-	return messages, about, c.readable(err, toRead)
+	return slices.Concat(parts...), int(all.Load()), err
 }
 
 // ListPoison yields all messages on the poison queue. Those behind the front can only be
@@ -90,13 +95,13 @@ var errStopped = errors.New("no more is wanted")
 // The error is [ErrNotPoison] if there is none.
 func (c *Client) FindPoison(ctx context.Context, id string) (PoisonMessage, error) {
 	messages, about, err := c.PeekPoison(ctx)
-	if err != nil {
-		return PoisonMessage{}, err
-	}
 	for _, m := range messages {
 		if m.is(id) {
 			return m, nil
 		}
+	}
+	if err != nil {
+		return PoisonMessage{}, err
 	}
 	if about > len(messages) {
 		for m, err := range c.ListPoison(ctx) {
@@ -336,7 +341,7 @@ func (c *Client) supplied(ctx context.Context, o Orphan, options RequeueOptions)
 	if options.Payload == nil && options.Inputs == nil {
 		return orphan, orphan.Check()
 	}
-	return orphan, c.poison().Supply(ctx, &orphan, options.Payload, options.Inputs)
+	return orphan, c.account(o.account).poison().Supply(ctx, &orphan, options.Payload, options.Inputs)
 }
 
 // Requeue puts a new message for a job that has lost its own, so that it continues from

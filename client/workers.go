@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -187,7 +188,8 @@ func activityOf(r activity.Report) *Activity {
 
 // Waited returns for how long the message at the front of one of the deployment's queues
 // has been there, in one call, or for the on-demand and the poison queue one for each
-// account; 0 if none is visible. name is that of a [Queue].
+// account; 0 if none is visible. name is that of a [Queue]. With an error it is that of the
+// accounts that answered.
 func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error) {
 	var same []*queue.Queue
 	for _, part := range c.accounts {
@@ -207,15 +209,18 @@ func (c *Client) Waited(ctx context.Context, name string) (time.Duration, error)
 	if len(same) == 0 {
 		return 0, fmt.Errorf("queue %q is none of this deployment", name)
 	}
-	var longest time.Duration
-	for _, q := range same {
-		waited, err := q.FrontWaited(ctx)
-		if err != nil {
-			return 0, c.readable(err, toRead)
-		}
-		longest = max(longest, waited)
+	waits, errs := make([]time.Duration, len(same)), make([]error, len(same))
+	var group errgroup.Group
+	for i, q := range same {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, accountWait, errSilent)
+			defer cancel()
+			waits[i], errs[i] = q.FrontWaited(ctx)
+			return nil
+		})
 	}
-	return longest, nil
+	_ = group.Wait()
+	return slices.Max(waits), c.readable(cmp.Or(errs...), toRead)
 }
 
 // Queues are the queues of a deployment.
@@ -262,31 +267,35 @@ func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
 	return all, err
 }
 
-// Queues counts the messages on the deployment's queues, in one call for each.
+// Queues counts the messages on the deployment's queues, in one call for each. With an
+// [*AccountsError] it returns those of the accounts that can be read.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	parts := make([]Queues, len(c.accounts))
-	errs := make([]error, len(c.accounts))
-	var group errgroup.Group
-	for i, part := range c.accounts {
-		group.Go(func() error {
-			parts[i], errs[i] = part.queues(ctx)
-			errs[i] = part.inAccountOf(errs[i])
-			return nil
-		})
-	}
-	_ = group.Wait()
-	if err := cmp.Or(errs...); err != nil {
-		return Queues{}, c.readable(err, toRead)
+	err := c.fromEach(ctx, toRead, func(part *Client, answers *answers) (err error) {
+		parts[slices.Index(c.accounts, part)], err = part.queues(answers.ctx)
+		return err
+	})
+	if _, some := errors.AsType[*AccountsError](err); err != nil && !some {
+		return Queues{}, err
 	}
 	known, problem := c.known()
 	all := parts[0]
-	all.Problem = problem
 	if len(parts) == 1 {
+		all.Problem = problem
 		return all, nil
+	}
+	if all.Jobs.Name == "" { // the first account cannot be read
+		all.Jobs.Name, all.OnDemand.Name, all.Poison.Name = c.stores.Queue.Name(), c.stores.OnDemand.Name(), c.stores.Poison.Name()
+		all.OnDemand.Exists, all.Poison.Exists = true, true
+	} else {
+		all.Problem = problem
 	}
 	var rest []Queue // that no job is put on
 	all.Shards, rest = slices.Clone(all.Shards[:all.PutOver]), slices.Clone(all.Shards[all.PutOver:])
 	for i, p := range parts[1:] {
+		if p.Jobs.Name == "" {
+			continue // it cannot be read
+		}
 		all.Jobs.Messages += p.Jobs.Messages
 		for _, q := range []struct{ to, from *Queue }{{&all.OnDemand, &p.OnDemand}, {&all.Poison, &p.Poison}} {
 			q.to.Messages += q.from.Messages
@@ -300,7 +309,7 @@ func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	}
 	all.PutOver = len(all.Shards)
 	all.Shards = append(all.Shards, rest...)
-	return all, nil
+	return all, err
 }
 
 // queues counts the messages on the queues of one account.

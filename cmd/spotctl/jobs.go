@@ -70,7 +70,7 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
-	jobs, err := s.find(ctx, deployment, &c.selection)
+	jobs, unread, err := s.find(ctx, deployment, &c.selection)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (c *jobsCommand) run(ctx context.Context, s *session) error {
 	if text := punctuality.String(); text != "" && !s.printer.json {
 		s.printer.note("%s; spotctl job ID says why", text)
 	}
-	return nil
+	return unread
 }
 
 // orders compare two jobs, for jobs --sort.
@@ -122,22 +122,31 @@ func compareBy[K cmp.Ordered](key func(client.Job) K) func(a, b client.Job) int 
 	return func(a, b client.Job) int { return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a.ID, b.ID)) }
 }
 
-// find returns the selected jobs.
-func (s *session) find(ctx context.Context, deployment *client.Client, f *selection) ([]client.Job, error) {
+// find returns the selected jobs. unread is not nil if the jobs of some accounts are
+// missing.
+func (s *session) find(ctx context.Context, deployment *client.Client, f *selection) (jobs []client.Job, unread, err error) {
 	filter, has, err := f.filter()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var jobs []client.Job
 	for j, err := range deployment.List(ctx, filter) {
-		if err != nil {
-			return nil, err
-		}
-		if has(j) {
+		switch unread, err = someUnread(err); {
+		case err != nil:
+			return nil, nil, err
+		case unread == nil && has(j):
 			jobs = append(jobs, j)
 		}
 	}
-	return jobs, nil
+	return jobs, unread, nil
+}
+
+// someUnread returns an error that means that some storage accounts could not be read
+// apart from others: what the other accounts have is shown, and the command ends with it.
+func someUnread(err error) (unread, other error) {
+	if some, ok := errors.AsType[*client.AccountsError](err); ok {
+		return fmt.Errorf("%w; what is shown is without it", some), nil
+	}
+	return nil, err
 }
 
 // jobs prints a list of jobs.

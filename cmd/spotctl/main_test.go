@@ -76,6 +76,7 @@ func TestScripts(t *testing.T) {
 			"putOn":     putOn,
 			"putIn":     putIn,
 			"further":   further,
+			"outage":    outage,
 			"metadata":  metadata,
 			"steered":   steered,
 			"control":   controlDocument,
@@ -328,6 +329,22 @@ func putIn(ts *testscript.TestScript, _ bool, args []string) {
 	names, err := azure.NamesFor("spotworker", "")
 	ts.Check(err)
 	ts.Check(deployment.StoresOf(account, names).Queue.Put(context.Background(), queue.Envelope{ID: args[1], Kind: "resize"}, 0))
+}
+
+// outage N lets the further account N refuse all calls, or with 0 the first account.
+// "! outage" lets it answer again.
+func outage(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	w := worldOf(ts)
+	server := append([]*storage.Server{w.server}, w.further...)[n]
+	if neg {
+		server.OnCall(nil)
+		return
+	}
+	server.OnCall(func(storage.Call) storage.Fault {
+		return storage.Fault{Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
+	})
 }
 
 // text TEXT puts any text on the poison queue.

@@ -40,6 +40,7 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
 	messages, about, err := c.read(ctx, deployment)
+	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
@@ -51,18 +52,18 @@ func (c *listCommand) run(ctx context.Context, s *session) error {
 		err = s.printer.poisonList(messages)
 	}
 	if err != nil || s.printer.json {
-		return err
+		return cmp.Or(err, unread)
 	}
 	switch {
-	case seen == 0:
+	case seen == 0 && unread == nil:
 		s.printer.note("the poison queue is empty")
-	case len(messages) == 0:
+	case seen > 0 && len(messages) == 0:
 		s.printer.note("none of %d messages matches", seen)
 	}
 	if about > seen {
 		s.printer.note("these are from %d of about %d messages; --all reads the others too", seen, about)
 	}
-	return nil
+	return unread
 }
 
 // read returns the messages at the front, or all, and about how many there are.

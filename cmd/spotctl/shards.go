@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	queues, err := deployment.Queues(ctx)
+	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 		if workersErr != nil {
 			s.printer.note("workers not read: %v", workersErr)
 		}
-		return s.printer.shards(queues, workers, workersErr == nil)
+		return cmp.Or(s.printer.shards(queues, workers, workersErr == nil), unread)
 	}
 	for i, q := range queues.Shards {
 		l := shardLine{Name: q.Name, Exists: q.Exists, Messages: q.Messages, Put: i < queues.PutOver}
@@ -75,7 +77,7 @@ func (c *shardsCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return nil
+	return unread
 }
 
 // takers counts the workers that are alive and take from a queue.

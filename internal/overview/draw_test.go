@@ -84,7 +84,7 @@ func activity(slots int, kinds ...client.KindActivity) *client.Activity {
 
 func TestDraw(t *testing.T) {
 	blind := busy()
-	blind.Jobs, blind.Faults = Jobs{}, []Fault{{PartJobs, errors.New("access denied: the role Storage Blob Data Reader is missing")}}
+	blind.Jobs, blind.Faults = Jobs{}, []Fault{{Part: PartJobs, Err: errors.New("access denied: the role Storage Blob Data Reader is missing")}}
 	for name, row := range map[string]struct {
 		snapshot      Snapshot
 		width, height int

@@ -25,6 +25,10 @@ func (s *Snapshot) problems(did *Activity) []string {
 		}
 	}
 	for _, fault := range s.Faults {
+		if fault.Partly {
+			all = append(all, fmt.Sprintf("the %s are incomplete: %v", fault.Part, fault.Err))
+			continue
+		}
 		all = append(all, fmt.Sprintf("the %s cannot be read: %v", fault.Part, fault.Err))
 	}
 	if err := s.Queues.Problem; err != nil {

@@ -9,6 +9,7 @@ package overview
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -59,11 +60,14 @@ const (
 type Fault struct {
 	Part Part
 	Err  error
+
+	// Partly says that the part was read from other accounts of the deployment.
+	Partly bool
 }
 
-// Has reports whether a part was read.
+// Has reports whether a part was read, if perhaps from some accounts alone.
 func (s *Snapshot) Has(p Part) bool {
-	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p })
+	return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Part == p && !f.Partly })
 }
 
 // Jobs are the records of a deployment.
@@ -132,6 +136,9 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
 	}
+	for i, f := range faults {
+		_, faults[i].Partly = errors.AsType[*client.AccountsError](f.Err)
+	}
 	s.Faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Err == nil })
 	if !s.Has(PartJobs) && !s.Has(PartWorkers) && !s.Has(PartQueues) {
 		return s, s.Faults[0].Err
@@ -192,10 +199,11 @@ func (s *Snapshot) Records() (n int) {
 }
 
 func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
-	jobs := Jobs{ByStatus: map[client.Status]int{}}
+	jobs, unread := Jobs{ByStatus: map[client.Status]int{}}, error(nil)
 	for j, err := range c.List(ctx, client.Filter{}) {
 		if err != nil {
-			return Jobs{}, err
+			unread = err
+			continue // the last
 		}
 		jobs.ByStatus[j.Status]++
 		jobs.Punctuality.Add(j)
@@ -209,7 +217,7 @@ func readJobs(ctx context.Context, c *client.Client) (Jobs, error) {
 	slices.SortFunc(jobs.Running, func(a, b client.Job) int {
 		return cmp.Or(cmp.Compare(b.Age(), a.Age()), cmp.Compare(a.ID, b.ID))
 	})
-	return jobs, nil
+	return jobs, unread
 }
 
 // Workers reads the workers: those that run first, then those that are silent, then
