@@ -60,7 +60,7 @@ chaos: ## kill real workers at random and verify what happened to every job (CHA
 # run beside it. Without the race detector run the tests of hours of virtual time and of
 # gigabytes, whose packages run twice, and packages that only read files of the repository.
 WITHOUT_RACE := ./infra/policy ./internal/architecture
-TWICE := ./internal/worker ./internal/process ./internal/checkpoint
+TWICE := $(addprefix ./internal/workertest/,histories crashpoints fleets hostile jobs outages) ./internal/worker ./internal/process ./internal/checkpoint
 .PHONY: test
 test: ## go vet and all tests, with the race detector where there is a C compiler (TESTFLAGS=...)
 	go vet ./...
@@ -118,7 +118,7 @@ benchmarks: ## Go benchmarks of single functions (BENCHFLAGS=...)
 
 .PHONY: figures
 figures: ## measure 1,100 evictions, from notice to release: minutes
-	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/worker -figures
+	go test -count=1 -v -timeout 10m -run '^TestNoticeTo' ./internal/workertest/fleets -figures
 	go test -tags integration -count=1 -v -timeout 5m -run '^TestNoticeOverLoopback$$' ./internal/integration/product
 
 .PHONY: soak

@@ -107,6 +107,8 @@ var breaches = []struct {
 	{"lab chaos knows no other command", "internal/lab/chaos/run.go", importing(testModule + "/internal/lab/demo"), 3},
 	{"lab up and lab imds know no other command", "internal/lab/up/up.go", importing(testModule + "/internal/lab/oracle"), 3},
 	{"the oracle stands alone", "internal/lab/oracle/judge.go", importing(testModule + "/internal/checkpoint"), 3},
+	{"the worker's tests are used by no program", "internal/lab/fleet.go", importing(testModule + "/internal/workertest/rig"), 3},
+	{"the recorder knows no worker under test", "internal/workertest/recorder/rules.go", importing(testModule + "/internal/workertest/rig"), 3},
 	{"test helpers stay in tests", "internal/fleet/list.go", importing("testing"), 3},
 	{"test helpers stay in tests", "internal/fleet/list.go", importing(testModule + "/internal/testing/guard"), 3},
 	{nameRule.name, "internal/queue/util/text.go", "package text\n", 1},

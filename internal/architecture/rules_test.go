@@ -390,14 +390,14 @@ var importRules = []importRule{
 	{
 		name:    "the engine is used from outside",
 		in:      []string{"./..."},
-		notIn:   []string{"./client/clienttest", "./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/renewal/...", "./internal/worker/...", "./internal/workercmd"},
+		notIn:   []string{"./client/clienttest", "./cmd/...", "./internal/integration/...", "./internal/delivery/...", "./internal/drain/...", "./internal/events/...", "./internal/lab/...", "./internal/renewal/...", "./internal/worker/...", "./internal/workercmd", "./internal/workertest/..."},
 		forbids: []string{"./internal/worker/...", "./internal/delivery/...", "./internal/events/...", "./internal/drain/...", "./internal/renewal/..."},
 		reason:  "imports point one way, cmd to worker; the worker command, which the public root package calls, starts the engine",
 	},
 	{
 		name:    "only the outer layer connects",
 		in:      []string{"./..."},
-		notIn:   []string{"./bench", "./client/...", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/deployment", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd"},
+		notIn:   []string{"./bench", "./client/...", "./cmd/...", "./internal/azure/...", "./internal/cli", "./internal/deployment", "./internal/integration/...", "./internal/lab/...", "./internal/workercmd", "./internal/workertest/..."},
 		forbids: []string{"./internal/azure/..."},
 		reason:  "packages take the SDK's clients, so that a test hands them others; only wiring makes them",
 	},
@@ -445,7 +445,7 @@ var importRules = []importRule{
 	{
 		name:    "emulators stay in the lab",
 		in:      []string{"./..."},
-		notIn:   []string{"./bench", "./client/clienttest", "./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/..."},
+		notIn:   []string{"./bench", "./client/clienttest", "./cmd/lab/...", "./internal/emulator/...", "./internal/integration/...", "./internal/lab/...", "./internal/workertest/..."},
 		forbids: []string{"./internal/emulator/..."},
 		reason:  "a worker that could reach an emulator could run on one by mistake",
 	},
@@ -473,7 +473,7 @@ var importRules = []importRule{
 	{
 		name:    "the lab is used by its command",
 		in:      []string{"./..."},
-		notIn:   []string{"./cmd/lab/...", "./internal/integration/...", "./internal/lab/...", "./tools/recording"},
+		notIn:   []string{"./cmd/lab/...", "./internal/integration/...", "./internal/lab/...", "./tools/recording", "./internal/workertest/..."},
 		forbids: []string{"./internal/lab/..."},
 		reason:  "scenarios and oracles are for trying the product, not part of it",
 	},
@@ -519,9 +519,22 @@ var importRules = []importRule{
 		reason:  "it judges what the product did, so code that it shared with the product would share its faults",
 	},
 	{
+		name:    "the worker's tests are used by no program",
+		in:      []string{"./..."},
+		notIn:   []string{"./internal/workertest/..."},
+		forbids: []string{"./internal/workertest/..."},
+		reason:  "they hold a worker to its promises in virtual time, and are no part of it",
+	},
+	{
+		name:    "the recorder knows no worker under test",
+		in:      []string{"./internal/workertest/recorder"},
+		forbids: []string{"./internal/workertest/..."},
+		reason:  "it judges what reached storage, whatever the rig did to it on the way",
+	},
+	{
 		name:    "test helpers stay in tests",
 		in:      []string{"./..."},
-		notIn:   []string{"./client/clienttest", "./internal/emulator/conformance/...", "./internal/integration/...", "./internal/lab/labtest", "./internal/testing/...", "./job/jobtest/..."},
+		notIn:   []string{"./client/clienttest", "./internal/emulator/conformance/...", "./internal/integration/...", "./internal/lab/labtest", "./internal/testing/...", "./job/jobtest/...", "./internal/workertest/..."},
 		forbids: []string{"testing", "testing/...", "./internal/testing/..."},
 		reason:  "package testing adds its flags to every binary that imports it",
 	},

@@ -4,13 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/testing/race"
-
 	"github.com/spotworker/spotworker/internal/checkpoint"
-	"github.com/spotworker/spotworker/internal/emulator/imds"
-	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/presence"
-	"github.com/spotworker/spotworker/job"
 )
 
 // TestLossesOf: how many workers were lost, with and without a notice, is read from
@@ -42,73 +37,4 @@ func TestLossesOf(t *testing.T) {
 			t.Errorf("%s: lossesOf = %+v, want %+v", row.name, got, row.want)
 		}
 	}
-}
-
-// TestLossEstimateLearns: a worker counts how its own last run ended, and soon after its
-// start and then every lossesEvery how those of all other workers did, with one call.
-func TestLossEstimateLearns(t *testing.T) {
-	race.Skip(t)
-	inBubble(t, func(t *testing.T, b *testbed) {
-		first := b.start("vm_0", job.Kinds{"echo": echo})
-		time.Sleep(time.Hour)
-		first.kill()
-		other := b.start("vm_1", job.Kinds{"echo": echo})
-		time.Sleep(time.Minute)
-		other.kill()
-
-		again := b.start("vm_0", job.Kinds{"echo": echo})
-		time.Sleep(lossesFirst / 2)
-		if got := again.losses.Losses(); got.Sudden != 1 || got.Watched < 59*time.Minute || got.Watched > time.Hour {
-			t.Errorf("losses half a minute after the start = %+v, want the last run of an hour, and its sudden end", got)
-		}
-		b.server.ResetCounts()
-		const window = (lossesFirst + lossesEvery) * 5 / 4
-		time.Sleep(window)
-		if got := again.losses.Losses(); got.Sudden != 2 || got.Warned != 0 {
-			t.Errorf("losses after a sample = %+v, want the other VM's as well", got)
-		}
-		if got := b.server.Counts()["ListBlobs"]; got != 2 {
-			t.Errorf("listings in %s = %d, want 2", window, got)
-		}
-	})
-}
-
-// TestBlindWorkerSavesOften: while the metadata service does not answer, an eviction
-// would come without a notice. So the worker saves each state at once, and then at
-// the shortest interval until the service answers again.
-func TestBlindWorkerSavesOften(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *testbed) {
-		work := &steps{n: 3000, each: time.Second}
-		b.put("a", "steps", "")
-		const save = 50 * time.Millisecond
-		p := b.start("vm_0", job.Kinds{"steps": work}, func(c *Config) {
-			c.Policy = checkpoint.DefaultPolicy()
-			c.Policy.Shortest, c.Policy.Longest = 10*time.Second, 5*time.Minute
-		})
-		b.server.OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: save} })
-		b.waitFor("two saves, which show their cost", time.Minute, func() bool { return len(p.log.find("checkpoint saved")) >= 2 })
-		time.Sleep(10 * time.Minute)
-		withNotices := len(p.log.find("checkpoint saved"))
-		b.metadata.OnRequest(func(imds.Request) imds.Fault { return imds.Fault{Status: 500} })
-		time.Sleep(blindFor + recheckEvery + 10*time.Second)
-		if got := len(p.log.find("checkpoint saved")) - withNotices; got < 1 {
-			t.Errorf("saves within %s of the outage = %d, want one at once", blindFor, got)
-		}
-		before := len(p.log.find("checkpoint saved"))
-		time.Sleep(time.Minute)
-		if got := len(p.log.find("checkpoint saved")) - before; got < 5 || got > 7 {
-			t.Errorf("saves in a minute without notices = %d, want one every 10 s", got)
-		}
-		b.metadata.OnRequest(nil)
-		time.Sleep(10 * time.Second)
-		before = len(p.log.find("checkpoint saved"))
-		time.Sleep(time.Minute)
-		if got := len(p.log.find("checkpoint saved")) - before; got > 1 {
-			t.Errorf("saves in a minute with notices again = %d, want one at most", got)
-		}
-		lines := p.log.find("checkpoint saved")
-		if interval := time.Duration(lines[withNotices-1]["interval"].(float64)); interval < 30*time.Second || interval > 5*time.Minute {
-			t.Errorf("interval with notices = %s, want about that of Young and Daly for saves that take %s", interval, save)
-		}
-	})
 }

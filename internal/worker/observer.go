@@ -40,7 +40,10 @@ type Observer interface {
 	Blind(since time.Time)
 }
 
-// unobserved is the Observer of a worker that was given none.
+// Unobserved returns an Observer that counts nothing: that of a worker which is given none,
+// and for others to embed.
+func Unobserved() Observer { return unobserved{} }
+
 type unobserved struct{}
 
 func (unobserved) Entered(string, bool)                                        {}

@@ -78,6 +78,15 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
+// Position returns the state that the worker is in, and the facts beside it.
+func (w *Worker) Position() lifecycle.Position { return w.machine.Position() }
+
+// Name returns the worker's name, which it has from its warm-up on.
+func (w *Worker) Name() string { return w.name }
+
+// ActiveJobs returns how many jobs the worker has claimed and not ended.
+func (w *Worker) ActiveJobs() int { return w.runner.Counts().Active }
+
 // Run works until ctx ends, which counts as SIGTERM, and all active jobs are released
 // or the drain's time is over. It returns nil then.
 func (w *Worker) Run(ctx context.Context) error {

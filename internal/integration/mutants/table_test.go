@@ -7,6 +7,17 @@ var (
 	few  = []string{"-histories", "12"}
 )
 
+// Packages of the tests that must fail.
+const (
+	crashpoints = "./internal/workertest/crashpoints"
+	evictions   = "./internal/workertest/evictions"
+	fleets      = "./internal/workertest/fleets"
+	histories   = "./internal/workertest/histories"
+	hostile     = "./internal/workertest/hostile"
+	jobs        = "./internal/workertest/jobs"
+	outages     = "./internal/workertest/outages"
+)
+
 // mutations are the rules to break. A comment gives the consequence where the name
 // does not.
 var mutations = []mutation{
@@ -14,13 +25,13 @@ var mutations = []mutation{
 		name: "writes without fencing", important: true,
 		file: "internal/checkpoint/store.go",
 		old:  "conditions := blob.ModifiedAccessConditions{IfMatch: &etag}", replacement: "conditions := blob.ModifiedAccessConditions{}",
-		run: "^TestHistories$", args: few, sign: `although it had been superseded|was written over`,
+		run: "^TestHistories$", pkg: histories, args: few, sign: `although it had been superseded|was written over`,
 	},
 	{
 		name: "a create without its condition",
 		file: "internal/checkpoint/store.go",
 		old:  "IfNoneMatch: to.Ptr(azcore.ETagAny)}", replacement: "IfUnmodifiedSince: to.Ptr(time.Now().Add(time.Hour))}",
-		run: "^TestHistories$", args: some, sign: `although it had been superseded|was written over|progress went back`,
+		run: "^TestHistories$", pkg: histories, args: some, sign: `although it had been superseded|was written over|progress went back`,
 	},
 	{
 		// Without it every job of more than 30 s is claimed by another worker
@@ -28,89 +39,89 @@ var mutations = []mutation{
 		name: "no renewal of messages", important: true,
 		file: "internal/renewal/renewal.go",
 		old:  "due := asked.Add(after)", replacement: "due := asked.Add(after * 10000)",
-		run: "^TestLongJobIsSeenAndSaved$", sign: `renewals in 60 s = 0`,
+		run: "^TestLongJobIsSeenAndSaved$", pkg: jobs, sign: `renewals in 60 s = 0`,
 	},
 	{
 		name: "a job that is done is done again", important: true,
 		file: "internal/checkpoint/ruling.go",
 		old:  "\tcase found.Status.Final():\n\t\treturn Finish\n\tcase found.Status == Open:\n\t\treturn Acquire", replacement: "\tcase found.Status.Final() || found.Status == Open:\n\t\treturn Acquire",
-		run: "^TestEveryCall$/^short_job$", sign: `a record that is done was written over`,
+		run: "^TestEveryCall$/^short_job$", pkg: crashpoints, sign: `a record that is done was written over`,
 	},
 	{
 		// It was frozen, its job was given to another, and it comes back.
 		name: "a worker that was superseded writes on",
 		file: "internal/checkpoint/ruling.go",
 		old:  "\tdefault:\n\t\treturn Fenced", replacement: "\tdefault:\n\t\treturn Repeat",
-		run: "^TestHistories$", args: some, sign: `although it had been superseded`,
+		run: "^TestHistories$", pkg: histories, args: some, sign: `although it had been superseded`,
 	},
 	{
 		// A commit that never arrived looks like one that did.
 		name: "an unknown outcome is a success by the token alone",
 		file: "internal/checkpoint/ruling.go",
 		old:  "found.Token == a.Token && found.Write == a.Write", replacement: "found.Token == a.Token",
-		run: "^TestEveryCall$/^long_job$", sign: `a message was deleted while its job is running`,
+		run: "^TestEveryCall$/^long_job$", pkg: crashpoints, sign: `a message was deleted while its job is running`,
 	},
 	{
 		name: "a write number that repeats",
 		file: "internal/checkpoint/write.go",
 		old:  "\tc.number++\n", replacement: "\tc.number = 1\n",
-		run: "^TestEveryCall$/^long_job$", sign: `write number went from`,
+		run: "^TestEveryCall$/^long_job$", pkg: crashpoints, sign: `write number went from`,
 	},
 	{
 		// Two duplicates of a long job fence each other.
 		name: "a redelivery claims whatever message owns the record",
 		file: "internal/checkpoint/ruling.go",
 		old:  "\tcase found.MessageID == d.MessageID:\n\t\treturn Acquire", replacement: "\tcase found.MessageID != \"\":\n\t\treturn Acquire",
-		run: "^TestDuplicates$", sign: `want 1 and none`,
+		run: "^TestDuplicates$", pkg: hostile, sign: `want 1 and none`,
 	},
 	{
 		name: "a claim does not raise the generation",
 		file: "internal/checkpoint/claim.go",
 		old:  "found.Generation+1", replacement: "found.Generation-1",
-		run: "^TestEveryCall$/^redelivery$", sign: `generation went back`,
+		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `generation went back`,
 	},
 	{
 		name:        "the message is deleted before the record is done",
 		file:        "internal/delivery/finish.go",
 		old:         "\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n",
 		replacement: "\tif err := d.deleteMessage(); err != nil {\n\t\treturn err\n\t}\n\tif err := d.claim.Commit(d.cleanup, out.result); err != nil {\n\t\treturn err\n\t}\n",
-		run:         "^TestEveryCall$/^claim_check$", sign: `the payload of a job was deleted that is|a message was deleted`,
+		run:         "^TestEveryCall$/^claim_check$", pkg: crashpoints, sign: `the payload of a job was deleted that is|a message was deleted`,
 	},
 	{
 		name: "a poison job's message is deleted and not kept",
 		file: "internal/delivery/finish.go",
 		old:  "\tif err := d.account.poison.PutPoison(d.cleanup, p, d.account.payloads); err != nil {\n\t\treturn err\n\t}\n", replacement: "\t_ = p\n",
-		run: "^TestEveryCall$/^poison$", sign: `there is no poison message`,
+		run: "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `there is no poison message`,
 	},
 	{
 		name: "a moved job moves again",
 		file: "internal/delivery/move.go",
 		old:  "return !isOnDemand && stop != nil", replacement: "return stop != nil",
-		run: "^TestPrioritySwap$", sign: `want the same one still there`,
+		run: "^TestPrioritySwap$", pkg: evictions, sign: `want the same one still there`,
 	},
 	{
 		name: "a deadline is judged by the clock of the VM",
 		file: "internal/delivery/move.go",
 		old:  "Now: d.lease.ClaimedAt.Add(time.Since(d.lease.AskedAt)),", replacement: "Now: time.Now(),",
-		run: "^TestDeadlineByTheServicesClock$", sign: `want the first of two`,
+		run: "^TestDeadlineByTheServicesClock$", pkg: evictions, sign: `want the first of two`,
 	},
 	{
 		name: "a moved job's message is deleted and not put",
 		file: "internal/delivery/move.go",
 		old:  "if err := d.account.onDemand.PutMoved(ctx, d.envelope, 0, d.account.payloads); err != nil {", replacement: "if err := ctx.Err(); err != nil {",
-		run: "^TestEveryCall$/^priority_move$", sign: `no other carries it on`,
+		run: "^TestEveryCall$/^priority_move$", pkg: crashpoints, sign: `no other carries it on`,
 	},
 	{
 		name: "an interruption counts as a failure",
 		file: "internal/delivery/outcome.go",
 		old:  "case e.stop != nil:\n\t\treturn outcome{action: interrupted", replacement: "case e.stop != nil && n.Failures < 0:\n\t\treturn outcome{action: interrupted",
-		run: "^TestHistories$", args: some, sign: `an interruption was counted as one|want done`,
+		run: "^TestHistories$", pkg: histories, args: some, sign: `an interruption was counted as one|want done`,
 	},
 	{
 		name: "a release leaves the state out",
 		file: "internal/delivery/save.go",
 		old:  "\terr := d.writeWithState(ctx, true, write)\n", replacement: "\terr := write(d.cleanup, d.unsaved().WithoutState())\n",
-		run: "^TestPreemptHandsOver$", sign: `steps repeated after a notice`,
+		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `steps repeated after a notice`,
 	},
 	{
 		// An owner that was frozen and continues sends its files under the names of its
@@ -118,93 +129,93 @@ var mutations = []mutation{
 		name: "all claims of a job send outputs to the same folder",
 		file: "internal/outputs/set.go",
 		old:  "return strconv.Itoa(t.generation) + \"-\" + t.token[:min(len(t.token), 8)]", replacement: "return strconv.Itoa(1) + \"-0\"",
-		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `which it did not name before`,
+		run: "^TestEveryCall$/^inputs_and_outputs$", pkg: crashpoints, sign: `which it did not name before`,
 	},
 	{
 		name: "a state is recorded without the outputs that it relies on",
 		file: "internal/delivery/files.go",
 		old:  "d.claim.CarryOutputs(checkpoint.Outputs(ref))", replacement: "_ = ref",
-		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `and names 0 outputs`,
+		run: "^TestEveryCall$/^inputs_and_outputs$", pkg: crashpoints, sign: `and names 0 outputs`,
 	},
 	{
 		name: "the next owner forgets the outputs of the one before",
 		file: "internal/delivery/files.go",
 		old:  "limits, ref, files)", replacement: "limits, ref, files[:0])",
-		run: "^TestEveryCall$/^inputs_and_outputs$", sign: `the record has lost output`,
+		run: "^TestEveryCall$/^inputs_and_outputs$", pkg: crashpoints, sign: `the record has lost output`,
 	},
 	{
 		name: "a redelivery starts from the beginning",
 		file: "internal/delivery/recover.go",
 		old:  "\tcase snapshot == nil:\n", replacement: "\tcase snapshot != nil || snapshot == nil:\n",
-		run: "^TestEveryCall$/^redelivery$", sign: `progress went back`,
+		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `progress went back`,
 	},
 	{
 		name: "messages that expire",
 		file: "internal/queue/queue.go",
 		old:  "TimeToLive: new(int32(never))", replacement: "TimeToLive: new(int32(3600))",
-		run: "^TestEveryCall$/^poison$", sign: `a message was put that expires`,
+		run: "^TestEveryCall$/^poison$", pkg: crashpoints, sign: `a message was put that expires`,
 	},
 	{
 		// After an outage a worker would fence itself.
 		name: "a worker does not recognise its own message",
 		file: "internal/delivery/registry.go",
 		old:  "lease, ok := r.leases[later.ID]", replacement: "lease, ok := r.leases[\"not \"+later.ID]",
-		run: "^TestOwnMessageIsClaimedAgain$", sign: `the job was not interrupted`,
+		run: "^TestOwnMessageIsClaimedAgain$", pkg: outages, sign: `the job was not interrupted`,
 	},
 	{
 		name: "unclean exits count in spite of progress",
 		file: "internal/checkpoint/update.go",
 		old:  "r.Progressed, r.Failures = true, 0\n\t\t\tr.clearExits()", replacement: "r.Failures = 0",
-		run: "^TestEvictedAThousandTimes$", sign: `want done|no progress after`,
+		run: "^TestEvictedAThousandTimes$", pkg: hostile, sign: `want done|no progress after`,
 	},
 	{
 		// A job that kills its process would take others of its worker with it.
 		name: "quarantined jobs run side by side",
 		file: "internal/delivery/runner.go",
 		old:  "quarantine: make(chan struct{}, 1)", replacement: "quarantine: make(chan struct{}, 100)",
-		run: "^TestKillersAmongHealthyJobs$", sign: `quarantined jobs at once`,
+		run: "^TestKillersAmongHealthyJobs$", pkg: hostile, sign: `quarantined jobs at once`,
 	},
 	{
 		// Messages that wait for a slot would stay hidden when the VM goes.
 		name: "the buffer is forgotten when claiming ends",
 		file: "internal/worker/claim.go",
 		old:  "\t\tc.releaseAll(c.buffer)\n\t\tc.buffer = nil\n", replacement: "\t\tc.buffer = nil\n",
-		run: "^TestBufferWhenClaimingEnds$", sign: `messages hidden a second after claiming ended`,
+		run: "^TestBufferWhenClaimingEnds$", pkg: fleets, sign: `messages hidden a second after claiming ended`,
 	},
 	{
 		// A worker that was frozen takes a running job from its owner.
 		name: "a late delivery does not renew first",
 		file: "internal/delivery/recover.go",
 		old:  "if !d.lease.Expired(time.Now()) {", replacement: "if d.lease != nil || !d.lease.Expired(time.Now()) {",
-		run: "^TestThawedWorkerTakesNothing$", sign: `want 2 by the second worker`,
+		run: "^TestThawedWorkerTakesNothing$", pkg: evictions, sign: `want 2 by the second worker`,
 	},
 	{
 		// Work would continue on a VM that is about to be deleted.
 		name: "a notice is not heard",
 		file: "internal/worker/worker.go",
 		old:  "\td := drain.ForNotice(n)\n\tc.worker.interrupt(", replacement: "\td := drain.ForNotice(n)\n\tif d != nil {\n\t\treturn\n\t}\n\tc.worker.interrupt(",
-		run: "^TestPreemptHandsOver$", sign: `shutdown: not within`,
+		run: "^TestPreemptHandsOver$", pkg: evictions, sign: `shutdown: not within`,
 	},
 	{
 		// A worker that lacks a kind poisons the jobs of those that have it.
 		name: "no other worker has a kind that this one lacks",
 		file: "internal/delivery/kinds.go",
 		old:  "best = max(best, has)", replacement: "_ = has",
-		run: "^TestHistories$", args: some, sign: `has a handler for kind`,
+		run: "^TestHistories$", pkg: histories, args: some, sign: `has a handler for kind`,
 	},
 	{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
 		file: "internal/delivery/delivery.go",
 		old:  "if !d.idLock.lock(ctx, duplicatePatience) {", replacement: "if d.idLock.lock(ctx, 0) && ctx == nil {",
-		run: "^TestOneIDOnOneWorker$", sign: `at once = 2`,
+		run: "^TestOneIDOnOneWorker$", pkg: hostile, sign: `at once = 2`,
 	},
 	{
 		// A job that no worker has started is poison at once.
 		name: "an unknown kind is poison at once",
 		file: "internal/delivery/kinds.go",
 		old:  "now.Sub(since) >= unknownKindFor", replacement: "now.Sub(since) >= 0",
-		run: "^TestUnknownKindWaitsAnHour$", sign: `after 59 min`,
+		run: "^TestUnknownKindWaitsAnHour$", pkg: hostile, sign: `after 59 min`,
 	},
 	{
 		// A purge of an old poison message would cancel a running job.
@@ -232,20 +243,20 @@ var mutations = []mutation{
 		name: "a message that is gone is not replaced",
 		file: "internal/delivery/finish.go",
 		old:  "err != nil || !d.lease.Gone() {", replacement: "err != nil || d.lease != nil {",
-		run: "^TestClearedMessageIsReplacedInADrain$", sign: `messages after the release`,
+		run: "^TestClearedMessageIsReplacedInADrain$", pkg: evictions, sign: `messages after the release`,
 	},
 	{
 		name: "an idle worker seldom asks for messages",
 		file: "internal/intake/poll.go",
 		old:  "return min(every, LongestPoll*time.Duration(p.Queues))", replacement: "return 10 * max(every, LongestPoll*time.Duration(p.Queues))",
-		run: "^TestHistories$", args: some, sign: `had a free slot, want 21s at most`,
+		run: "^TestHistories$", pkg: histories, args: some, sign: `had a free slot, want 21s at most`,
 	},
 	{
 		// Jobs would be hidden for 30 s although a worker has just given them up.
 		name: "a stop cuts a claim off",
 		file: "internal/worker/claim.go",
 		old:  "drain.Outlive(ctx, drain.UntilAfter(claimGrace))", replacement: "drain.Outlive(ctx, drain.UntilAfter(0))",
-		run: "^TestStopDuringAClaim$", sign: `after the stop 4 of 4 messages are hidden`,
+		run: "^TestStopDuringAClaim$", pkg: fleets, sign: `after the stop 4 of 4 messages are hidden`,
 	},
 	{
 		// A freeze would never be acknowledged.
@@ -259,37 +270,37 @@ var mutations = []mutation{
 		name: "a cancel that was announced is not looked at",
 		file: "internal/delivery/run.go",
 		old:  "announced := d.runner.cancelledAt(d.envelope.ID)", replacement: "announced := time.Time{}",
-		run: "^TestCancelRunning$", sign: `stopped: not within 30s`,
+		run: "^TestCancelRunning$", pkg: jobs, sign: `stopped: not within 30s`,
 	},
 	{
 		// Believing the document deletes a message without an outcome.
 		name: "a cancel is believed without the record",
 		file: "internal/delivery/run.go",
 		old:  "err := d.claim.Check(ctx)\n", replacement: "err := error(&checkpoint.ConflictError{Ruling: checkpoint.Finish, Record: checkpoint.Record{Status: checkpoint.Cancelled}})\n",
-		run: "^TestCancelInTheDocumentAlone$", sign: `a message was deleted while its job is`,
+		run: "^TestCancelInTheDocumentAlone$", pkg: jobs, sign: `a message was deleted while its job is`,
 	},
 	{
 		name: "a job that was cancelled while it waited is started",
 		file: "internal/delivery/runner.go",
 		old:  "return asked != nil && asked.MustCheck(put)", replacement: "return asked == nil && asked.MustCheck(put)",
-		run: "^TestCancelWaiting$", sign: `was started 1 times and is cancelled`,
+		run: "^TestCancelWaiting$", pkg: jobs, sign: `was started 1 times and is cancelled`,
 	},
 	{
 		name: "a pause is not followed", important: true,
 		file: "internal/worker/steering.go",
 		old:  "s.pause.set(d.Pause != nil)", replacement: "s.pause.set(false)",
-		run: "^TestHistories$", args: few, sign: `after claiming was paused`,
+		run: "^TestHistories$", pkg: histories, args: few, sign: `after claiming was paused`,
 	},
 	{
 		name: "a drain is not followed",
 		file: "internal/worker/steering.go",
 		old:  "case held && !s.held:", replacement: "case held && !held:",
-		run: "^TestDrainAndResume$", sign: `held: not within`,
+		run: "^TestDrainAndResume$", pkg: jobs, sign: `held: not within`,
 	},
 	{
 		name: "a drained worker is not resumed",
 		file: "internal/worker/steering.go",
 		old:  "case !held && s.held:", replacement: "case !held && held:",
-		run: "^TestDrainAndResume$", sign: `job long done: not within`,
+		run: "^TestDrainAndResume$", pkg: jobs, sign: `job long done: not within`,
 	},
 }
