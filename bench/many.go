@@ -32,7 +32,8 @@ const (
 
 // inFlight is what one worker with many jobs needs that have saved a state and wait.
 type inFlight struct {
-	rss, heap, stacks   float64 // MiB, after the first saves
+	rss, files          float64 // MiB, after the first saves; files are pages of the program's file
+	heap, stacks        float64 // MiB, then
 	goroutines          float64
 	connections         float64 // to the storage, at most
 	renewals, mostInOne float64 // a second: the mean, and in the second with the most
@@ -50,7 +51,7 @@ func (b *bench) measureMany(ctx context.Context) error {
 		return nil
 	}
 	var table grid
-	table.add("Jobs", "", "RSS, MiB", "Heap, MiB", "Stacks, MiB", "Goroutines", "Connections", "Renewals/s: mean", "most", "Calls/s", "First states, s", "Drain, s", "CPU of the drain, s", "Waited")
+	table.add("Jobs", "", "RSS, MiB", "of files", "Heap, MiB", "Stacks, MiB", "Goroutines", "Connections", "Renewals/s: mean", "most", "Calls/s", "First states, s", "Drain, s", "CPU of the drain, s", "Waited")
 	sides, names := map[string]string{"worker": b.worker}, []string{"worker"}
 	if b.baseline != "" {
 		before := "worker of " + b.Baseline
@@ -78,7 +79,7 @@ func (b *bench) measureMany(ctx context.Context) error {
 				return v.show(format)
 			}
 			table.add(strconv.Itoa(jobs), name,
-				column("%.1f", func(m inFlight) float64 { return m.rss }), column("%.1f", func(m inFlight) float64 { return m.heap }),
+				column("%.1f", func(m inFlight) float64 { return m.rss }), column("%.1f", func(m inFlight) float64 { return m.files }), column("%.1f", func(m inFlight) float64 { return m.heap }),
 				column("%.1f", func(m inFlight) float64 { return m.stacks }), column("%.0f", func(m inFlight) float64 { return m.goroutines }),
 				column("%.0f", func(m inFlight) float64 { return m.connections }), column("%.0f", func(m inFlight) float64 { return m.renewals }),
 				column("%.0f", func(m inFlight) float64 { return m.mostInOne }), column("%.0f", func(m inFlight) float64 { return m.calls }),
@@ -117,7 +118,9 @@ func (b *bench) measureInFlight(ctx context.Context, binary string, jobs int) (m
 		return m, err
 	}
 	const mib = 1 << 20
-	m.rss, m.heap, m.stacks, m.goroutines = float64(residentBytes(p.cmd.Process.Pid))/mib, float64(use.Heap)/mib, float64(use.Stacks)/mib, float64(use.Goroutines)
+	all, ofFiles := residentBytes(p.cmd.Process.Pid)
+	m.rss, m.files = float64(all)/mib, float64(ofFiles)/mib
+	m.heap, m.stacks, m.goroutines = float64(use.Heap)/mib, float64(use.Stacks)/mib, float64(use.Goroutines)
 	w.perSecond = nil
 	if err := w.follow(watched); err != nil {
 		return m, err

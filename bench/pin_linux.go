@@ -75,18 +75,20 @@ func waited(pid int) (sum time.Duration) {
 	return sum
 }
 
-// residentBytes returns the memory of a process that is in use (RSS).
-func residentBytes(pid int) int64 {
+// residentBytes returns the memory of a process that is in use (RSS), and how much of it are
+// pages of files: of its program, which the kernel may drop and read again.
+func residentBytes(pid int) (all, ofFiles int64) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0 // the process has ended
+		return 0, 0 // the process has ended
 	}
 	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0
+	if len(fields) < 3 {
+		return 0, 0
 	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
-	return pages * int64(os.Getpagesize())
+	resident, _ := strconv.ParseInt(fields[1], 10, 64) // the kernel writes numbers
+	shared, _ := strconv.ParseInt(fields[2], 10, 64)
+	return resident * int64(os.Getpagesize()), shared * int64(os.Getpagesize())
 }
 
 // connectionsOf returns how many sockets a process has open.

@@ -17,8 +17,8 @@ func (c *pinCommand) Run() error { return errors.New("processes are bound to cor
 func waited(int) time.Duration { return 0 }
 
 // residentBytes and connectionsOf are not known here.
-func residentBytes(int) int64 { return 0 }
-func connectionsOf(int) int   { return 0 }
+func residentBytes(int) (all, ofFiles int64) { return 0, 0 }
+func connectionsOf(int) int                  { return 0 }
 
 // cores returns none: processes are not bound to cores here.
 func cores() []int { return nil }

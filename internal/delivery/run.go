@@ -44,25 +44,24 @@ type run struct {
 func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) {
 	r := d.startHandler(ctx, handler)
 	defer d.endRun()
+	timer := time.NewTimer(recheckEvery)
+	defer timer.Stop()
 	for {
 		wait, over := d.attend(ctx, r)
 		if over {
 			d.waitHandler(ctx, r)
 			return
 		}
-		timer := time.NewTimer(wait)
+		timer.Reset(wait)
 		select {
 		case <-r.over:
-			timer.Stop()
 			r.end = r.returned
 			r.end.stop = job.StopOf(ctx)
 			return
 		case <-ctx.Done():
-			timer.Stop()
 			d.waitHandler(ctx, r)
 			return
 		case <-r.woken:
-			timer.Stop()
 		case <-timer.C:
 		}
 	}

@@ -11,12 +11,16 @@ import (
 
 const (
 	// leastGarbage and mostGarbage bound how many bytes are allocated between two
-	// garbage collections, where half of the heap is not larger than mostGarbage. Go's
+	// garbage collections, where largeShare of the heap is not larger than mostGarbage. Go's
 	// default collects when the heap has doubled: a worker of short jobs, whose heap is
 	// 4 MiB, would do so twenty times a second, and one of 10,000 long jobs would keep as
 	// much garbage as they need.
 	leastGarbage = 2 << 20
 	mostGarbage  = 16 << 20
+
+	// largeShare is the share of a large heap that is allocated between two collections:
+	// that of a worker with thousands of jobs, most of which is live.
+	largeShare = 0.25
 
 	// hurriedGarbage is how many bytes are allocated between two collections while time
 	// is short: what a drain of 1,000 jobs allocates.
@@ -41,7 +45,7 @@ const (
 
 // collector adapts Go's garbage collector to what is allocated: a worker of short jobs
 // collects rarely, and one of long jobs, which allocates little, keeps its heap small. At
-// most mostGarbage, or half of the heap, is allocated between two collections. A nil
+// most mostGarbage, or largeShare of the heap, is allocated between two collections. A nil
 // collector does nothing.
 type collector struct {
 	mu        sync.Mutex
@@ -130,7 +134,7 @@ func gcPercent(scanned, allocated uint64, took time.Duration) int {
 	scanned = max(scanned, 1)
 	every := float64(scanned) / scannedPerSecond
 	garbage := every * float64(allocated) / max(took, time.Millisecond).Seconds()
-	garbage = min(max(garbage, leastGarbage), max(mostGarbage, float64(scanned)/2))
+	garbage = min(max(garbage, leastGarbage), max(mostGarbage, largeShare*float64(scanned)))
 	return int(min(max(garbage*100/float64(scanned), 1), maxGCPercent))
 }
 

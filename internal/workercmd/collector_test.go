@@ -21,7 +21,7 @@ func TestGCPercent(t *testing.T) {
 		{"short jobs: 16 MiB", 4 * mib, 16 * mib, 100 * time.Millisecond, 400},
 		{"many long jobs: 2 MiB", 16 * mib, 2 * mib, 2 * time.Second, 12},
 		{"many long jobs that save often: 8 MiB", 16 * mib, 8 * mib, time.Second, 50},
-		{"a large heap that allocates much: half of it", 1024 * mib, 1024 * mib, time.Second, 50},
+		{"a large heap that allocates much: a quarter of it", 1024 * mib, 1024 * mib, time.Second, 25},
 		{"a large heap that allocates little: a collection a minute", 1024 * mib, 60 * mib, time.Minute, 6},
 		{"a large heap that allocates nothing", 1024 * mib, 0, time.Minute, 1},
 	} {
