@@ -87,21 +87,29 @@ checkProviders() {
 
 # checkAccounts: sets recorded to over which storage accounts the jobs are spread by now,
 # which is in the metadata of the queue of jobs in the first of them. The deployment
-# writes that again, and is refused where it would take an account away.
+# writes that again, and is refused where it would take an account away. A list of queues
+# may leave metadata out, so it only tells whether there is the queue. Names of metadata
+# come back in the case of the last write; without a number chosen ids are on all accounts.
 checkAccounts() {
-  local ids id found
+  local ids id queues found names number
+  local -r unread="cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
   recorded=()
   [ "$groupThere" = true ] || return 0
   ids=$(az storage account list --resource-group "$group" --query '[].id' --output tsv) ||
     fail "cannot find out which storage accounts resource group $group has, for the reason above"
   for id in $ids; do
-    found=$(az rest --method get --url "$id/queueServices/default/queues?api-version=2025-01-01" --output tsv \
-      --query "value[?name=='$prefix-jobs' && properties.metadata.accounts].join(' ', [properties.metadata.accounts, properties.metadata.accountids])") ||
-      fail "cannot read over which accounts jobs are spread, for the reason above: without it this deployment could put an id in another account than before, and its job would run twice. Nothing was deployed; run this again"
-    [ -n "$found" ] || continue
+    queues=$(az rest --method get --url "$id/queueServices/default/queues?api-version=2025-01-01" \
+      --query "value[].name" --output tsv) || fail "$unread"
+    grep -qx "$prefix-jobs" <<<"$queues" || continue
+    found=$(az rest --method get --url "$id/queueServices/default/queues/$prefix-jobs?api-version=2025-01-01" --output tsv \
+      --query "join('/', [properties.metadata.accounts || properties.metadata.Accounts || '', properties.metadata.accountids || properties.metadata.Accountids || ''])") ||
+      fail "$unread"
+    names=${found%/*} number=${found##*/}
+    [ -n "$names" ] || continue
+    [ -n "$number" ] || number=$(tr ',' '\n' <<<"$names" | grep -c .)
     # shellcheck disable=SC2034 # tools/deploy.sh passes it
-    recorded=("recordedAccounts=${found% *}" "recordedChosenIdsOn=${found#* }")
-    echo "jobs are spread over the storage accounts ${found% *}, those with chosen ids over the first ${found#* }"
+    recorded=("recordedAccounts=$names" "recordedChosenIdsOn=$number")
+    echo "jobs are spread over the storage accounts $names, those with chosen ids over the first $number"
   done
 }
 

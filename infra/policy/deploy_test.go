@@ -45,8 +45,10 @@ case "$*" in
   "role assignment list"*) cat grants ;;
   "ad signed-in-user show"*) echo 00000000-0000-0000-0000-000000000001 ;;
   "storage account list"*) cat accounts ;;
-  "rest --method get --url /subscriptions/first/"*"name=='spotworker-jobs'"*) cat spread ;;
-  "rest --method get --url /subscriptions/more/"*) ;;
+  "rest --method get --url /subscriptions/first/queueServices/default/queues/spotworker-jobs?"*) cat spread ;;
+  "rest --method get --url /subscriptions/new/queueServices/default/queues?"*) ;;
+  "rest --method get --url /subscriptions/more/queueServices/default/queues/spotworker-jobs?"*) echo / ;;
+  "rest --method get --url /subscriptions/"[fm]*"/queueServices/default/queues?"*) printf 'spotworker-jobs\nspotworker-jobs-ondemand\n' ;;
   "rest"*) echo "(Forbidden)" >&2; exit 1 ;;
   "vmss list"*-spot*sku.capacity*) if [ -f throttled ]; then echo "(TooManyRequests)" >&2; exit 1; fi; cat capacity ;;
   "vmss list"*packageReferenceId*) cat deployed ;;
@@ -284,8 +286,11 @@ func TestDeployKeepsTheNumberOfVMs(t *testing.T) {
 // spread, and nothing is deployed where that cannot be read.
 func TestDeployPassesTheRecordedAccounts(t *testing.T) {
 	for _, c := range []struct{ name, accounts, spread, want string }{
-		{"one account", "/subscriptions/first\n", "", ""},
-		{"two", "/subscriptions/more\n/subscriptions/first\n", "jobs1,jobs2 1\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=1"},
+		{"one account", "/subscriptions/first\n", "/\n", ""},
+		{"an account without queues", "/subscriptions/new\n", "", ""},
+		{"two", "/subscriptions/new\n/subscriptions/more\n/subscriptions/first\n", "jobs1,jobs2/1\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=1"},
+		{"chosen ids on all", "/subscriptions/first\n/subscriptions/more\n", "jobs1,jobs2/\n", " recordedAccounts=jobs1,jobs2 recordedChosenIdsOn=2"},
+		{"one account that is recorded", "/subscriptions/first\n", "jobs1/\n", " recordedAccounts=jobs1 recordedChosenIdsOn=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
