@@ -256,7 +256,7 @@ var importRules = []importRule{
 		name:    "haste imports no sibling",
 		in:      []string{"./internal/haste/..."},
 		forbids: []string{"./..."},
-		allows:  []string{"./internal/haste/..."},
+		allows:  []string{"./internal/haste/...", "./internal/ordered"},
 		reason:  "the worker and its clients share it, and it knows neither",
 	},
 	{

@@ -104,16 +104,20 @@ var fields = []field{
 // metadata returns the record as blob metadata, including unchanged the keys that
 // this version does not know.
 func (r *Record) metadata() map[string]*string {
-	out := make(map[string]*string, len(fields)+1+len(r.unknown))
+	values, used := make([]string, 1+len(fields)), 1 // in one piece, since every save makes them
+	values[0] = strconv.Itoa(Version)
+	for i, f := range fields {
+		if values[1+i] = f.write(r); values[1+i] != "" {
+			used++
+		}
+	}
+	out := make(map[string]*string, used+len(r.unknown)) // a third of the fields, as a rule
 	for key, value := range r.unknown {
 		out[key] = &value
 	}
-	values := make([]string, 1+len(fields)) // in one piece, since every save makes them
-	values[0] = strconv.Itoa(Version)
 	out["v"] = &values[0]
 	for i, f := range fields {
-		value := &values[1+i]
-		if *value = f.write(r); *value != "" {
+		if value := &values[1+i]; *value != "" {
 			out[f.key] = value
 		}
 	}

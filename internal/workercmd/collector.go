@@ -22,6 +22,13 @@ const (
 	// that of a worker with thousands of jobs, most of which is live.
 	largeShare = 0.25
 
+	// busyGarbage takes the place of mostGarbage once busyRate bytes a second have been
+	// allocated for busyAfter: each collection scans a deep stack of every job with a call
+	// in flight. The start of 10,000 long jobs is over before that.
+	busyGarbage = 48 << 20
+	busyRate    = 64 << 20
+	busyAfter   = 2 * time.Second
+
 	// hurriedGarbage is how many bytes are allocated between two collections while time
 	// is short: what a drain of 1,000 jobs allocates.
 	hurriedGarbage = 64 << 20
@@ -31,9 +38,10 @@ const (
 	// processor.
 	scannedPerSecond = 16 << 20
 
-	// maxGCPercent bounds what a small heap gets: a heap grows to 4 MiB times the
-	// percentage before its first collection.
-	maxGCPercent = 400
+	// maxGCPercent bounds what a small heap gets: it grows to 4 MiB times the percentage
+	// in any case. busyGCPercent does where busyGarbage may be allocated.
+	maxGCPercent  = 400
+	busyGCPercent = 1200
 
 	defaultGCPercent = 100 // Go's
 
@@ -45,13 +53,14 @@ const (
 
 // collector adapts Go's garbage collector to what is allocated: a worker of short jobs
 // collects rarely, and one of long jobs, which allocates little, keeps its heap small. At
-// most mostGarbage, or largeShare of the heap, is allocated between two collections. A nil
-// collector does nothing.
+// most mostGarbage or busyGarbage, or largeShare of the heap, is allocated between two
+// collections. A nil collector does nothing.
 type collector struct {
 	mu        sync.Mutex
 	timer     *time.Timer // for reconsider
 	at        time.Time   // of the last collection
 	allocated uint64      // up to then
+	calm      time.Time   // when less than busyRate was allocated last
 	percent   int
 	hurried   bool
 }
@@ -62,7 +71,8 @@ func adaptCollector() *collector {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	c := &collector{at: time.Now()}
+	now := time.Now()
+	c := &collector{at: now, calm: now}
 	c.timer = time.AfterFunc(reconsiderEvery, c.reconsider)
 	c.set(maxGCPercent) // until more is known
 	c.watch()
@@ -81,7 +91,7 @@ func (c *collector) collected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, use := time.Now(), heapUse()
-	next := gcPercent(use.scanned, use.allocated-c.allocated, now.Sub(c.at))
+	next := c.next(use, now)
 	if c.hurried {
 		next = hurriedPercent(use.scanned)
 	}
@@ -96,10 +106,20 @@ func (c *collector) reconsider() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	use := heapUse()
-	if next := gcPercent(use.scanned, use.allocated-c.allocated, time.Since(c.at)); next < c.percent && !c.hurried {
+	if next := c.next(use, time.Now()); next < c.percent && !c.hurried {
 		c.set(next)
 	}
 	c.timer.Reset(reconsiderEvery)
+}
+
+// next returns by how many percent the heap grows until the next collection. The caller
+// holds mu.
+func (c *collector) next(use memoryUse, now time.Time) int {
+	allocated, took := use.allocated-c.allocated, now.Sub(c.at)
+	if float64(allocated) < busyRate*took.Seconds() {
+		c.calm = now
+	}
+	return gcPercent(use.scanned, allocated, took, now.Sub(c.calm) >= busyAfter)
 }
 
 // hurry says that time is short, as in a drain, or is not any more. Collections would
@@ -129,13 +149,17 @@ func hurriedPercent(scanned uint64) int {
 
 // gcPercent returns by how many percent of the memory that a collection scans the heap
 // grows until the next one, where so many bytes were allocated in the time since the
-// last one.
-func gcPercent(scanned, allocated uint64, took time.Duration) int {
+// last one. busy says that much has been allocated for a while.
+func gcPercent(scanned, allocated uint64, took time.Duration, busy bool) int {
+	most, percent := float64(mostGarbage), maxGCPercent
+	if busy {
+		most, percent = busyGarbage, busyGCPercent
+	}
 	scanned = max(scanned, 1)
 	every := float64(scanned) / scannedPerSecond
 	garbage := every * float64(allocated) / max(took, time.Millisecond).Seconds()
-	garbage = min(max(garbage, leastGarbage), max(mostGarbage, largeShare*float64(scanned)))
-	return int(min(max(garbage*100/float64(scanned), 1), maxGCPercent))
+	garbage = min(max(garbage, leastGarbage), max(most, largeShare*float64(scanned)))
+	return min(int(max(garbage*100/float64(scanned), 1)), percent)
 }
 
 // memoryUse is what the last collection found, in bytes.

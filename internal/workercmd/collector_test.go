@@ -14,19 +14,54 @@ func TestGCPercent(t *testing.T) {
 		name               string
 		scanned, allocated uint64
 		took               time.Duration
+		busy               bool
 		want               int // percent
 	}{
-		{"at the start", 0, 0, 0, 400},
-		{"a tiny heap", 1 * mib, 100 * mib, time.Second, 400},
-		{"short jobs: 16 MiB", 4 * mib, 16 * mib, 100 * time.Millisecond, 400},
-		{"many long jobs: 2 MiB", 16 * mib, 2 * mib, 2 * time.Second, 12},
-		{"many long jobs that save often: 8 MiB", 16 * mib, 8 * mib, time.Second, 50},
-		{"a large heap that allocates much: a quarter of it", 1024 * mib, 1024 * mib, time.Second, 25},
-		{"a large heap that allocates little: a collection a minute", 1024 * mib, 60 * mib, time.Minute, 6},
-		{"a large heap that allocates nothing", 1024 * mib, 0, time.Minute, 1},
+		{"at the start", 0, 0, 0, false, 400},
+		{"a tiny heap", 1 * mib, 100 * mib, time.Second, false, 400},
+		{"short jobs: 16 MiB", 4 * mib, 16 * mib, 100 * time.Millisecond, false, 400},
+		{"short jobs for a while: 16 MiB too, where that is enough", 4 * mib, 16 * mib, 250 * time.Millisecond, true, 400},
+		{"short jobs for a while, in many slots: 48 MiB", 16 * mib, 16 * mib, 100 * time.Millisecond, true, 300},
+		{"short jobs for a while, a small heap", 2 * mib, 48 * mib, 100 * time.Millisecond, true, 1200},
+		{"many long jobs: 2 MiB", 16 * mib, 2 * mib, 2 * time.Second, false, 12},
+		{"many long jobs that save often: 8 MiB", 16 * mib, 8 * mib, time.Second, false, 50},
+		{"a large heap that allocates much: a quarter of it", 1024 * mib, 1024 * mib, time.Second, false, 25},
+		{"a large heap that allocates little: a collection a minute", 1024 * mib, 60 * mib, time.Minute, false, 6},
+		{"a large heap that allocates nothing", 1024 * mib, 0, time.Minute, false, 1},
 	} {
-		if got := gcPercent(tt.scanned, tt.allocated, tt.took); got != tt.want {
+		if got := gcPercent(tt.scanned, tt.allocated, tt.took, tt.busy); got != tt.want {
 			t.Errorf("%s: gcPercent = %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestCollectorOfBusyWorkers: only a worker that has allocated much for a while collects as
+// rarely as a busy one, and not any more when it allocates less.
+func TestCollectorOfBusyWorkers(t *testing.T) {
+	const mib = 1 << 20
+	start := time.Now()
+	c := &collector{at: start, calm: start}
+	collect := func(at time.Duration, allocated uint64) int {
+		now := start.Add(at)
+		percent := c.next(memoryUse{scanned: 12 * mib, allocated: c.allocated + allocated}, now)
+		c.at, c.allocated = now, c.allocated+allocated
+		return percent
+	}
+	for _, step := range []struct {
+		at        time.Duration
+		allocated uint64 // since the step before
+		busy      bool
+	}{
+		{time.Second, 100 * mib, false},
+		{1900 * time.Millisecond, 100 * mib, false},
+		{2100 * time.Millisecond, 30 * mib, true}, // for busyAfter
+		{3 * time.Second, 100 * mib, true},
+		{4 * time.Second, 20 * mib, false}, // calm again
+		{5 * time.Second, 100 * mib, false},
+		{6 * time.Second, 100 * mib, true},
+	} {
+		if percent := collect(step.at, step.allocated); (percent > mostGarbage*100/(12*mib)) != step.busy {
+			t.Errorf("after %s the heap grows by %d percent; it should be that of a busy worker: %t", step.at, percent, step.busy)
 		}
 	}
 }
