@@ -11,9 +11,7 @@ import (
 	"time"
 )
 
-// Window is how far back the figures reach, up to a minute less.
-const Window = minutes * time.Minute
-
+// minutes is how far back the figures reach, up to a minute less.
 const minutes = 10
 
 // Effort is the outcome of a handler's time. The words are those of the observer of

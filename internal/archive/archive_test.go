@@ -25,7 +25,6 @@ const (
 	magic1 = magic + "1 "
 	magic2 = magic + "2 "
 	magic3 = magic + "3 "
-	magic4 = magic + "4 "
 )
 
 var roomy = Limits{Bytes: 1 << 30, Entries: 10_000, Index: maxIndex}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/spotworker/spotworker/internal/filetype"
 )
 
 // Open returns the folder as a stream, which has the same bytes each time. A read fails if
@@ -193,7 +195,7 @@ func (r *reader) open(e *entry) (*os.File, error) {
 	if err != nil {
 		return nil, changed(e, err)
 	}
-	file, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
+	file, err := root.OpenFile(name, os.O_RDONLY|filetype.NoWait, 0)
 	if err != nil {
 		return nil, changed(e, err)
 	}

@@ -257,7 +257,7 @@ func entryOf(dir, name string, info fs.FileInfo) (entry, error) {
 
 // withHoles describes a file that has holes.
 func (e entry) withHoles(name string) (entry, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|noWait, 0)
+	file, err := os.OpenFile(name, os.O_RDONLY|filetype.NoWait, 0)
 	if err != nil {
 		return entry{}, err
 	}

@@ -4,8 +4,6 @@ package archive
 
 import "io/fs"
 
-const noWait = 0
-
 // inodeOf returns 0 and 1: a FileInfo has no numbers here.
 func inodeOf(fs.FileInfo) (inode, names uint64) { return 0, 1 }
 

@@ -5,12 +5,7 @@ package archive
 import (
 	"io/fs"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
-
-// noWait opens a named pipe without blocking.
-const noWait = unix.O_NONBLOCK
 
 // inodeOf returns the number of a file, and how many names it has.
 func inodeOf(info fs.FileInfo) (inode, names uint64) {

@@ -1,4 +1,5 @@
-// Package filetype names types of files for errors that people read.
+// Package filetype names types of files for errors that people read, and has what it takes
+// to open a file whose type is not known.
 package filetype
 
 import "io/fs"

@@ -15,8 +15,6 @@ type (
 	Error = protocol.Error
 	// Range is a range of a blob's bytes.
 	Range = protocol.Range
-	// Service names one of the account's two services.
-	Service = protocol.Service
 	// Message is the state of a message.
 	Message = queues.Message
 	// BlobState is the state of a blob.

@@ -34,10 +34,8 @@ const (
 	blobName, queueName = azurite.Account + ".blob.core.windows.net", azurite.Account + ".queue.core.windows.net"
 	blobHost, queueHost = "127.0.0.2", "127.0.0.3"
 
-	// binVariable and caVariable hold the paths of what the outer test prepared for
-	// the inner one.
+	// binVariable holds the path of what the outer test prepared for the inner one.
 	binVariable = "SPOTWORKER_TEST_BIN"
-	caVariable  = "SPOTWORKER_TEST_CA"
 
 	container = "archive"
 	blobSize  = 64 << 20

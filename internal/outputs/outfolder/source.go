@@ -9,6 +9,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/spotworker/spotworker/internal/filetype"
 	"github.com/spotworker/spotworker/internal/outputs/paths"
 )
 
@@ -26,7 +27,7 @@ type source struct {
 
 // open opens a file of a folder, which must be a regular one.
 func open(root *os.Root, name string, final bool) (*source, error) {
-	file, err := root.OpenFile(name, os.O_RDONLY|noWait, 0)
+	file, err := root.OpenFile(name, os.O_RDONLY|filetype.NoWait, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,0 @@
-//go:build !unix
-
-package outfolder
-
-const noWait = 0
