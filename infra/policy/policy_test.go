@@ -72,7 +72,7 @@ var brokenCopies = []struct {
 	{"a name for an account", "modules/foundation.bicep", "SPOTWORKER_ACCOUNT: accountName", "SPOTWORKER_ACCOUNT: prefix", "settings"},
 	{"another one's package", "main.bicep", "packageId: foundation.outputs.onDemandPackageId", "packageId: foundation.outputs.packageId", "handed down"},
 	{"a queue twice", "modules/storage.bicep", "concat(names.jobs, [names.onDemand, names.poison])", "concat(names.jobs, [names.queue, names.poison])", "names"},
-	{"a container twice", "modules/storage.bicep", "names.outputs, names.packages]", "names.outputs, names.outputs]", "resources"},
+	{"a container twice", "modules/storage.bicep", "[names.records, names.payloads, names.outputs],", "[names.records, names.payloads, names.payloads],", "resources"},
 	{"a look less often than its window", "modules/alerts.bicep", "    window: 'PT1H'\n    frequency: 'PT5M'\n", "    window: 'PT5M'\n    frequency: 'PT1H'\n", "alert times"},
 	{"up and up", "modules/autoscale.bicep", "direction: 'Decrease'", "direction: 'Increase'", "directions"},
 	{"names too long", "single.bicep", "@maxLength(30)\nparam prefix", "@maxLength(60)\nparam prefix", "name lengths"},
