@@ -1,10 +1,14 @@
 package renewal
 
 import (
+	"context"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/drain"
+	"github.com/spotworker/spotworker/internal/queue"
 )
 
 func TestVisibilityGrowsAndShrinks(t *testing.T) {
@@ -81,4 +85,40 @@ func TestRenewalsAfterAStall(t *testing.T) {
 			t.Errorf("%s: a renewal that must not be late had to wait", row.name)
 		}
 	}
+}
+
+// TestRenewalsWaitForTheGate: renewals that are due while as many calls as may be are in
+// flight wait without a goroutine of their own, and end with their cleanup.
+func TestRenewalsWaitForTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages = 50
+		s := NewSet(DefaultVisibility)
+		const large = 1 << 20 // so that a place is kept
+		for _, ok := s.gate.TryEnter(large); ok; {
+			_, ok = s.gate.TryEnter(large)
+		}
+		cleanup, end := context.WithCancel(t.Context())
+		var all []*Renewal
+		for range messages {
+			lease := &queue.Lease{AskedAt: time.Now().Add(-DefaultVisibility)}
+			all = append(all, s.Start(t.Context(), cleanup, lease, slog.New(slog.DiscardHandler), func(error) {}))
+		}
+		waiting := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.due.Len()
+		}
+		time.Sleep(time.Second)
+		if got := waiting(); got != messages {
+			t.Errorf("renewals that wait while no call may begin = %d, want %d", got, messages)
+		}
+		end()
+		time.Sleep(time.Second)
+		if got := waiting(); got != 0 {
+			t.Errorf("renewals that wait once their cleanup has ended = %d, want 0", got)
+		}
+		for _, r := range all {
+			r.Stop()
+		}
+	})
 }
