@@ -51,7 +51,7 @@ unless on () (count(spotworker_state{state="process"} == 1))`,
 		},
 		{
 			Name: "SpotworkerStorageUnreachable", Incident: "storage outage", Severity: "critical", For: time.Minute,
-			Expr: `sum(rate(spotworker_storage_unreachable_seconds_total[1m])) / count(spotworker_build_info) > 0.5`,
+			Expr: `max(sum(rate(spotworker_storage_unreachable_seconds_total[1m])) or sum by (account) (rate(spotworker_account_unreachable_seconds_total[1m]))) / count(spotworker_build_info) > 0.5`,
 			Log: &LogRule{
 				Name: "storage-unreachable", Title: "Workers do not reach storage", Severity: 1, Threshold: "0", Window: "PT5M", Frequency: "PT5M",
 				Text:  "More than half of the VMs have had no answer of the storage account for the last minutes. Running jobs continue, nothing is saved, and an eviction now costs the work since the last checkpoint.",

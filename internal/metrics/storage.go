@@ -15,6 +15,7 @@ type Storage struct {
 	callTime *prometheus.HistogramVec
 	outage   *outage
 	clock    *clock
+	accounts *accounts
 }
 
 // callBuckets reach from a call within the region to one that is given up.
@@ -29,12 +30,12 @@ func newStorage() Storage {
 			Namespace: namespace, Name: "storage_call_duration_seconds", Buckets: callBuckets,
 			Help: "Time of calls to the storage account, each retry counted, until the head of the response.",
 		}, []string{"service", "operation"}),
-		outage: &outage{}, clock: &clock{begun: time.Now()},
+		outage: &outage{}, clock: &clock{begun: time.Now()}, accounts: newAccounts(),
 	}
 }
 
 func (s *Storage) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock}
+	return []prometheus.Collector{s.calls, s.callTime, s.outage, s.clock, s.accounts.calls, s.accounts}
 }
 
 // Called counts one call to the storage account. answered says whether the service dealt
@@ -77,9 +78,14 @@ func (o *outage) Describe(out chan<- *prometheus.Desc) { out <- outageDesc }
 
 // Collect implements [prometheus.Collector].
 func (o *outage) Collect(out chan<- prometheus.Metric) {
+	out <- prometheus.MustNewConstMetric(outageDesc, prometheus.CounterValue, o.seconds())
+}
+
+// seconds returns how long all outages were together.
+func (o *outage) seconds() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	out <- prometheus.MustNewConstMetric(outageDesc, prometheus.CounterValue, o.time.seconds(time.Now()))
+	return o.time.seconds(time.Now())
 }
 
 // clockEvery is how often the machine's clock is compared with the service's.

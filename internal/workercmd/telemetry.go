@@ -86,6 +86,7 @@ func (t *telemetry) status() string {
 // called records a call to the storage account.
 func (t *telemetry) called(c azure.Call) {
 	t.Called(c.Service, c.Operation, c.Status, c.Took, c.Answered, c.Date)
+	t.CalledAccount(c.Account, c.Service, c.Status, c.Took, c.Answered)
 	if c.Throttled {
 		t.pressure.Refused(c.Account, c.Queue)
 	}

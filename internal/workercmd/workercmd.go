@@ -166,6 +166,7 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 	if err != nil {
 		return nil, nil, err
 	}
+	t.Accounts(accountNames(stores))
 	if t.pusher, err = f.pusher(t, stores.Account, log); err != nil {
 		return nil, nil, err
 	}
@@ -198,6 +199,14 @@ func (f *flags) worker(kinds job.Kinds, log *slog.Logger, t *telemetry, id *iden
 		return nil, nil, &cli.ConfigError{Err: err}
 	}
 	return w, closeAll, nil
+}
+
+// accountNames returns the names of all accounts, the first of the deployment first.
+func accountNames(s *deployment.Stores) (names []string) {
+	for _, in := range s.All() {
+		names = append(names, in.Account.Name())
+	}
+	return names
 }
 
 // account returns the queues and containers of a further account.

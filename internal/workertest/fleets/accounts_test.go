@@ -156,3 +156,62 @@ func TestAccountsMultiplyTheLimit(t *testing.T) {
 		})
 	}
 }
+
+// TestIdlePollsOfAccounts: a worker without work polls the queue of each account once a
+// second, and a fleet no more often than five workers. It claims a job of any account
+// within about a second. Heartbeats do not grow with the number of accounts.
+func TestIdlePollsOfAccounts(t *testing.T) {
+	race.Skip(t)
+	for _, row := range []struct{ accounts, workers int }{{1, 1}, {2, 1}, {4, 1}, {2, 16}, {4, 16}} {
+		t.Run(fmt.Sprintf("%d accounts, %d workers", row.accounts, row.workers), func(t *testing.T) {
+			rig.Run(t, func(t *testing.T, b *rig.Bed) {
+				a := b.AddAccounts(row.accounts)
+				p := idleFleet(b, row.workers)
+				for _, server := range a.Servers[1:] {
+					server.OnResult(func(r storage.Result) {
+						if r.Operation == storage.OpGetMessages && len(r.MessageIDs) > 0 {
+							p.claimed <- time.Now()
+						}
+					})
+				}
+				time.Sleep(2 * time.Minute) // the workers have counted each other
+				var waits []time.Duration
+				for i := range repeats(60, 600) {
+					time.Sleep(time.Duration(p.random.Int64N(int64(8 * time.Second))))
+					begun := time.Now()
+					a.Put(fmt.Sprintf("job-%d", i), "echo", "1")
+					waits = append(waits, (<-p.claimed).Sub(begun))
+				}
+				time.Sleep(time.Minute)
+				for _, server := range a.Servers {
+					server.ResetCounts()
+				}
+				const window = 15 * time.Minute
+				time.Sleep(window)
+				var polls, calls int64
+				for _, server := range a.Servers {
+					for operation, n := range server.Counts() {
+						if calls += n; operation == storage.OpGetMessages {
+							polls += n
+						}
+					}
+				}
+				perSecond := float64(polls) / window.Seconds()
+				others := float64(calls-polls) / window.Minutes() / float64(row.workers)
+				got := percentilesOf(waits)
+				t.Logf("put to claim: mean %s, %s; %.2f polls a second, %.2f other calls a minute and worker", mean(waits).Round(time.Millisecond), got, perSecond, others)
+				if m := mean(waits); m > 700*time.Millisecond || got.p99 > 1500*time.Millisecond {
+					t.Errorf("mean and p99 = %s and %s, want at most 700ms and 1.5s", m, got.p99)
+				}
+				if most := float64(min(row.workers, 5)*row.accounts) * 1.1; perSecond > most {
+					t.Errorf("polls a second = %.2f, want at most %.2f", perSecond, most)
+				}
+				// Four heartbeats a minute, each with a look at the control document, and five
+				// reads of the queues of each account.
+				if most := 9 + float64(row.accounts)*5.5; others > most {
+					t.Errorf("other calls a minute and worker = %.2f, want at most %.2f", others, most)
+				}
+			})
+		})
+	}
+}
