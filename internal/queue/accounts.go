@@ -92,6 +92,14 @@ func NewAccounts(names []string, shards []*Shards) *Accounts {
 	return &Accounts{names: names, shards: shards}
 }
 
+// Name returns the name of an account by its number; empty if the program was not given it.
+func (a *Accounts) Name(i int) string {
+	if i >= len(a.names) {
+		return ""
+	}
+	return a.names[i]
+}
+
 // Len returns how many accounts this program was given.
 func (a *Accounts) Len() int { return len(a.shards) }
 

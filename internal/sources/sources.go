@@ -144,10 +144,10 @@ func (s *Sources) checked(ctx context.Context, errs []error) error {
 
 // nameOf returns the name of an account for people.
 func (s *Sources) nameOf(account int) string {
-	if name := s.Accounts[account].Name; name != "" {
-		return name
+	if s.Spread != nil && s.Spread.Name(account) != "" {
+		return s.Spread.Name(account)
 	}
-	return "the first one"
+	return cmp.Or(s.Accounts[account].Name, "the first one")
 }
 
 // readiness returns which accounts are ready.
