@@ -78,7 +78,7 @@ var mutations = []mutation{
 		name: "a claim does not raise the generation",
 		file: "internal/checkpoint/claim.go",
 		old:  "found.Generation+1", replacement: "found.Generation-1",
-		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `generation went back`,
+		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `generation went from`,
 	},
 	{
 		name:        "the message is deleted before the record is done",

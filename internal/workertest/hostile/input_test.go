@@ -108,7 +108,8 @@ func TestDuplicates(t *testing.T) {
 			b.Put("a", "steps", "")
 			b.Put("a", "steps", "")
 			b.Put("a", "steps", "")
-			b.Start("vm_0", job.Kinds{"steps": work})
+			b.Start("vm_0", job.Kinds{"steps": work}, func(c *worker.Config) { c.Concurrency = 1 }) // it leaves the duplicates to the other
+			b.WaitFor("job a running", time.Minute, func() bool { return b.Record("a").Status == checkpoint.Running })
 			b.Start("vm_1", job.Kinds{"steps": work})
 			b.WaitDone("a", 5*time.Minute)
 			b.WaitFor("duplicates gone", 15*time.Minute, func() bool { return b.MessagesLeft() == 0 })
