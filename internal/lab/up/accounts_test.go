@@ -45,7 +45,6 @@ func TestAccounts(t *testing.T) {
 			first.Until(t, `"msg":"drained"`)
 			second.Until(t, `"msg":"job committed"`)
 			r.order(t, StopAccount, "devstoreaccount2")
-			second.Until(t, `"msg":"storage (unreachable|partly unreachable)`)
 			r.order(t, StartAccount, "devstoreaccount2")
 			for _, id := range ids {
 				line := `"msg":"job committed".*"job_id":"` + id + `"`
