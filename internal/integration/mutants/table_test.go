@@ -150,6 +150,12 @@ var mutations = []mutation{
 		run: "^TestEveryCall$/^redelivery$", pkg: crashpoints, sign: `progress went back`,
 	},
 	{
+		name: "a step back keeps the bad state",
+		file: "internal/checkpoint/previous.go",
+		old:  "\tif c.stepped {\n\t\thash, size", replacement: "\tif false {\n\t\thash, size",
+		run: "^TestHistories$", pkg: histories, args: some, sign: `the state before the last one is that of progress`,
+	},
+	{
 		name: "messages that expire",
 		file: "internal/queue/queue.go",
 		old:  "TimeToLive: new(int32(never))", replacement: "TimeToLive: new(int32(3600))",

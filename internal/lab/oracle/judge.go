@@ -42,7 +42,8 @@ type Record struct {
 
 	writes   []Write
 	tokens   map[string]bool // of all writes
-	progress int64           // the furthest
+	progress int64           // the furthest, less what a step back gave up
+	stepped  bool            // a claim continued from the state before the last, and nothing was saved since
 	counted  int             // failures, by the record
 }
 
@@ -71,10 +72,7 @@ func (r *Record) Add(w Write) (broken []Violation) {
 			r.progress = 0
 		}
 	}
-	if w.Progress >= 0 && w.Progress < r.progress {
-		breaks(Backwards, "progress went back from %d to %d", r.progress, w.Progress)
-	}
-	r.progress = max(r.progress, w.Progress)
+	r.addProgress(w, breaks)
 	if w.Failures > before.Failures {
 		if r.counted++; r.counted > r.Failed {
 			breaks(Miscounted, "%d failures counted, %d happened: an interruption was counted as one", r.counted, r.Failed)
@@ -89,6 +87,37 @@ func (r *Record) Add(w Write) (broken []Violation) {
 	r.tokens[w.Token] = true
 	r.writes = append(r.writes, w)
 	return broken
+}
+
+// addProgress judges how far the state of a write is. It may be behind the last one only if
+// the job continued from the state before that, which is the oldest one that it may
+// continue from.
+func (r *Record) addProgress(w Write, breaks func(rule Rule, format string, args ...any)) {
+	before := r.last()
+	if w.StepsBack > before.StepsBack {
+		if r.stepped = true; !before.HasPrevious {
+			breaks(Backwards, "the job continued from the state before the last one, and the record had none")
+		}
+	}
+	back := r.stepped && before.HasPrevious && w.Progress >= before.Previous
+	if w.Progress >= 0 && w.Progress < r.progress && !back {
+		breaks(Backwards, "progress went back from %d to %d", r.progress, w.Progress)
+	}
+	r.progress = max(r.progress, w.Progress)
+	if w.State == before.State || w.State == "" {
+		return
+	}
+	if back {
+		r.progress = w.Progress
+	}
+	kept := before.Progress
+	if r.stepped {
+		kept = before.Previous
+	}
+	if w.HasPrevious && (before.State == "" || w.Previous != kept) {
+		breaks(Backwards, "the state before the last one is that of progress %d, want the one that was replaced, of progress %d", w.Previous, kept)
+	}
+	r.stepped = false
 }
 
 // addOutcome judges a write with an outcome.

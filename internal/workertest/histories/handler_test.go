@@ -25,6 +25,7 @@ type chain struct {
 
 	mu     sync.Mutex
 	failed map[failedStep]time.Time // when that step failed
+	spoilt map[string]time.Time     // from when on the states of that job are spoilt
 }
 
 // failedStep is a step of a job that failed once.
@@ -60,7 +61,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 	if p == nil || p.payload != nil && !bytes.Equal(j.Payload, p.payload) {
 		return nil, job.Permanent(errors.New("this is not the payload that was put"))
 	}
-	next, number, err := c.resume(j, p)
+	next, number, err := c.resumeGood(j, p)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (c *chain) Run(ctx context.Context, j *job.Job) ([]byte, error) {
 			job.Print(ctx, "stdout", rig.LogLineOf(p.id, next))
 		}
 		if !p.noReports {
-			j.Report(p.progress(next+1, number))
+			j.Report(p.progress(next+1, c.spoil(p, next, number)))
 		}
 	}
 	if p.alwaysFails && !c.isFixed(p.id) {

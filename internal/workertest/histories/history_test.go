@@ -109,6 +109,7 @@ type historyStats struct {
 	cancelsTold, holdsAsked, stops              int // stops are of handlers, in time, because of these
 	workers, kills, notices, freezes, takeovers int
 	interruptions, failures, movedForDeadline   int
+	stepsBack                                   int // to the state before the last one
 	calls                                       int64
 	virtual, worstWait                          time.Duration
 	entries                                     []string // all entries of the recorder with their times; of one history
@@ -122,13 +123,14 @@ func (c *historyStats) add(d historyStats) {
 	c.cancelsTold, c.holdsAsked, c.stops = c.cancelsTold+d.cancelsTold, c.holdsAsked+d.holdsAsked, c.stops+d.stops
 	c.workers, c.kills, c.notices, c.freezes, c.takeovers = c.workers+d.workers, c.kills+d.kills, c.notices+d.notices, c.freezes+d.freezes, c.takeovers+d.takeovers
 	c.interruptions, c.failures, c.movedForDeadline = c.interruptions+d.interruptions, c.failures+d.failures, c.movedForDeadline+d.movedForDeadline
+	c.stepsBack += d.stepsBack
 	c.calls, c.virtual = c.calls+d.calls, c.virtual+d.virtual
 	c.worstWait = max(c.worstWait, d.worstWait)
 }
 
 func (c historyStats) String() string {
-	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline, %d failures of handlers, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
-		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.failures, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
+	return fmt.Sprintf("%d jobs (%d done, %d of them without a record, %d poison, %d cancelled; %d in a second account), %d workers (%d killed, %d notices, %d frozen), operators: %d take-overs, %d replays, %d purges, %d messages requeued, %d cancels, %d pauses and drains (%d handlers stopped in time); %d interruptions, %d jobs moved for their deadline, %d failures of handlers, %d steps back, %d storage calls, %s of virtual time, worst wait beside a free slot %s",
+		c.jobs, c.done, c.unrecorded, c.poison, c.cancelled, c.inSecondAccount, c.workers, c.kills, c.notices, c.freezes, c.takeovers, c.replays, c.purges, c.requeues, c.cancelsTold, c.holdsAsked, c.stops, c.interruptions, c.movedForDeadline, c.failures, c.stepsBack, c.calls, c.virtual.Round(time.Hour), c.worstWait.Round(time.Millisecond))
 }
 
 // runHistory runs the history of a seed and checks its outcome.
@@ -142,9 +144,10 @@ func runHistory(t *testing.T, seed uint64) (c historyStats) {
 		h.useShards()
 		h.useAccounts()
 		h.recorder.CheckIdle(h.faultFreeFrom())
-		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}}}
+		h.kinds = job.Kinds{"chain": &chain{plan: h.plan, recorder: h.recorder, isFixed: h.isFixed, failed: map[failedStep]time.Time{}, spoilt: map[string]time.Time{}}}
 		h.kinds["large"], h.kinds["other"] = h.kinds["chain"], h.kinds["chain"]
 		h.kinds["again"] = h.again(h.kinds["chain"])
+		h.kinds["keeps"] = job.KeepPreviousState(h.kinds["chain"])
 		h.run()
 		h.check()
 		if t.Failed() {

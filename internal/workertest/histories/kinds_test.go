@@ -120,10 +120,14 @@ func (o *oneAtATime) wrap(handler job.Handler) job.Handler {
 		defer o.recorder.HandlerEnded(o.vm, j.ID)
 		return handler.Run(ctx, j)
 	})
-	if job.IsIdempotent(handler) {
+	switch {
+	case job.IsIdempotent(handler):
 		return job.Idempotent(one)
+	case job.KeepsPreviousState(handler):
+		return job.KeepPreviousState(one)
+	default:
+		return one
 	}
-	return one
 }
 
 func (o *oneAtATime) enter(id string) (alone bool) {

@@ -21,6 +21,7 @@ type plan struct {
 
 	deadlines map[string]plannedDeadline // by job
 	storing   map[string]bool            // jobs that store an output with each step
+	spoils    map[string]int             // steps from which on the states of a job are spoilt for a while
 
 	clearedAt time.Duration // when an operator clears the queues of jobs; 0 for never
 
@@ -117,6 +118,7 @@ func planFor(seed uint64) *plan {
 	p.mixKinds()
 	p.mixIdempotent()
 	p.mixOutputs()
+	p.mixPrevious()
 	p.planSteering()
 	p.mixShards()
 	p.mixAccounts()

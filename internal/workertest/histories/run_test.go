@@ -240,6 +240,7 @@ func (h *history) check() {
 			}
 		}
 		h.countJob(h.b.Record(j.id))
+		h.stepsBack += h.b.Record(j.id).StepsBack
 		h.inSecondAccount += h.homeOf(j.id)
 		h.checkDeadline(h.b.Record(j.id))
 		if j.kind == "again" && h.b.Record(j.id).Status == "" {

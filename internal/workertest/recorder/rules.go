@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,6 +59,7 @@ func (rec *Recorder) checkRecordCall(r storage.Result) {
 	w.Operator = rec.Sender == Operator || rec.Sender == "test" && !oracle.Final(j.record.Status())
 	if w.State != "" {
 		w.Progress = int64(progress)
+		w.Previous, w.HasPrevious = previousIn(now, body)
 	}
 	rec.checkNamedOutputs(j, r, progress)
 	j.reopened = j.reopened || w.Reopens(j.record.Status())
@@ -276,4 +278,15 @@ func (rec *Recorder) checkRecordElsewhere(r storage.Result) {
 	if status := checkpoint.Status(blob.Metadata["status"]); status != checkpoint.Cancelled || rec.Sender != Operator {
 		rec.addViolation(j, "%s of a record that is %q in account %q, and the job is in %q", r.Operation, status, rec.account, rec.HomeOf(j.id))
 	}
+}
+
+// previousIn returns the number at the start of the state before the recorded one, which the
+// body has behind that, and whether there is one.
+func previousIn(meta map[string]string, body []byte) (number int64, ok bool) {
+	size, err := strconv.Atoi(meta["statesize"])
+	of, hash := meta["previousof"], meta["statehash"]
+	if err != nil || of == "" || hash[:min(len(hash), len(of))] != of || len(body) < size+4 {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint32(body[size:])), true
 }
