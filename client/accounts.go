@@ -213,9 +213,9 @@ func (c *Client) every(do func(part *Client) error) error {
 }
 
 // AccountsError means that some storage accounts of a deployment with several could not
-// be read. What the others have was returned.
+// be read, or written to. What the others have was returned, or done.
 type AccountsError struct {
-	// Names are the accounts that could not be read.
+	// Names are those accounts.
 	Names []string
 
 	// Err is the error of the first of them.

@@ -206,3 +206,42 @@ func TestAccountDoesNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestPutWhileAnAccountDoesNotAnswer: jobs that belong in the other account are put.
+func TestPutWhileAnAccountDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		servers["second"].OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: 10 * time.Minute} })
+		some, ok := errors.AsType[*AccountsError](both.Create(t.Context()))
+		if !ok || !slices.Equal(some.Names, []string{"second"}) {
+			t.Errorf("Create = %v, want an error that names the second account", some)
+		}
+		const jobs = 20
+		failed := 0
+		sum, err := both.PutMany(t.Context(), func(yield func(Spec, error) bool) {
+			for range jobs {
+				if !yield(Spec{Kind: "k"}, nil) {
+					return
+				}
+			}
+		}, PutOptions{Report: func(r PutResult) error {
+			if r.Err != nil {
+				failed++
+			}
+			return nil
+		}})
+		if sum.Put == 0 || failed == 0 || sum.Put+failed != jobs {
+			t.Errorf("PutMany = %+v, %v with %d failures, want some of %d put and the others reported", sum, err, failed, jobs)
+		}
+		if n := len(servers["home"].Messages(both.stores.Queue.Name())); n != sum.Put {
+			t.Errorf("%d messages in the account that answers, want %d", n, sum.Put)
+		}
+	})
+}

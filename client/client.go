@@ -161,16 +161,14 @@ func programName() string {
 
 // Create creates the deployment's queues and containers that do not exist. It is not an
 // error if the identity may not create them: usually they exist, and otherwise the
-// first use fails with [ErrNoDeployment].
+// first use fails with [ErrNoDeployment]. Where some of several accounts do not answer
+// the error is an [*AccountsError]: jobs that belong in the others can be put.
 func (c *Client) Create(ctx context.Context) error {
-	for _, s := range c.stores.All() {
-		containers := map[string]*container.Client{}
+	return c.fromEach(ctx, toWrite, func(part *Client, answers *answers) error {
+		s, containers := part.stores, map[string]*container.Client{}
 		for _, name := range s.ContainerNames() {
 			containers[name] = s.Account.Container(name)
 		}
-		if err := producer.Create(ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers); err != nil {
-			return c.readable(err, toWrite)
-		}
-	}
-	return nil
+		return producer.Create(answers.ctx, []*queue.Queue{s.Queue, s.OnDemand, s.Poison}, containers)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spotworker/spotworker/client"
@@ -78,6 +79,10 @@ func (s *session) open(ctx context.Context) (*client.Client, error) {
 	if ctx.Err() != nil {
 		return nil, errNothingYet
 	}
+	if some, ok := errors.AsType[*client.AccountsError](err); ok {
+		s.report.note("storage account %s cannot be used, so its jobs fail and the others are put: %s", strings.Join(some.Names, ", "), some.Err)
+		err = nil
+	}
 	return c, err
 }
 
@@ -88,7 +93,7 @@ func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
 	if denied, ok := errors.AsType[*client.DeniedError](err); ok && denied.Role != "" {
 		return nil
 	}
-	if err != nil {
+	if _, partly := errors.AsType[*client.AccountsError](err); err != nil && !partly {
 		return err
 	}
 	q := queues.Jobs
@@ -98,7 +103,7 @@ func (s *session) checkAccess(ctx context.Context, c *client.Client) error {
 	if !q.Exists {
 		s.report.note("queue %s does not exist yet; it would be created", q.Name)
 	}
-	return nil
+	return err // of some accounts
 }
 
 // options returns the settings of a run that reports to the session. With check it reads

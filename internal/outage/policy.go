@@ -71,10 +71,14 @@ func (p Policy) Do(req *policy.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// host returns which service of which account the call was made to.
+// host returns which service of which account the call was made to. Accounts of an
+// emulator have one host, and differ in the path.
 func (c Call) host() string {
 	if c.address == nil {
 		return c.Service + " service"
+	}
+	if account, _, _ := strings.Cut(strings.TrimPrefix(c.address.Path, "/"), "/"); isEmulator(c.address.Hostname()) {
+		return c.address.Host + "/" + account
 	}
 	return c.address.Host
 }

@@ -123,7 +123,7 @@ func TestProxyFaults(t *testing.T) {
 				giveUp()
 			case delayRequest:
 				giveUp()
-			default: // the caller gets an error by itself
+			default: // the caller gets an error without that
 			}
 			if err := <-result; err == nil || errors.Is(err, context.Canceled) != (f > resetReply) {
 				t.Errorf("a call with a fault = %v, want an error; the caller gave up: %t", err, f > resetReply)
