@@ -146,6 +146,7 @@ var breaks = []struct{ name, file, old, new string }{
 	{"a first account that is not the first", "modules/foundation.bicep", "concat([accountName], moreNames)", "concat(moreNames, [accountName])"},
 	{"more accounts than there are", "modules/foundation.bicep", "putOn > 1 + length(moreNames)", "putOn > 16"},
 	{"chosen ids on more accounts than jobs", "modules/foundation.bicep", "chosenIdsOn > putOn", "chosenIdsOn > 16"},
+	{"two lists of accounts", "modules/foundation.bicep", "contains(workerSettings, 'SPOTWORKER_MORE_ACCOUNT')", "contains(workerSettings, 'SPOTWORKER_ACCOUNT')"},
 	{"an account that is taken away", "modules/foundation.bicep", "!startsWith('${spreadOver},', '${recordedAccounts},')", "!startsWith('${recordedAccounts},', '${spreadOver},')"},
 	{"chosen ids that move", "modules/foundation.bicep", "chosenIdsOn != recordedChosenIdsOn", "chosenIdsOn > recordedChosenIdsOn"},
 	{"a refusal that is none", "modules/foundation.bicep", "empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)", "spreadOver"},

@@ -150,13 +150,15 @@ var spreadRefusal = putOn > 1 + length(moreNames)
   ? 'moreAccounts.putOn is ${putOn}, and there are ${1 + length(moreNames)} accounts: add names, or lower it'
   : chosenIdsOn > putOn
       ? 'moreAccounts.chosenIdsOn is ${chosenIdsOn}, and jobs are put on ${putOn} accounts: it can be no more than putOn'
-      : empty(recordedAccounts)
-          ? ''
-          : !startsWith('${spreadOver},', '${recordedAccounts},')
-              ? 'jobs are spread over the accounts ${recordedAccounts} now, and this deployment would make that ${spreadOver}: accounts can be added behind these, and neither removed nor reordered. Set moreAccounts.names and putOn so that they are the first'
-              : chosenIdsOn != recordedChosenIdsOn
-                  ? 'jobs with chosen ids are put on ${recordedChosenIdsOn} accounts now, and this deployment would make that ${chosenIdsOn}: an id that is put again could then run twice. Set moreAccounts.chosenIdsOn to ${recordedChosenIdsOn}; spotctl accounts --chosen-ids is there for those who want that'
-                  : ''
+      : contains(workerSettings, 'SPOTWORKER_MORE_ACCOUNT')
+          ? 'workerSettings have SPOTWORKER_MORE_ACCOUNT, which would be another list than that of moreAccounts: give the accounts in moreAccounts alone'
+          : empty(recordedAccounts)
+              ? ''
+              : !startsWith('${spreadOver},', '${recordedAccounts},')
+                  ? 'jobs are spread over the accounts ${recordedAccounts} now, and this deployment would make that ${spreadOver}: accounts can be added behind these, and neither removed nor reordered. Set moreAccounts.names and putOn so that they are the first'
+                  : chosenIdsOn != recordedChosenIdsOn
+                      ? 'jobs with chosen ids are put on ${recordedChosenIdsOn} accounts now, and this deployment would make that ${chosenIdsOn}: an id that is put again could then run twice. Set moreAccounts.chosenIdsOn to ${recordedChosenIdsOn}; spotctl accounts --chosen-ids is there for those who want that'
+                      : ''
 var spreadChecked = empty(spreadRefusal) ? spreadOver : fail(spreadRefusal)
 var spread = moreAccounts == null && empty(recordedAccounts)
   ? {}
