@@ -67,7 +67,10 @@ func (p Policy) doLimited(req *policy.Request, t *Tries) (*http.Response, error)
 	if err == nil {
 		t.answered(time.Since(pending.begun))
 		t.watch.answered(pending)
-		endWithBody(resp, func() { t.watch.remove(pending) }) // the body is read under ctx, so it stays open
+		endWithBody(resp, func() { // the body is read under ctx
+			t.watch.remove(pending)
+			cut(nil) // else the caller's context would hold it
+		})
 		return resp, nil
 	}
 	t.watch.remove(pending)
