@@ -239,9 +239,9 @@ func TestTryTimeout(t *testing.T) {
 				if tt.limited {
 					ctx = tries.In(ctx)
 				}
-				closed, of := 0, context.Context(nil)
+				closed, tried := 0, (*http.Request)(nil)
 				do := transport(func(r *http.Request) (*http.Response, error) {
-					of = r.Context()
+					tried = r
 					s := stream{r.Context(), tt.answer}
 					if _, err := s.Read(nil); !errors.Is(err, io.EOF) {
 						return nil, err
@@ -273,7 +273,7 @@ func TestTryTimeout(t *testing.T) {
 				if closed != tt.closesIdle || tries.watch.tries.Len() != 0 {
 					t.Errorf("idle connections were closed %d times, want %d; tries watched at the end: %d", closed, tt.closesIdle, tries.watch.tries.Len())
 				}
-				if of.Err() == nil {
+				if tried.Context().Err() == nil {
 					t.Error("the context of the try has not ended: the caller's holds it")
 				}
 			})
