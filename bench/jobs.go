@@ -130,14 +130,31 @@ func (b *bench) interleave(ctx context.Context, sides []side, latency time.Durat
 // settle is how long a side works before it is measured.
 const settle = 300 * time.Millisecond
 
-// expect is how many messages a side may take, generously, in the time of a
-// measurement.
-func (b *bench) expect(latency time.Duration, slots int) int {
-	fastest := 9000.0 // a second, on one core
+// fastest is how many jobs a second a side may do, generously.
+func fastest(latency time.Duration, slots int) float64 {
+	most := 9000.0 // on one core
 	if latency > 0 {
-		fastest = min(fastest, 1.5*float64(slots)/latency.Seconds()) // a job is two calls
+		most = min(most, 1.5*float64(slots)/latency.Seconds()) // a job is two calls
 	}
-	return max(200, int(fastest*(b.Window+2*settle).Seconds())) + 32
+	return most
+}
+
+// expect is how many messages a side may take in the time of a measurement.
+func (b *bench) expect(latency time.Duration, slots int) int {
+	return max(200, int(fastest(latency, slots)*(b.window(latency, slots)+2*settle).Seconds())) + 32
+}
+
+// A window is as long as it takes for fewJobs, up to longestWindow: the processor time of
+// fewer is chance.
+const (
+	fewJobs       = 2000
+	longestWindow = 3 * time.Second
+)
+
+// window is the time of one measurement.
+func (b *bench) window(latency time.Duration, slots int) time.Duration {
+	enough := time.Duration(fewJobs / fastest(latency, slots) * float64(time.Second))
+	return max(b.Window, min(enough, longestWindow))
 }
 
 // errEmpty reports that a queue ran out of messages before the end.
@@ -196,7 +213,7 @@ func (b *bench) measureWith(ctx context.Context, s side, latency time.Duration, 
 	if err != nil {
 		return measurement{}, err
 	}
-	time.Sleep(b.Window)
+	time.Sleep(b.window(latency, slots))
 	after, err := take(storage, p)
 	if err != nil {
 		return measurement{}, err

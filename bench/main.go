@@ -55,7 +55,7 @@ func main() {
 type runCommand struct {
 	Only          []string        `help:"Tables to measure: ${enum}." enum:"jobs,many,peers,states,handover,puts,order" default:"jobs,many,peers,states,handover,puts,order"`
 	Rounds        int             `help:"Times that each side is measured." default:"3"`
-	Window        time.Duration   `help:"Time of one measurement of rate and CPU." default:"800ms"`
+	Window        time.Duration   `help:"Time of one measurement of rate and CPU, at least: it is up to 3 s where fewer than 2,000 jobs fit into it." default:"800ms"`
 	Slots         []int           `help:"Jobs at once." default:"1,16,64,256"`
 	Latency       []time.Duration `help:"Latencies of the storage." default:"0s,10ms"`
 	Baseline      string          `help:"A revision of this repository whose worker is measured as one more side." placeholder:"REV"`
