@@ -81,7 +81,7 @@ func (s *stored) all() map[string]string {
 }
 
 // writesOutputs is a program that writes the files in OUTPUTS, as PATH=CONTENT in lines,
-// and waits for a file if WAITS is set.
+// makes the file that WAITS names, if it is set, and then waits until it has to stop.
 func writesOutputs() int {
 	for line := range strings.Lines(os.Getenv("OUTPUTS")) {
 		path, content, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
@@ -96,7 +96,10 @@ func writesOutputs() int {
 			return failWith(err)
 		}
 	}
-	if os.Getenv("WAITS") != "" {
+	if waits := os.Getenv("WAITS"); waits != "" {
+		if err := os.WriteFile(waits, nil, 0o600); err != nil {
+			return failWith(err)
+		}
 		for {
 			if _, err := os.Stat(os.Getenv(envStop)); err == nil {
 				return exitTempFail
@@ -184,16 +187,20 @@ func TestOutputsBeforeASave(t *testing.T) {
 	b := setup(t)
 	s := &stored{}
 	k := b.outputsKind(Outputs{}, "a.txt=one", "b.txt=two")
-	k.Environment["WAITS"] = "1"
+	waits := filepath.Join(t.TempDir(), "waits")
+	k.Environment["WAITS"] = waits
 	w := b.beginWith(k, s, nil)
-	b.until("two outputs are sent", func() bool {
+	b.until("both outputs are written", func() bool {
+		_, err := os.Stat(waits)
+		return err == nil
+	})
+	for range 2 {
 		if err := w.PrepareSave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return len(s.all()) == 2
-	})
-	if err := w.PrepareSave(t.Context()); err != nil {
-		t.Fatal(err)
+		if n := len(s.all()); n != 2 {
+			t.Errorf("%d outputs are sent, want 2", n)
+		}
 	}
 	w.stop(job.Evicted, 5*time.Second)
 	w.wait(t)
@@ -235,7 +242,7 @@ func TestOutputsAreStreamed(t *testing.T) {
 	b := setup(t)
 	s := &stored{}
 	k := b.outputsKind(Outputs{Stream: true}, "a.txt=one")
-	k.Environment["WAITS"] = "1"
+	k.Environment["WAITS"] = filepath.Join(t.TempDir(), "waits")
 	w := b.beginWith(k, s, nil)
 	b.until("the output is sent", func() bool { return len(s.all()) == 1 })
 	w.stop(job.Shutdown, time.Second)
