@@ -68,6 +68,7 @@ type stager struct {
 	slabs  int           // in use or free
 	calls  chan struct{} // a place for each call that may be in flight
 	quick  atomic.Int64  // calls that ended soon
+	grow   chan struct{} // receives after such calls, for a reader that waits for a slab
 	parts  chan part     // to hash, in order
 	pieces chan piece    // to cut, in order
 	rests  chan int      // where the group begins that did not end with the slab, for each slab
@@ -112,7 +113,7 @@ func (s *Store) stage(ctx context.Context, id string, state io.Reader, known *bl
 	st := &stager{
 		client: s.blob(id), namer: newNamer(id), known: known, limit: s.maxStream, unit: s.unit, budget: s.budget, cutter: s.cutter(),
 		free: make(chan *slab, maxSlabs), calls: make(chan struct{}, ownSlabs*ownCalls+(maxSlabs-ownSlabs)*grownCalls), parts: make(chan part, slabUnits),
-		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
+		grow: make(chan struct{}, 1), pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
 	}
 	m, err := st.run(ctx, state)
 	for _, id := range st.sent {
@@ -219,29 +220,37 @@ func (s *stager) cut() {
 
 // slab returns a slab that nothing uses. The first ones are short, since most streams are.
 func (s *stager) slab() (*slab, error) {
-	select {
-	case free := <-s.free:
-		return s.reuse(free), nil
-	default:
-	}
-	if s.mayGrow() {
-		added := &slab{data: make([]byte, s.unit<<min(s.slabs, 2))}
-		added.uses.Store(1)
-		calls := grownCalls
-		if s.slabs++; s.slabs <= ownSlabs {
-			calls = ownCalls
+	for {
+		select {
+		case free := <-s.free:
+			return s.reuse(free), nil
+		default:
 		}
-		for range calls {
-			s.calls <- struct{}{}
+		if s.mayGrow() {
+			return s.added(), nil
 		}
-		return added, nil
+		select {
+		case free := <-s.free:
+			return s.reuse(free), nil
+		case <-s.grow:
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		}
 	}
-	select {
-	case free := <-s.free:
-		return s.reuse(free), nil
-	case <-s.ctx.Done():
-		return nil, context.Cause(s.ctx)
+}
+
+// added returns one slab more, and allows the calls for it.
+func (s *stager) added() *slab {
+	added := &slab{data: make([]byte, s.unit<<min(s.slabs, 2))}
+	added.uses.Store(1)
+	calls := grownCalls
+	if s.slabs++; s.slabs <= ownSlabs {
+		calls = ownCalls
 	}
+	for range calls {
+		s.calls <- struct{}{}
+	}
+	return added
 }
 
 // reuse returns a free slab at full length.
@@ -388,6 +397,10 @@ func (s *stager) send(id string, p part) {
 		}
 		if time.Since(begun) < quickCall {
 			s.quick.Add(1)
+			select {
+			case s.grow <- struct{}{}:
+			default: // the reader has not looked since the last one
+			}
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
