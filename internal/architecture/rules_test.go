@@ -553,7 +553,7 @@ var sizeRule = struct {
 	exceptions: []sizeException{
 		{"./cmd/spotctl", 16, "one program of many commands: a file for each group of them"},
 		{"./internal/delivery", 13, "one message from its claim to its end: a file for each step, and for what steps share"},
-		{"./internal/checkpoint", 16, "record, rulings, claims, the saving and reading of large states, the state before the recorded one, and the policy of when to save, which only together keep a record consistent"},
+		{"./internal/checkpoint", 15, "record, rulings, claims, the saving and reading of states, the state before the recorded one, and the policy of when to save, which only together keep a record consistent"},
 		{"./internal/lab/chaos", 14, "killer, proxy, workload, its traces and their histories, which only one command uses"},
 	},
 }

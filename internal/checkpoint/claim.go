@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/ledger"
 )
 
@@ -27,7 +28,7 @@ type Claim struct {
 	number  int // of the last write attempted
 	doubt   *doubt
 	lost    error
-	blocks  blockSet
+	blocks  blocks.Set
 
 	keeps     bool   // see KeepPrevious; changed under mu too
 	held      []byte // a state of one piece that the next save keeps as the one before it
@@ -91,7 +92,7 @@ func (c *Claim) lockSettled(ctx context.Context) (unlock func(), err error) {
 // refresh replaces the known record with the one just read, still owned by this claim.
 func (c *Claim) refresh(found Record) {
 	if found.StateHash != c.record.StateHash {
-		c.blocks.forget() // an older write of ours arrived late
+		c.blocks = blocks.Set{} // an older write of ours arrived late
 	}
 	c.set(found)
 }
@@ -154,7 +155,7 @@ func (s *Store) newClaim(d Delivery, owner string, r Record) *Claim {
 		readers: map[*stateReader]bool{},
 	}
 	if r.StateBlocks == 0 {
-		c.blocks = noBlocks()
+		c.blocks = blocks.None()
 	}
 	return c
 }

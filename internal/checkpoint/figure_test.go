@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/azure"
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/testing/cost"
 )
@@ -36,7 +37,7 @@ func TestGigabyte(t *testing.T) {
 	}
 
 	// One percent in one piece, which touches as many chunks as it can.
-	next := generated{size: size, from: 333*hashUnit - hashUnit/10, to: 333*hashUnit - hashUnit/10 + size/100}
+	next := generated{size: size, from: 333*blocks.Unit - blocks.Unit/10, to: 333*blocks.Unit - blocks.Unit/10 + size/100}
 	second := service.Measure(func() error { return c.Save(t.Context(), next.snapshot()) })
 	second.Log(t, "second save of 1 GiB")
 	if limit := int64(size/1000*11 + 1<<20); second.Err != nil || second.Sent > limit || second.Sent < size/100 {

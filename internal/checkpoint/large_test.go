@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
@@ -103,12 +104,12 @@ func TestStreamRoundTrip(t *testing.T) {
 		blocks int
 		calls  calls
 	}{
-		{0, 0, inOne}, {1, 0, inOne}, {hashUnit - 1, 0, inOne},
-		{hashUnit, 1, inBlocks(1)}, {hashUnit + 1, 2, inBlocks(2)}, {9*hashUnit + 17, 10, inBlocks(10)},
+		{0, 0, inOne}, {1, 0, inOne}, {blocks.Unit - 1, 0, inOne},
+		{blocks.Unit, 1, inBlocks(1)}, {blocks.Unit + 1, 2, inBlocks(2)}, {9*blocks.Unit + 17, 10, inBlocks(10)},
 	} {
 		t.Run(fmt.Sprint(row.size), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
-				b.store.WithChunks(hashUnit)
+				b.store.WithChunks(blocks.Unit)
 				state := make([]byte, row.size)
 				for i := range state {
 					state[i] = byte(i>>20 + i)
@@ -341,7 +342,7 @@ func TestFailedSaveIsResumed(t *testing.T) {
 
 // refuseBlock refuses the block of one letter, when all others have arrived.
 func (b *rig) refuseBlock(letter string) {
-	id := newNamer(ours.ID).chunk(large(letter))
+	id := blocks.NewNamer(ours.ID).Chunk(large(letter))
 	b.OnCall(func(c storage.Call) storage.Fault {
 		if c.BlockID == id {
 			return storage.Fault{Before: time.Second, Refuse: &storage.Error{Status: 403, Code: "AuthorizationFailure"}}
@@ -385,7 +386,7 @@ func TestStagedOnARemovedRecord(t *testing.T) {
 				if err := c.Save(t.Context(), streamed(large("abcX"))); err == nil {
 					t.Fatal("Save with a block refused = <nil>, want an error")
 				}
-				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), newNamer(ours.ID).chunk(large("W")), readSeekCloser("W"), nil); err != nil {
+				if _, err := b.store.blob(ours.ID).StageBlock(t.Context(), blocks.NewNamer(ours.ID).Chunk(large("W")), readSeekCloser("W"), nil); err != nil {
 					t.Fatal(err)
 				}
 				b.OnCall(nil)

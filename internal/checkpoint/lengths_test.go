@@ -2,8 +2,6 @@ package checkpoint
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"io"
 	"testing"
 	"testing/iotest"
@@ -45,25 +43,5 @@ func TestEveryLengthIsKept(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Ids of blocks are part of what is stored: with others, workers of two versions would
-// send each other's states again.
-func TestBlockIDs(t *testing.T) {
-	n, data := newNamer("job-1"), make([]byte, 300_000)
-	fillRandom(data, 1)
-	chunk := n.chunk(data)
-	ids := []string{chunk, n.group([]string{chunk, n.chunk(data[:7])}, 300_007)}
-	for i, want := range []string{"vJ631Nwq3JnabiYWVIaR1wAAAAAABJPgY2h1bmstMDE=", "eQ8BPmtDDLkpZXNaeo9NWwAAAAAABJPnZ3JvdXAtMDE="} {
-		if ids[i] != want {
-			t.Errorf("id %d = %s, want %s", i, ids[i], want)
-		}
-	}
-	if got := lengthOf(ids); got != 600_007 {
-		t.Errorf("the blocks have %d bytes, want 600007", got)
-	}
-	if other := newNamer("job-2").chunk(data); other == chunk || len(other) != len(base64.StdEncoding.EncodeToString(make([]byte, sha256.Size))) {
-		t.Errorf("the id of the same chunk in another job = %s, want another of 44 characters", other)
 	}
 }

@@ -3,9 +3,10 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"io"
 	"slices"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 )
 
 // Previous is the state before the recorded one, which the body has behind it where the
@@ -158,18 +159,18 @@ func (c *Claim) withPrevious(ctx context.Context, p prepared) (prepared, error) 
 	}
 	alone := p
 	if p.content.data != nil {
-		m, err := c.stage(ctx, p.content.data)
+		m, err := c.inBlocksToo(ctx, p.content.data)
 		if err != nil {
 			return prepared{}, err
 		}
-		p.hash, p.content = m.hash, content{blocks: m.blocks}
+		p.hash, p.content = m.Hash, content{blocks: m.Blocks}
 	}
 	if before.blocks == nil {
-		m, err := c.stage(ctx, before.data)
+		m, err := c.inBlocksToo(ctx, before.data)
 		if err != nil {
 			return prepared{}, err
 		}
-		before.blocks = m.blocks
+		before.blocks = m.Blocks
 	}
 	p.blocks = len(p.content.blocks)
 	if p.blocks+len(before.blocks) > maxBlocks {
@@ -180,24 +181,24 @@ func (c *Claim) withPrevious(ctx context.Context, p prepared) (prepared, error) 
 	return p, nil
 }
 
-func (o older) as(of string, blocks int) Previous {
-	return Previous{Hash: o.hash, Size: o.size, Blocks: blocks, Version: o.version, Of: signature(of)}
+func (o older) as(of string, count int) Previous {
+	return Previous{Hash: o.hash, Size: o.size, Blocks: count, Version: o.version, Of: signature(of)}
 }
 
 // replaced returns the state that is the one before p once p is recorded: the recorded
 // one, or if that is unusable the one before it.
 func (c *Claim) replaced(ctx context.Context, p prepared) (before older, ok bool, err error) {
 	r := c.record
-	hash, size, version, from, blocks := r.StateHash, r.StateSize, r.StateVersion, 0, r.StateBlocks
-	inBlocks := blocks > 0 && !r.isJoined()
+	hash, size, version, from, count := r.StateHash, r.StateSize, r.StateVersion, 0, r.StateBlocks
+	inBlocks := count > 0 && !r.isJoined()
 	if c.stepped {
-		hash, size, version, from, blocks = r.Previous.Hash, r.Previous.Size, r.Previous.Version, r.StateBlocks, r.Previous.Blocks
+		hash, size, version, from, count = r.Previous.Hash, r.Previous.Size, r.Previous.Version, r.StateBlocks, r.Previous.Blocks
 	}
 	if !r.HasState() || c.stepped && !r.HasPrevious() || p.is(hash) {
 		return older{}, false, nil
 	}
 	if !inBlocks {
-		units := hashInUnits(c.held, c.store.unit)
+		units := blocks.HashOf(c.held, c.store.unit)
 		ok := c.held != nil && int64(len(c.held)) == size && (hash == units || hash == hashOf(c.held))
 		return older{hash: units, size: size, version: version, data: c.held}, ok, nil
 	}
@@ -208,27 +209,18 @@ func (c *Claim) replaced(ctx context.Context, p prepared) (before older, ok bool
 	if r.HasPrevious() {
 		all += r.Previous.Blocks
 	}
-	if len(c.blocks.order) != all {
+	if len(c.blocks.Order()) != all {
 		return older{}, false, nil
 	}
-	return older{hash: hash, size: size, version: version, blocks: c.blocks.order[from : from+blocks]}, true, nil
+	return older{hash: hash, size: size, version: version, blocks: c.blocks.Order()[from : from+count]}, true, nil
 }
 
-// stage uploads the blocks of a state in one piece that the record lacks.
-func (c *Claim) stage(ctx context.Context, data []byte) (manifest, error) {
+// inBlocksToo uploads the blocks of a state in one piece that the record lacks.
+func (c *Claim) inBlocksToo(ctx context.Context, data []byte) (blocks.Manifest, error) {
 	if err := c.listBlocks(ctx); err != nil {
-		return manifest{}, err
+		return blocks.Manifest{}, err
 	}
-	return c.store.stage(ctx, c.delivery.ID, bytes.NewReader(data), &c.blocks)
-}
-
-// hashInUnits returns the hash that a state in one piece would have in blocks.
-func hashInUnits(data []byte, unit int) string {
-	sum := newStateHash()
-	for part := range slices.Chunk(data, unit) {
-		sum.add(sha256.Sum256(part))
-	}
-	return sum.String()
+	return c.store.upload(ctx, c.delivery.ID, bytes.NewReader(data), &c.blocks)
 }
 
 // stepsAfter returns the steps back for the next write of a record that has those before.

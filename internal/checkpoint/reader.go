@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/readahead"
 )
 
@@ -39,7 +40,7 @@ type stateReader struct {
 	stored stored
 	ranges *readahead.Reader[unitHashes]
 	rest   []byte // what is left of the range that was handed out last
-	sum    stateHash
+	sum    blocks.Hash
 	err    error // that ended the reading; every later read returns it
 }
 
@@ -68,7 +69,7 @@ func (c *Claim) open(ctx context.Context, s stored) (io.ReadCloser, error) {
 		return nil, ErrReplaced
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &stateReader{claim: c, ctx: ctx, end: cancel, stored: s, sum: newStateHash()}
+	r := &stateReader{claim: c, ctx: ctx, end: cancel, stored: s, sum: blocks.NewHash()}
 	r.ranges = readahead.New(ctx, readahead.Config{
 		Size: s.size, Length: int64(rangeUnits * c.store.unit), Ahead: readAhead, Budget: c.store.budget,
 	}, r.fetch)
@@ -112,7 +113,7 @@ func (r *stateReader) advance() error {
 		return fmt.Errorf("read state of job %s: %w", r.claim.delivery.ID, err)
 	}
 	for _, unit := range next.Value {
-		r.sum.add(unit)
+		r.sum.Add(unit)
 	}
 	if r.ranges.Offset() == r.stored.size {
 		if r.sum.String() != r.stored.hash {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
 
@@ -122,8 +123,8 @@ func TestReplayCreates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rig) {
-				blocks := blockSet{}
-				if _, err := b.store.stage(t.Context(), ours.ID, strings.NewReader("a piece of a state"), &blocks); err != nil {
+				known := blocks.Set{}
+				if _, err := b.store.upload(t.Context(), ours.ID, strings.NewReader("a piece of a state"), &known); err != nil {
 					t.Fatal(err)
 				}
 				if was, err := act(t, b); err != nil || was.Version != 0 {

@@ -135,7 +135,7 @@ func TestSentForAChange(t *testing.T) {
 		m := h.sent(t, chunks.New)
 		sent := float64(m.Sent) / (1 << 20)
 		t.Logf("%s, %s: %.2f MiB sent in %d calls", h.kind, h.change, sent, m.Calls)
-		if sent > h.atMost || m.Calls > int(1.2*h.atMost)+4*splitRun {
+		if sent > h.atMost || m.Calls > int(1.2*h.atMost)+32 {
 			t.Errorf("%s, %s: %.2f MiB sent in %d calls, want at most %.2f, and about one for each", h.kind, h.change, sent, m.Calls, h.atMost)
 		}
 	}

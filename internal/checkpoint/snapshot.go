@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 )
 
 // Snapshot is what a handler reported, to be recorded.
@@ -68,70 +70,26 @@ func (c *Claim) prepareAlone(ctx context.Context, s Snapshot) (prepared, error) 
 	if s.Stream == nil {
 		return inOnePiece(s.State, c.hashUnit()), nil
 	}
-	stream, err := s.open()
+	stream, err := open(s.Stream, c.store.maxStream)
 	if err != nil {
 		return prepared{}, err
 	}
-	defer closeStream(stream)
+	defer stream.close()
 	head := make([]byte, c.store.unit)
-	switch n, ended, err := readChunk(stream, head); {
+	switch n, err := io.ReadFull(stream, head); {
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // the stream's own is in another error
+		return inOnePiece(head[:n], c.hashUnit()), nil
 	case err != nil:
 		return prepared{}, err
-	case ended && n < len(head):
-		return inOnePiece(head[:n], c.hashUnit()), nil
 	}
 	return c.inBlocks(ctx, io.MultiReader(bytes.NewReader(head), stream))
-}
-
-// open opens the stream, which is the handler's code.
-func (s Snapshot) open() (stream io.ReadCloser, err error) {
-	defer recoverPanic(&err)
-	switch stream, err = s.Stream(); {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
-	case stream == nil:
-		return nil, fmt.Errorf("%w: there is no stream", ErrUnreadable)
-	}
-	return stream, nil
-}
-
-// readChunk fills the buffer, unless the state ends first. Only io.EOF itself is the
-// end of a state. io.ReadFull could not tell it from the io.ErrUnexpectedEOF of a
-// stream that was cut off.
-func readChunk(state io.Reader, buffer []byte) (n int, ended bool, err error) {
-	defer recoverPanic(&err)
-	for n < len(buffer) {
-		read, err := state.Read(buffer[n:])
-		n += read
-		if err == io.EOF {
-			return n, true, nil
-		}
-		if err != nil {
-			return n, false, fmt.Errorf("%w: %w", ErrUnreadable, err)
-		}
-	}
-	return n, false, nil
-}
-
-func closeStream(stream io.Closer) {
-	var panicked error
-	defer recoverPanic(&panicked) // the state was read completely all the same
-	_ = stream.Close()
-}
-
-// recoverPanic turns a panic of the handler's code into an error, since the worker
-// runs other jobs too.
-func recoverPanic(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("%w: it panicked: %v", ErrUnreadable, p)
-	}
 }
 
 // inOnePiece is a state that is hashed in units too, unless unit is 0.
 func inOnePiece(state []byte, unit int) prepared {
 	p := prepared{hash: hashOf(state), size: int64(len(state)), content: content{data: state}}
 	if unit > 0 {
-		p.inUnits = hashInUnits(state, unit)
+		p.inUnits = blocks.HashOf(state, unit)
 	}
 	return p
 }
@@ -147,22 +105,22 @@ func (c *Claim) inBlocks(ctx context.Context, state io.Reader) (prepared, error)
 	if err := c.listBlocks(ctx); err != nil {
 		return prepared{}, err
 	}
-	m, err := c.store.stage(ctx, c.delivery.ID, state, &c.blocks)
+	m, err := c.store.upload(ctx, c.delivery.ID, state, &c.blocks)
 	if err != nil {
 		return prepared{}, err
 	}
-	return prepared{hash: m.hash, inUnits: m.hash, size: m.size, blocks: len(m.blocks), content: content{blocks: m.blocks}}, nil
+	return prepared{hash: m.Hash, inUnits: m.Hash, size: m.Size, blocks: len(m.Blocks), content: content{blocks: m.Blocks}}, nil
 }
 
 // listBlocks lists the blocks of the record if they are unknown.
 func (c *Claim) listBlocks(ctx context.Context) error {
-	if c.blocks.known {
+	if c.blocks.Known() {
 		return nil
 	}
-	committed, err := c.store.committedBlocks(ctx, c.delivery.ID)
+	set, err := blocks.List(ctx, c.store.blob(c.delivery.ID), transferTimeout)
 	if err != nil {
-		return err
+		return fmt.Errorf("read blocks of job %s: %w", c.delivery.ID, err)
 	}
-	c.blocks = blockSet{known: true, order: committed, committed: setOf(committed)}
+	c.blocks = set
 	return nil
 }

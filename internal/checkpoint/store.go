@@ -18,6 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/jobid"
 	"github.com/spotworker/spotworker/internal/listing"
@@ -38,10 +39,16 @@ const maxBody = 8 << 20
 // ErrNotFound means that the job has no record.
 var ErrNotFound = errors.New("there is no record of this job")
 
+// MaxStream is the largest state, in bytes.
+const MaxStream = 32 << 30
+
+// Connections is how many connections to keep for large states.
+const Connections = blocks.Connections
+
 // Store reads and writes the records of jobs, one blob each, named <hhh>/<job id>.
 type Store struct {
 	container *container.Client
-	unit      int // hashUnit, but for tests
+	unit      int // blocks.Unit, but for tests
 	cutter    func() *chunks.Cutter
 	maxStream int64 // MaxStream, but for tests
 	budget    readahead.Budget
@@ -49,7 +56,7 @@ type Store struct {
 
 // NewStore returns the store of the records in container c.
 func NewStore(c *container.Client) *Store {
-	return &Store{container: c, unit: hashUnit, cutter: chunks.New, maxStream: MaxStream, budget: readahead.NewBudget(transferBuffers)}
+	return &Store{container: c, unit: blocks.Unit, cutter: chunks.New, maxStream: MaxStream, budget: readahead.NewBudget(transferBuffers)}
 }
 
 // WithChunks makes blocks, and the units of hashes, that many bytes long. Tests of other
@@ -207,6 +214,19 @@ func (s *Store) put(ctx context.Context, r *Record, etag azcore.ETag, body conte
 		Metadata: r.metadata(), AccessConditions: under(etag),
 	})
 	return value(reply.ETag), err
+}
+
+// upload sends the blocks of a state that the record of the job lacks. The record must
+// exist.
+func (s *Store) upload(ctx context.Context, id string, state io.Reader, known *blocks.Set) (blocks.Manifest, error) {
+	to := blocks.Target{
+		Blob: s.blob(id), Namer: blocks.NewNamer(id), Unit: s.unit, Cutter: s.cutter(), Budget: s.budget, Timeout: transferTimeout,
+	}
+	m, err := blocks.Upload(ctx, to, known, state)
+	if err != nil {
+		return blocks.Manifest{}, fmt.Errorf("send state of job %s: %w", id, err)
+	}
+	return m, nil
 }
 
 func (s *Store) blob(id string) *blockblob.Client {

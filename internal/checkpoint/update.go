@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/plaintext"
 )
 
@@ -138,7 +139,7 @@ func (c *Claim) update(ctx context.Context, s Snapshot, apply func(*Record)) err
 	if bloberror.HasCode(err, bloberror.InvalidBlockList) {
 		// The known blocks are wrong: the record was removed, or the service has
 		// discarded staged blocks. List them again, and send what is missing.
-		c.blocks.forget()
+		c.blocks = blocks.Set{}
 		err = c.updateOnce(ctx, s, apply)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 )
@@ -29,7 +30,7 @@ func TestAnyCutHasTheSameHash(t *testing.T) {
 	want := sha256.Sum256(hashes)
 	for name, cutter := range map[string]func() *chunks.Cutter{"by content": chunks.New, "in whole MiBs": wholeMiBs} {
 		inBubble(t, func(t *testing.T, b *rig) {
-			b.store.unit, b.store.cutter = hashUnit, cutter
+			b.store.unit, b.store.cutter = blocks.Unit, cutter
 			must(t, b.store.Fresh(ours, "worker-1").Save(t.Context(), streamed(state)))
 			r := b.read(t)
 			if r.StateHash != hex.EncodeToString(want[:]) || r.StateBlocks < 6 || r.StateSize != int64(len(state)) {

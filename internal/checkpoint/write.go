@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
+	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
 	"github.com/spotworker/spotworker/internal/retry"
 )
 
@@ -34,6 +35,15 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("this delivery does not own the record of job %s (%s): it is %s, generation %d, owner %q",
 		e.Record.ID, e.Ruling, e.Record.Status, e.Record.Generation, e.Record.Owner)
 }
+
+// content is the new body of a write. The zero value leaves the body as it is.
+type content struct {
+	data   []byte   // if not nil, the body in one piece
+	blocks []string // if not nil, the body as these blocks, which must be there
+}
+
+// keeps reports whether the body stays as it is.
+func (c content) keeps() bool { return c.data == nil && c.blocks == nil }
 
 // change turns the current record into the one to write, and returns the new body.
 // It may be applied more than once, each time to the record as it is then.
@@ -143,15 +153,21 @@ func (c *Claim) asBlockList(ctx context.Context, body content) (content, error) 
 	if len(body.data) == 0 {
 		return content{blocks: []string{}}, nil
 	}
-	m, err := c.store.stage(ctx, c.delivery.ID, bytes.NewReader(body.data), &c.blocks)
-	return content{blocks: m.blocks}, err
+	m, err := c.store.upload(ctx, c.delivery.ID, bytes.NewReader(body.data), &c.blocks)
+	return content{blocks: m.Blocks}, err
 }
 
 // adopt makes a write that took effect the known record.
 func (c *Claim) adopt(written Record, etag azcore.ETag, body content) {
 	written.ETag = etag
 	c.set(written)
-	c.blocks.update(body)
+	switch {
+	case body.keeps():
+	case body.blocks != nil:
+		c.blocks = blocks.Committed(body.blocks)
+	default:
+		c.blocks = blocks.None()
+	}
 	c.keepHeld(written, body)
 	c.doubt, c.opening = nil, nil
 }
@@ -222,7 +238,7 @@ func (c *Claim) recreate() {
 	c.ledgerBefore = c.ledgerBefore.WithoutProgress()
 	r.Ledger.Useful = 0
 	c.set(r)
-	c.blocks, c.doubt, c.stepped = noBlocks(), nil, false
+	c.blocks, c.doubt, c.stepped = blocks.None(), nil, false
 }
 
 // refused reports whether the service certainly did not make the write, for a

@@ -240,7 +240,7 @@ var mutations = []mutation{
 	{
 		// Checkpoints would be damaged.
 		name: "the end of a stream ends no chunk",
-		file: "internal/checkpoint/stage.go",
+		file: "internal/checkpoint/blocks/upload.go",
 		old:  "ends = append(ends, len(p.data))", replacement: "_ = n",
 		run: "^TestEveryLengthIsKept$", pkg: "./internal/checkpoint", sign: `its blocks have`,
 	},

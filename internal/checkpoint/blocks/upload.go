@@ -1,0 +1,335 @@
+// Package blocks keeps a large state in a blob in blocks that are named after their
+// content, so that a later state sends only what it lacks.
+//
+//	     ┌──▶ hash of the state
+//	read ┤
+//	     └──▶ cut ─▶ group: hash its chunks ─▶ which blocks? ─▶ send what is missing
+//
+// [Upload] runs each step beside the others. The bytes stay in the slab that they were
+// read into until nothing needs them. The blocks take effect when the caller commits
+// their list; package chunks cuts.
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/spotworker/spotworker/internal/checkpoint/chunks"
+	"github.com/spotworker/spotworker/internal/readahead"
+)
+
+// splitRun is how many groups are kept in chunks at the begin of what is new.
+const splitRun = 8
+
+// Target is where a state is sent to, and how. All fields are required.
+type Target struct {
+	// Blob is the blob. It must exist: a staged block without a blob would make the
+	// blob's creation fail.
+	Blob *blockblob.Client
+
+	// Namer makes the ids of the blocks.
+	Namer Namer
+
+	// Unit is the length of the units in which the state is hashed, in bytes: [Unit],
+	// but for tests. A slab has four of them.
+	Unit int
+
+	// Cutter cuts the state. It is used for one state.
+	Cutter *chunks.Cutter
+
+	// Budget bounds the memory of all uploads: a place for each slab but the first two
+	// of each.
+	Budget readahead.Budget
+
+	// Timeout is that of one call, including the SDK's retries.
+	Timeout time.Duration
+}
+
+// Manifest describes a state: its blocks in order, its hash and size.
+type Manifest struct {
+	Blocks []string
+	Hash   string // see Hash
+	Size   int64  // bytes
+}
+
+// Upload sends the blocks of a state that are not in known, and adds to it what arrived,
+// also before an error: that need not be sent again. The errors of state are wrapped;
+// only io.EOF itself ends it.
+func Upload(ctx context.Context, to Target, known *Set, state io.Reader) (Manifest, error) {
+	u := &upload{
+		to: to, known: known, slabs: newSlabs(to.Unit, to.Budget), parts: make(chan part, slabUnits),
+		pieces: make(chan piece, slabUnits), rests: make(chan int, 1), seen: map[string]bool{},
+	}
+	m, err := u.run(ctx, state)
+	for _, id := range u.sent {
+		known.addStaged(id)
+	}
+	return m, err
+}
+
+// upload is the sending of one state.
+type upload struct {
+	to    Target
+	known *Set // not changed while sending
+	slabs *slabs
+
+	ctx     context.Context
+	sending *errgroup.Group
+
+	parts  chan part  // to hash, in order
+	pieces chan piece // to cut, in order
+	rests  chan int   // where the group begins that did not end with the slab, for each slab
+	groups []*group
+
+	mu   sync.Mutex      // guards what follows
+	seen map[string]bool // blocks that this upload sends
+	sent []string        // those that arrived
+}
+
+// part is a part of a slab.
+type part struct {
+	slab *slab
+	data []byte
+}
+
+// piece is what one read put into a slab.
+type piece struct {
+	slab     *slab
+	from, to int
+	last     bool // the state ends behind it
+}
+
+// group is a run of chunks that may be one block.
+type group struct {
+	blocks  []string      // that it is kept in
+	run     int           // it and the groups directly before it of which the blob has nothing
+	decided chan struct{} // closed once both are known
+}
+
+func (u *upload) run(ctx context.Context, state io.Reader) (Manifest, error) {
+	defer u.slabs.close()
+	u.sending, u.ctx = errgroup.WithContext(ctx)
+	sum := NewHash()
+	u.sending.Go(func() error {
+		u.hash(sum)
+		return nil
+	})
+	u.sending.Go(func() error {
+		u.cut()
+		return nil
+	})
+	size, err := u.read(state)
+	close(u.parts)
+	close(u.pieces)
+	if sendErr := u.sending.Wait(); sendErr != nil {
+		return Manifest{}, sendErr // the cause of what stopped the reading
+	}
+	if err != nil {
+		return Manifest{}, err
+	}
+	m := Manifest{Blocks: []string{}, Hash: sum.String(), Size: size}
+	for _, g := range u.groups {
+		m.Blocks = append(m.Blocks, g.blocks...)
+	}
+	if kept := lengthOf(m.Blocks); kept != size {
+		return Manifest{}, fmt.Errorf("its blocks have %d of its %d bytes: this is a bug, and the last checkpoint stays", kept, size)
+	}
+	return m, nil
+}
+
+// read reads the state to its end; other goroutines hash and cut what it has read. It
+// waits for the cutter only where a slab is full, since the begin of a group that did not
+// end moves to the next.
+func (u *upload) read(state io.Reader) (size int64, err error) {
+	into, err := u.slabs.get(u.ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { u.slabs.release(into) }()
+	for filled := 0; ; {
+		n, ended, err := fill(into.data[filled:min(filled+u.to.Unit, len(into.data))], state)
+		if err != nil {
+			return 0, err
+		}
+		size += int64(n)
+		into.uses.Add(1)
+		u.parts <- part{into, into.data[filled : filled+n]}
+		u.pieces <- piece{into, filled, filled + n, ended}
+		filled += n
+		switch {
+		case ended:
+			<-u.rests // until then the cutter uses the slab
+			return size, nil
+		case filled == len(into.data):
+			next, err := u.slabs.get(u.ctx)
+			if err != nil {
+				return 0, err
+			}
+			filled = copy(next.data, into.data[<-u.rests:])
+			u.slabs.release(into)
+			into = next
+		}
+	}
+}
+
+// fill fills the buffer, unless the state ends first. io.ReadFull could not tell its end
+// from the io.ErrUnexpectedEOF of a stream that was cut off.
+func fill(buffer []byte, state io.Reader) (n int, ended bool, err error) {
+	for n < len(buffer) {
+		read, err := state.Read(buffer[n:])
+		n += read
+		if err == io.EOF {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// cut cuts the state, and hands each group to a goroutine.
+func (u *upload) cut() {
+	start, ends := 0, []int(nil) // of the group, in the slab; ends of its chunks, in the group
+	for p := range u.pieces {
+		for at := p.from; at < p.to; {
+			n, end := u.to.Cutter.Next(p.slab.data[at:p.to])
+			if at += n; end == chunks.None {
+				break
+			}
+			ends = append(ends, at-start)
+			if end == chunks.Group {
+				u.begin(part{p.slab, p.slab.data[start:at]}, ends)
+				start, ends = at, nil
+			}
+		}
+		if p.last && start < p.to {
+			u.begin(part{p.slab, p.slab.data[start:p.to]}, ends)
+		}
+		if p.last || p.to == len(p.slab.data) {
+			u.rests <- start
+			start = 0
+		}
+	}
+}
+
+// hash hashes the state in its units, wherever it is cut.
+func (u *upload) hash(sum Hash) {
+	unit, filled := sha256.New(), 0
+	for p := range u.parts {
+		for data := p.data; len(data) > 0; {
+			n := min(len(data), u.to.Unit-filled)
+			_, _ = unit.Write(data[:n]) // a hash never returns an error
+			data = data[n:]
+			if filled += n; filled == u.to.Unit {
+				sum.Add([sha256.Size]byte(unit.Sum(nil)))
+				unit.Reset()
+				filled = 0
+			}
+		}
+		u.slabs.release(p.slab)
+	}
+	if filled > 0 {
+		sum.Add([sha256.Size]byte(unit.Sum(nil)))
+	}
+}
+
+// begin hashes the chunks of a group in the background and sends what is missing of it.
+// The last chunk ends with the group, whether the cutter ended it or the stream did.
+func (u *upload) begin(p part, ends []int) {
+	if n := len(ends); n == 0 || ends[n-1] < len(p.data) {
+		ends = append(ends, len(p.data))
+	}
+	g, before := &group{decided: make(chan struct{})}, (*group)(nil)
+	if n := len(u.groups); n > 0 {
+		before = u.groups[n-1]
+	}
+	u.groups = append(u.groups, g)
+	p.slab.uses.Add(1)
+	u.sending.Go(func() error {
+		defer u.slabs.release(p.slab)
+		u.decide(g, before, p.data, ends)
+		at := 0
+		for i, id := range g.blocks {
+			end := len(p.data)
+			if len(g.blocks) > 1 {
+				end = ends[i]
+			}
+			u.send(id, part{p.slab, p.data[at:end]})
+			at = end
+		}
+		return nil
+	})
+}
+
+// decide determines the blocks of a group: one for each chunk, or one for all of it.
+//
+// In chunks a later change sends least, so a group is kept so where changes are to be
+// expected: where the blob has a part of it, and at the begin of what is new behind
+// something that did not change, so that places that change each time are in chunks after
+// a few saves. A first save, and the rest of a run of new groups, are one block for each
+// group: a state that is rewritten each time would cost four times the calls.
+func (u *upload) decide(g, before *group, data []byte, ends []int) {
+	defer close(g.decided)
+	names, at, familiar := make([]string, 0, len(ends)), 0, false
+	for _, end := range ends {
+		id := u.to.Namer.Chunk(data[at:end])
+		names, at = append(names, id), end
+		familiar = familiar || u.known.has(id)
+	}
+	whole := u.to.Namer.Group(names, len(data))
+	switch {
+	case u.known.has(whole):
+		g.blocks = []string{whole}
+		return
+	case familiar:
+		g.blocks = names
+		return
+	}
+	g.run = 1
+	if before != nil {
+		<-before.decided
+		g.run += before.run
+	}
+	if g.blocks = []string{whole}; len(names) == 1 || len(u.known.committed) > 0 && g.run <= splitRun {
+		g.blocks = names
+	}
+}
+
+// send sends one block in the background, unless the blob or this upload has it.
+func (u *upload) send(id string, p part) {
+	u.mu.Lock()
+	there := u.known.has(id) || u.seen[id]
+	u.seen[id] = true
+	u.mu.Unlock()
+	if there {
+		return
+	}
+	p.slab.uses.Add(1)
+	u.sending.Go(func() error {
+		defer u.slabs.release(p.slab)
+		return u.slabs.call(u.ctx, func() error { return u.stage(id, p.data) })
+	})
+}
+
+// stage makes the call for one block.
+func (u *upload) stage(id string, data []byte) error {
+	ctx, cancel := context.WithTimeout(u.ctx, u.to.Timeout)
+	defer cancel()
+	if _, err := u.to.Blob.StageBlock(ctx, id, streaming.NopCloser(bytes.NewReader(data)), nil); err != nil {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sent = append(u.sent, id)
+	return nil
+}
