@@ -465,6 +465,11 @@ func TestLargeReleaseTwice(t *testing.T) {
 	})
 }
 
+// overlong is a stream that says it has read more than there was room for.
+type overlong struct{}
+
+func (overlong) Read(p []byte) (int, error) { return len(p) + 1, nil }
+
 // A state that cannot be read completely is not recorded: a stream that broke off
 // must not count as one that ended.
 func TestUnreadableStream(t *testing.T) {
@@ -483,6 +488,7 @@ func TestUnreadableStream(t *testing.T) {
 		"breaks later":                        {broke("WXYZabc", broken), broken},
 		"is cut off early":                    {broke("", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF},
 		"is cut off later":                    {broke("WX", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF},
+		"says that it read too much":          {func() (io.ReadCloser, error) { return io.NopCloser(overlong{}), nil }, ErrUnreadable},
 		"is cut off, said with a wrapped end": {broke("", fmt.Errorf("read: %w", io.EOF)), ErrUnreadable},
 		"is cut off later, said with a wrapped end": {broke("WX", fmt.Errorf("read: %w", io.EOF)), ErrUnreadable},
 	} {
