@@ -57,7 +57,7 @@ var (
 
 	// ErrUnfit is the error of a folder with something that cannot be stored, such as a
 	// device.
-	ErrUnfit = errors.New("cannot be kept")
+	ErrUnfit = errors.New("unsuitable")
 
 	// ErrDamaged is the error of a stream that [Index.Open] did not write.
 	ErrDamaged = errors.New("archive is damaged")

@@ -167,6 +167,8 @@ func succeeded(e ended) outcome {
 func failed(err error, n checkpoint.Attempts, limits job.Limits) outcome {
 	limits = limits.WithDefaults()
 	switch {
+	case n.Failures == 1 && limits.MaxFailures == 1, n.FailuresTotal == 1 && limits.MaxTotalFailures == 1:
+		return outcome{action: poison, failed: true, reason: fmt.Sprintf("failed, and its kind has no second attempt: %v", err)}
 	case n.Failures >= limits.MaxFailures:
 		return outcome{action: poison, failed: true, reason: fmt.Sprintf("%d failures in a row without progress, the last: %v", n.Failures, err)}
 	case n.FailuresTotal >= limits.MaxTotalFailures:

@@ -77,6 +77,8 @@ func TestDecideBounds(t *testing.T) {
 		{"a kind's own retries", failure, n(1, 1, 0), own, retryLater, time.Minute, "no"},
 		{"a kind's own retries are over", failure, n(2, 2, 0), own, poison, 0, "2 failures in a row"},
 		{"a kind's own total is over", failure, n(1, 7, 0), own, poison, 0, "7 failures in all"},
+		{"a kind without retries", failure, n(1, 1, 0), job.Limits{MaxFailures: 1}, poison, 0, "failed, and its kind has no second attempt: no"},
+		{"a kind that may fail once in all", failure, n(1, 1, 0), job.Limits{MaxTotalFailures: 1}, poison, 0, "failed, and its kind has no second attempt: no"},
 		{"more retries than usual", failure, n(7, 7, 0), job.Limits{MaxFailures: 8, MaxBackoff: 5 * time.Second}, retryLater, 5 * time.Second, "no"},
 		{"a break", job.Interrupted(failure), n(1, 1, 9), job.Limits{}, interrupted, 10 * time.Second, "no"},
 		{"the tenth break waits for longer", job.Interrupted(failure), n(1, 1, 10), job.Limits{}, interrupted, 20 * time.Second, "no"},

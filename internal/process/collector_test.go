@@ -147,7 +147,7 @@ func TestTakeFails(t *testing.T) {
 		{"too large", "the checkpoint cannot be kept: too large: it has 200001 bytes, of 200000 allowed", func(t *testing.T, k *collector) {
 			k.save(t, strings.Repeat("x", 200_001))
 		}, true},
-		{"a link", "the checkpoint cannot be kept: cannot be kept: it is neither", func(t *testing.T, k *collector) {
+		{"a link", "the checkpoint cannot be kept: unsuitable: it is neither", func(t *testing.T, k *collector) {
 			if err := os.Symlink("/etc/hostname", k.from); err != nil {
 				t.Fatal(err)
 			}

@@ -287,7 +287,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		{"exit", []string{"CODE=1", "COMPLAINT=\xff\x1b[31mred\x1b[0m"}, nil, false, ": \uFFFD\uFFFD[31mred\uFFFD[0m"},
 		{"half", nil, nil, false, "exited with code 3"},
 		{"large result", nil, nil, true, "result has more than 1048576 bytes; put it in a blob"},
-		{"linked result", nil, nil, true, "read the result"},
+		{"linked result", nil, nil, true, "read the result: result is not a regular file"},
 		{"result is a pipe", nil, nil, true, "result is not a regular file"},
 		{"fills the disk", nil, func(k *Kind) { k.Disk = 1 << 20 }, false, "in its folder, of 1048576 allowed"},
 		{"one large file", nil, func(k *Kind) { k.Disk, k.Environment["ELSEWHERE"] = 1<<20, writableForAll(t) }, false, "the command exited with code 91; the end of its standard error: write large: file too large"},
@@ -476,7 +476,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 func TestCheckpointThatCannotBeKept(t *testing.T) {
 	for _, row := range []struct{ role, says string }{
 		{"large checkpoint", "the checkpoint cannot be kept: too large: it has 300000 bytes, of 100000 allowed"},
-		{"linked checkpoint", "the checkpoint cannot be kept: cannot be kept: it is neither a file nor a folder"},
+		{"linked checkpoint", "the checkpoint cannot be kept: unsuitable: it is neither a file nor a folder"},
 		{"folder with a link", `"link" is a symbolic link`},
 	} {
 		t.Run(row.role, func(t *testing.T) {

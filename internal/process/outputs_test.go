@@ -160,7 +160,7 @@ func TestOutputsThatCannotBeStored(t *testing.T) {
 		limit job.OutputLimits
 		want  string
 	}{
-		"a link out":       {[]string{"x=->/etc/passwd"}, job.OutputLimits{}, `output "x": it cannot be an output: it is a symbolic link`},
+		"a link out":       {[]string{"x=->/etc/passwd"}, job.OutputLimits{}, `output "x": refused: it is a symbolic link`},
 		"a link up":        {[]string{"x=->../payload"}, job.OutputLimits{}, `"x"`},
 		"a dangling link":  {[]string{"x=->y"}, job.OutputLimits{}, "symbolic link"},
 		"a backslash":      {[]string{`a\b=1`}, job.OutputLimits{}, "backslash"},

@@ -215,7 +215,7 @@ func (f *Folder) visit(root *os.Root, name string, entry fs.DirEntry, found map[
 		return err
 	}
 	if found[name] = info; len(found) > f.files {
-		return fmt.Errorf("%w: the output folder has more than %d files, which the job's kind allows; store fewer, or an archive of them", paths.ErrRefused, f.files)
+		return fmt.Errorf("output folder: %w: it has more than %d files, which the job's kind allows; store fewer, or an archive of them", paths.ErrRefused, f.files)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 
 // ErrRefused means that a file cannot be an output, whatever is tried again: because of
 // its name, its kind, or a limit of the job.
-var ErrRefused = errors.New("it cannot be an output")
+var ErrRefused = errors.New("refused")
 
 // Limits on paths. The service allows 1,024 characters and 254 segments for the name of a
 // blob; a job id and the folder of a claim take up to 200 characters and 3 segments.

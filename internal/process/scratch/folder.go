@@ -53,6 +53,9 @@ func (f *Folder) Clear() { _ = f.User.Do(func() error { return sandbox.RemoveCon
 func OpenRegular(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
 	if err != nil {
+		if info, failed := os.Lstat(name); failed == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", filepath.Base(name)) // a link or a socket
+		}
 		return nil, err
 	}
 	info, err := file.Stat()
