@@ -61,6 +61,8 @@ func explain(err error, role string) string {
 			brief += ": " + meaning
 		} else if said := sentence(response); said != "" {
 			brief += ": " + said
+		} else if response.ErrorCode == "" {
+			brief = fmt.Sprintf("%d: not an answer of the storage service; a proxy or a gateway before it may have sent it", response.StatusCode)
 		}
 		text = strings.Replace(text, response.Error(), brief, 1)
 	case errors.As(err, &signIn):

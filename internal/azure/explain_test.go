@@ -74,6 +74,7 @@ func TestExplain(t *testing.T) {
 		"no container":                {refusal(t, &storage.Error{Status: 404, Code: "ContainerNotFound"}), []string{"does not exist yet"}},
 		"busy":                        {refusal(t, storage.ServerBusy(0)), []string{"503 ServerBusy", "fewer calls"}},
 		"code that speaks for itself": {refusal(t, &storage.Error{Status: 409, Code: "QueueBeingDeleted"}), []string{"409 QueueBeingDeleted"}},
+		"of a proxy":                  {fmt.Errorf("save: %w", &azcore.ResponseError{StatusCode: 502}), []string{"save: 502: not an answer of the storage service"}},
 		"no token":                    {fmt.Errorf("claim: %w", noToken(t)), []string{"claim: sign in as the identity 00000000-0000-0000-0000-000000000001: no token: "}},
 		"no such host":                {&url.Error{Op: "Get", URL: signed, Err: &net.DNSError{Err: "no such host", Name: "acct.blob.core.windows.net", IsNotFound: true}}, []string{"acct.blob.core.windows.net", "is the account's name right?"}},
 		"no answer":                   {fmt.Errorf("save: %w", context.DeadlineExceeded), []string{"save: no answer in time"}},

@@ -39,6 +39,7 @@ func TestOneWrite(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway) // after which, unlike 500, the SDK does not ask whether to send the body
 			return
 		}
+		w.Header().Set("x-ms-request-id", "1") // as the storage service does
 		w.WriteHeader(http.StatusCreated)
 	}))
 	defer server.Close()
@@ -92,6 +93,7 @@ func TestCompressedBlob(t *testing.T) {
 			t.Errorf("Accept-Encoding = %q, want none", asked)
 		}
 		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("x-ms-request-id", "1") // as the storage service does
 		_, _ = io.WriteString(w, "compressed")
 	}))
 	defer server.Close()

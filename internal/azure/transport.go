@@ -62,16 +62,34 @@ func bounded(options policy.ClientOptions) (haste.Policy, policy.ClientOptions) 
 }
 
 // redacted removes the query of the URL from errors: it may contain a shared access
-// signature, and an error that a handler returns is recorded unchanged.
+// signature, and an error that a handler returns is recorded unchanged. A success that
+// did not come from the storage service is an error.
 type redacted struct{ policy.Transporter }
 
 // Do implements [policy.Transporter].
 func (d redacted) Do(r *http.Request) (*http.Response, error) {
 	resp, err := d.Transporter.Do(r)
+	if err == nil && isForeign(resp) {
+		_ = resp.Body.Close()
+		err = &url.Error{Op: r.Method, URL: r.URL.String(), Err: fmt.Errorf("answered %d, but not by the storage service: %w", resp.StatusCode, errForeign)}
+		resp = nil
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		failed.URL, _, _ = strings.Cut(failed.URL, "?")
 	}
 	return resp, err
+}
+
+// errForeign is the error of an answer that something between this machine and the
+// storage service has sent.
+var errForeign = errors.New("its headers are missing, so a proxy or a gateway may have sent it")
+
+// isForeign reports whether a response says that a call succeeded, and is not from the
+// storage service, as the sign-in page of a network is. The SDK would take it for an
+// empty result, and leaves out parts of it that the service always sends.
+func isForeign(resp *http.Response) bool {
+	return resp.StatusCode >= 200 && resp.StatusCode < 300 &&
+		resp.Header.Get("X-Ms-Request-Id") == "" && resp.Header.Get("X-Ms-Version") == ""
 }
 
 // smallBody is the largest request body that oneWrite copies, in bytes. Of larger ones

@@ -2,15 +2,18 @@ package azure
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 
 	"github.com/spotworker/spotworker/internal/haste"
 )
@@ -74,7 +77,8 @@ func newDeadly(t *testing.T, connections int) *deadly {
 	s := &deadly{alive: map[net.Conn]bool{}, end: make(chan struct{})}
 	s.first.Add(connections)
 	var requests atomic.Int64
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("x-ms-request-id", "1") // as the storage service does
 		if requests.Add(1) <= int64(connections) {
 			s.first.Done()
 			s.first.Wait()
@@ -153,5 +157,44 @@ func TestRetryLeavesDeadConnections(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.swallowed != 1 {
 		t.Errorf("tries on dead connections = %d, want 1", s.swallowed)
+	}
+}
+
+// TestForeignAnswers: a success that the storage service did not send is an error, and not
+// an empty list or a write that took effect.
+func TestForeignAnswers(t *testing.T) {
+	for name, row := range map[string]struct {
+		status int
+		header string
+		says   string // empty for an answer that is taken
+	}{
+		"a sign-in page":           {http.StatusOK, "", "answered 200, but not by the storage service"},
+		"a page for a write":       {http.StatusCreated, "", "answered 201, but not by the storage service"},
+		"the service's id":         {http.StatusCreated, "x-ms-request-id", ""},
+		"the service's version":    {http.StatusCreated, "x-ms-version", ""},
+		"a refusal of a gateway":   {http.StatusBadRequest, "", "400"},
+		"an answer without a body": {http.StatusNoContent, "", "answered 204, but not by the storage service"},
+	} {
+		account, err := Connect(Config{
+			ConnectionString: "BlobEndpoint=http://127.0.0.1:1/acct;QueueEndpoint=http://127.0.0.1:1/acct;SharedAccessSignature=sv=2026&sig=" + secret,
+			Retry:            &policy.RetryOptions{MaxRetries: -1},
+			Transport: answer(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{}
+				if row.header != "" {
+					header.Set(row.header, "1")
+				}
+				return &http.Response{StatusCode: row.status, Request: r, Header: header, Body: io.NopCloser(strings.NewReader("<html>sign in</html>"))}, nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = account.Container("data").NewBlockBlobClient("a").Upload(t.Context(), streaming.NopCloser(strings.NewReader("x")), nil)
+		switch {
+		case row.says == "" && err != nil:
+			t.Errorf("%s: Upload = %v, want no error", name, err)
+		case row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), secret)):
+			t.Errorf("%s: Upload = %v, want an error with %q and without the signature", name, err, row.says)
+		}
 	}
 }

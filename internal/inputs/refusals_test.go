@@ -104,7 +104,7 @@ func page(r *http.Request, blobs int) *http.Response {
 		fmt.Fprintf(&b, `<Blob><Name>many/%06d</Name><Properties><Etag>0x1</Etag><Content-Length>0</Content-Length></Properties></Blob>`, i)
 	}
 	fmt.Fprintf(&b, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}}, Body: io.NopCloser(&b), Request: r}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/xml"}, "X-Ms-Request-Id": {"1"}}, Body: io.NopCloser(&b), Request: r}
 }
 
 // TestMostFiles: a job may have 100,000 input files and not one more, by a prefix or by a

@@ -144,6 +144,6 @@ func (s *Sink) checkList(body []byte) error {
 }
 
 func (s *Sink) response(r *http.Request, status int) *http.Response {
-	header := http.Header{"Etag": {fmt.Sprintf(`"%d"`, s.etag)}}
+	header := http.Header{"X-Ms-Request-Id": {"1"}, "Etag": {fmt.Sprintf(`"%d"`, s.etag)}}
 	return &http.Response{StatusCode: status, Header: header, Body: http.NoBody, Request: r}
 }
