@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"producer": main})
+	testscript.Main(m, map[string]func(){"producer": main, "terminal": script.Terminal})
 }
 
 // world is what one script has beside its files: a storage account on loopback.

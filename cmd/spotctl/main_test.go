@@ -30,7 +30,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"spotctl": main})
+	testscript.Main(m, map[string]func(){"spotctl": main, "terminal": script.Terminal})
 }
 
 // world is what one script has beside its files: a storage account on loopback.
