@@ -161,6 +161,8 @@ func (c *Client) readable(err error, n need) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, new(*AccountsError)):
+		return err // it is readable, and names the accounts
 	case errors.As(err, &unknown):
 		return unknownKind(unknown)
 	case errors.Is(err, checkpoint.ErrUnknownFormat):

@@ -253,17 +253,20 @@ type Queue struct {
 }
 
 // jobs reads how many queues of jobs there are, and returns those that jobs are taken
-// from.
+// from. With an [*AccountsError] these are, in the accounts that it names, those that were
+// known.
 func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
-	var all []*queue.Queue
-	err := c.every(func(part *Client) error {
-		_, err := part.stores.Jobs.Read(ctx)
+	err := c.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
+		_, err := part.stores.Jobs.Read(answers.ctx)
 		if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
 			return err
 		}
-		all = append(all, part.stores.Jobs.All()...)
 		return nil
 	})
+	var all []*queue.Queue
+	for _, part := range c.accounts {
+		all = append(all, part.stores.Jobs.All()...)
+	}
 	return all, err
 }
 
@@ -349,10 +352,14 @@ type counted struct {
 	to    *Queue
 }
 
-// count counts the messages of queues, all at once.
+// countsAtOnce is how many queues of one account are counted at once.
+const countsAtOnce = 8
+
+// count counts the messages of queues of one account, some at once.
 func count(ctx context.Context, queues []counted) error {
 	errs := make([]error, len(queues))
 	var group errgroup.Group
+	group.SetLimit(countsAtOnce)
 	for i, q := range queues {
 		group.Go(func() error {
 			n, err := q.depth(ctx)

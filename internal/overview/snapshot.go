@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/spotworker/spotworker/client"
 	"github.com/spotworker/spotworker/internal/presence"
 )
@@ -126,12 +128,21 @@ func Read(ctx context.Context, c *client.Client) (Snapshot, error) {
 	parts.Go(func() { s.Workers, faults[1].Err = Workers(ctx, c) })
 	parts.Go(func() { s.Queues, faults[2].Err = c.Queues(ctx) })
 	parts.Wait()
+	_, partly := errors.AsType[*client.AccountsError](faults[2].Err)
 	parts.Go(func() {
 		if s.mayBeSteered() {
 			s.Steering, faults[3].Err = c.Steering(ctx)
 		}
 	})
-	parts.Go(func() { s.readWaits(ctx, c) })
+	parts.Go(func() {
+		ctx := ctx
+		if partly {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, waitAgain)
+			defer cancel()
+		}
+		s.readWaits(ctx, c)
+	})
 	parts.Wait()
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
@@ -172,23 +183,40 @@ func (s *Snapshot) jobQueues() []client.Queue {
 
 // readWaits reads for how long the oldest messages of the queues have waited: of two in
 // a deployment whose jobs need several calls. One that cannot be read is left out: the
-// count of its messages came from the same role.
+// count of its messages came from the same role. The queues are read side by side.
 func (s *Snapshot) readWaits(ctx context.Context, c *client.Client) {
 	s.Waits = map[string]time.Duration{}
 	most := len(s.AllQueues())
 	if s.Records() > listed {
 		most--
 	}
+	var mu sync.Mutex // guards s.Waits
+	var group errgroup.Group
+	group.SetLimit(waitsAtOnce)
 	for _, q := range append(s.jobQueues(), s.Queues.Poison, s.Queues.OnDemand) {
 		if q.Messages == 0 || most == 0 {
 			continue
 		}
 		most--
-		if waited, err := c.Waited(ctx, q.Name); err == nil {
-			s.Waits[q.Name] = waited
-		}
+		group.Go(func() error {
+			// With an error it is what the accounts that answered say.
+			if waited, err := c.Waited(ctx, q.Name); err == nil || waited > 0 {
+				mu.Lock()
+				defer mu.Unlock()
+				s.Waits[q.Name] = waited
+			}
+			return nil
+		})
 	}
+	_ = group.Wait() // its functions return no error
 }
+
+// waitAgain is how long an account is waited for that did not answer a moment ago.
+const waitAgain = 3 * time.Second
+
+// waitsAtOnce is how many queues are asked at once for how long their oldest messages have
+// waited.
+const waitsAtOnce = 16
 
 // Records returns how many jobs have a record.
 func (s *Snapshot) Records() (n int) {

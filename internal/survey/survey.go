@@ -5,7 +5,10 @@ package survey
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -48,7 +51,7 @@ type Survey struct {
 	// without readings means that no worker takes any.
 	Logs func() bool
 
-	// Report takes a reading.
+	// Report takes a reading. It may be called from several goroutines.
 	Report func(queue string, messages int, oldest time.Duration)
 
 	Jitter retry.Jitter
@@ -71,12 +74,45 @@ func (s Survey) Run(ctx context.Context) {
 		if !log && !isChosen(s.Jitter, Readers, workers) {
 			continue
 		}
-		for _, q := range s.Queues() {
-			if !now.Before(after[q]) && !s.read(ctx, q, log) {
-				after[q] = now.Add(deniedPause)
-			}
+		for _, q := range s.readAll(ctx, log, func(q *queue.Queue) bool { return !now.Before(after[q]) }) {
+			after[q] = now.Add(deniedPause)
 		}
 	}
+}
+
+// atOnce is how many queues of an account are read at once.
+const atOnce = 4
+
+// readAll reads the queues that are due, and returns those that this worker may not read.
+// Queues of one account do not wait for those of another, which may not answer.
+func (s Survey) readAll(ctx context.Context, log bool, isDue func(*queue.Queue) bool) (denied []*queue.Queue) {
+	accounts := map[string][]*queue.Queue{}
+	for _, q := range s.Queues() {
+		if isDue(q) {
+			accounts[q.Account()] = append(accounts[q.Account()], q)
+		}
+	}
+	var mu sync.Mutex // guards denied
+	var all sync.WaitGroup
+	for _, queues := range accounts {
+		all.Go(func() {
+			var group errgroup.Group
+			group.SetLimit(atOnce)
+			for _, q := range queues {
+				group.Go(func() error {
+					if !s.read(ctx, q, log) {
+						mu.Lock()
+						defer mu.Unlock()
+						denied = append(denied, q)
+					}
+					return nil
+				})
+			}
+			_ = group.Wait() // its functions return no error
+		})
+	}
+	all.Wait()
+	return denied
 }
 
 // isChosen reports whether this worker, one of so many, is among those that chance chooses.
