@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
 )
 
@@ -66,7 +67,7 @@ func (c *Client) find(ctx context.Context, id string) (*Client, checkpoint.Recor
 		case err == nil:
 			return part, r, nil
 		case !errors.Is(err, checkpoint.ErrNotFound) && failed == nil:
-			failed = part.inAccountOf(err)
+			failed = c.inAccountOf(part, err)
 		}
 	}
 	if failed == nil {
@@ -75,18 +76,18 @@ func (c *Client) find(ctx context.Context, id string) (*Client, checkpoint.Recor
 	return c, checkpoint.Record{}, failed
 }
 
-// inAccountOf adds the account to an error.
-func (c *Client) inAccountOf(err error) error {
-	if err == nil || c.stores.In == "" {
+// inAccountOf adds the account of part to an error where there are several.
+func (c *Client) inAccountOf(part *Client, err error) error {
+	if err == nil || len(c.accounts) == 1 {
 		return err
 	}
-	return fmt.Errorf("storage account %s: %w", c.stores.In, err)
+	return fmt.Errorf("storage account %s: %w", part.stores.Account.Name(), err)
 }
 
 // recordsOf returns the records of accounts.
-func recordsOf(clients []*Client) (all []*checkpoint.Store) {
+func recordsOf(clients []*Client) (all []operate.AccountRecords) {
 	for _, part := range clients {
-		all = append(all, part.stores.Records)
+		all = append(all, operate.AccountRecords{Store: part.stores.Records, Account: part.stores.Account.Name()})
 	}
 	return all
 }
@@ -112,46 +113,29 @@ func (a *allRecords) List(ctx context.Context, prefix string) iter.Seq2[checkpoi
 	if len(a.client.accounts) == 1 {
 		return a.client.stores.Records.List(ctx, prefix)
 	}
-	return func(yield func(checkpoint.Record, error) bool) {
-		type listed struct {
-			checkpoint.Record
-			in *Client
+	type listed struct {
+		checkpoint.Record
+		in *Client
+	}
+	all := merged(ctx, a.client, toRead, func(part *Client, answers *answers, found func(listed) bool) error {
+		for r, err := range part.stores.Records.List(answers.ctx, prefix) {
+			if err != nil {
+				return err
+			}
+			if !found(listed{r, part}) {
+				return context.Cause(answers.ctx)
+			}
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		found, ended := make(chan listed, len(a.client.accounts)), make(chan error, 1)
-		go func() {
-			err := a.client.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
-				for r, err := range part.stores.Records.List(answers.ctx, prefix) {
-					if err != nil {
-						return err
-					}
-					answers.came()
-					select {
-					case found <- listed{r, part}:
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
-					answers.awaited()
-				}
-				return nil
-			})
-			close(found)
-			ended <- err
-		}()
-		for r := range found {
-			if r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
+		return nil
+	})
+	return func(yield func(checkpoint.Record, error) bool) {
+		for r, err := range all {
+			if err == nil && r.Status == checkpoint.Done && r.in != a.client.likely(r.ID)[0] {
 				a.found.Store(r.ID, r.in)
 			}
-			if !yield(r.Record, nil) {
-				cancel()
-				for range found { // until those that list have ended
-				}
+			if !yield(r.Record, err) {
 				return
 			}
-		}
-		if err := <-ended; err != nil {
-			yield(checkpoint.Record{}, err)
 		}
 	}
 }
@@ -202,16 +186,6 @@ func (c *Client) known() (spread queue.Spread, problem error) {
 	return spread, problem
 }
 
-// every calls do for the client of each account until one returns an error.
-func (c *Client) every(do func(part *Client) error) error {
-	for _, part := range c.accounts {
-		if err := do(part); err != nil {
-			return part.inAccountOf(err)
-		}
-	}
-	return nil
-}
-
 // AccountsError means that some storage accounts of a deployment with several could not
 // be read, or written to. What the others have was returned, or done.
 type AccountsError struct {
@@ -220,10 +194,17 @@ type AccountsError struct {
 
 	// Err is the error of the first of them.
 	Err error
+
+	// NotDone says that something was to be done in them, and was not, or not entirely.
+	// Repeating it is harmless. Otherwise they could not be read.
+	NotDone bool
 }
 
-// Error names the accounts and says why the first could not be read.
+// Error names the accounts and says why the first could not be read, or written to.
 func (e *AccountsError) Error() string {
+	if e.NotDone {
+		return fmt.Sprintf("not done, or not entirely, in storage account %s: %v; the others are done, repeat it when that is fixed", strings.Join(e.Names, ", "), e.Err)
+	}
 	if len(e.Names) == 1 {
 		return fmt.Sprintf("storage account %s cannot be read: %v", e.Names[0], e.Err)
 	}
@@ -265,25 +246,81 @@ func (c *Client) fromEach(ctx context.Context, n need, read func(part *Client, a
 	if len(c.accounts) == 1 {
 		return c.readable(read(c, &answers{ctx: ctx}), n)
 	}
+	return c.inEach(ctx, n, func(_ int, part *Client) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		timer := time.AfterFunc(accountWait, func() { cancel(errSilent) })
+		defer timer.Stop()
+		err := read(part, &answers{ctx, timer})
+		if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+			return errSilent
+		}
+		return err
+	})
+}
+
+// inEach calls do for the client of each account with its number, all at once, and leaves
+// it to each call how long it may take. If some accounts failed and others did not, the
+// error is [*AccountsError].
+func (c *Client) inEach(ctx context.Context, n need, do func(i int, part *Client) error) error {
 	errs := make([]error, len(c.accounts))
 	var group sync.WaitGroup
 	for i, part := range c.accounts {
-		group.Go(func() {
-			ctx, cancel := context.WithCancelCause(ctx)
-			defer cancel(nil)
-			timer := time.AfterFunc(accountWait, func() { cancel(errSilent) })
-			defer timer.Stop()
-			errs[i] = read(part, &answers{ctx, timer})
-			if errs[i] != nil && errors.Is(context.Cause(ctx), errSilent) {
-				errs[i] = errSilent
-			}
-		})
+		group.Go(func() { errs[i] = do(i, part) })
 	}
 	group.Wait()
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && len(c.accounts) > 1 {
 		return context.Cause(ctx)
 	}
 	return c.unread(errs, n)
+}
+
+// changeEach is inEach for what changes something.
+func (c *Client) changeEach(ctx context.Context, n need, do func(i int, part *Client) error) error {
+	err := c.inEach(ctx, n, do)
+	if some, ok := errors.AsType[*AccountsError](err); ok {
+		some.NotDone = true
+	}
+	return err
+}
+
+// merged yields what read finds in each account, all accounts at once. read calls found,
+// and ends when that returns false. An error comes last: that of the accounts that could
+// not be read.
+func merged[T any](ctx context.Context, c *Client, n need, read func(part *Client, answers *answers, found func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		values, ended := make(chan T, len(c.accounts)), make(chan error, 1)
+		go func() {
+			err := c.fromEach(ctx, n, func(part *Client, answers *answers) error {
+				return read(part, answers, func(v T) bool {
+					answers.came()
+					defer answers.awaited()
+					select {
+					case values <- v:
+						return true
+					case <-ctx.Done():
+						return false
+					}
+				})
+			})
+			close(values)
+			ended <- err
+		}()
+		for v := range values {
+			if !yield(v, nil) {
+				cancel()
+				for range values { // until those that read have ended
+				}
+				return
+			}
+		}
+		if err := <-ended; err != nil {
+			var none T
+			yield(none, err)
+		}
+	}
 }
 
 // unread returns the error for the accounts that could not be read, by the errors of all.

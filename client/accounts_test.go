@@ -245,3 +245,58 @@ func TestPutWhileAnAccountDoesNotAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestChangesWhileAnAccountDoesNotAnswer: what changes jobs is done in the other account, in
+// time that does not grow with the number of jobs, and repeating it finishes the rest.
+func TestChangesWhileAnAccountDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := byAccount{"home": storage.New(storage.Options{Account: "home"}), "second": storage.New(storage.Options{Account: "second"})}
+		both, err := Open(Options{ConnectionString: servers["home"].ConnectionString(), MoreConnectionStrings: []string{servers["second"].ConnectionString()}, Transport: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operate.SpreadOver(t.Context(), both.stores, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		const jobs = 60 // in each account
+		var ids []string
+		for _, s := range both.stores.All() {
+			for i := range jobs {
+				id := fmt.Sprintf("%s-%d", s.Account.Name(), i)
+				claim, err := s.Records.Create(t.Context(), checkpoint.Delivery{ID: id, Kind: "k", PayloadHash: queue.Payload{}.Hash(), MessageID: id}, "worker")
+				if err == nil {
+					err = claim.Release(t.Context(), checkpoint.Snapshot{})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, id)
+			}
+		}
+		cancelAll := func() (count map[Action]int) {
+			count = map[Action]int{}
+			if err := both.Cancel(t.Context(), ids, CancelOptions{}, func(r ActionResult) error {
+				count[r.Action]++
+				if r.Action == Failed && !strings.Contains(r.Detail, "storage account second: it did not answer within") {
+					t.Errorf("%s failed: %s; want the account to be named", r.ID, r.Detail)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			return count
+		}
+		servers["second"].OnCall(func(storage.Call) storage.Fault { return storage.Fault{Before: time.Hour} })
+		began := time.Now()
+		if got := cancelAll(); got[Cancelled] != jobs || got[Failed] != jobs {
+			t.Errorf("cancel without the second account = %v, want %d cancelled and %d failed", got, jobs, jobs)
+		}
+		if took := time.Since(began); took > 2*accountWait {
+			t.Errorf("cancel of %d jobs took %s, want at most %s", len(ids), took, 2*accountWait)
+		}
+		servers["second"].OnCall(nil)
+		if got := cancelAll(); got[Cancelled] != 2*jobs {
+			t.Errorf("cancel again = %v, want all %d cancelled", got, 2*jobs)
+		}
+	})
+}

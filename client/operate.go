@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -86,7 +86,7 @@ func (c *Client) Cancel(ctx context.Context, ids []string, o CancelOptions, repo
 		return jobs, err
 	}
 	canceller := &operate.Canceller{
-		Records: c.stores.Records, Accounts: func(id string) []*checkpoint.Store { return recordsOf(c.likely(id)) }, Control: c.stores.Control, Queues: queues,
+		Records: c.stores.Records, Accounts: func(id string) []operate.AccountRecords { return recordsOf(c.likely(id)) }, Control: c.stores.Control, Queues: queues,
 		Name: c.name, Reason: o.Reason, KnownOnly: o.KnownOnly,
 	}
 	err := canceller.Cancel(ctx, slices.Values(ids), func(o operate.CancelOutcome) error {
@@ -184,34 +184,52 @@ type CleanReport struct {
 // know. The error is [ErrTooYoung] or [ErrBacklog] if that cannot be ruled out.
 //
 // It costs a call for each 5,000 records, logs and outputs, one or two for each job, one
-// for each output that is removed, and up to two for each job that keeps old ones.
+// for each output that is removed, and up to two for each job that keeps old ones. Several
+// accounts are cleaned side by side; where some cannot be, the error is an
+// [*AccountsError].
 func (c *Client) Clean(ctx context.Context, o CleanOptions) (CleanReport, error) {
-	if err := c.checkClean(ctx, o); err != nil {
+	if err := o.check(); err != nil {
 		return CleanReport{}, err
 	}
 	n := toWrite
 	if o.DryRun {
 		n = toRead
 	}
-	var all operate.CleanReport
-	err := c.every(func(part *Client) error {
-		before := all
+	each, inAll := make([]operate.CleanReport, len(c.accounts)), c.changeEach
+	if o.DryRun {
+		inAll = c.inEach
+	}
+	sum := func() (all operate.CleanReport) {
+		for _, r := range each {
+			all = all.Plus(r)
+		}
+		return all
+	}
+	var mu sync.Mutex // guards each, and calls of Progress and Failed
+	err := inAll(ctx, n, func(i int, part *Client) error {
+		if err := part.readShards(ctx); err != nil { // which queues there are to look at
+			return err
+		}
 		report, err := part.cleaner(o).Clean(ctx, func(r operate.CleanReport) {
+			mu.Lock()
+			defer mu.Unlock()
+			each[i] = r
 			if o.Progress != nil {
-				o.Progress(CleanReport(before.Plus(r)))
+				o.Progress(CleanReport(sum()))
 			}
 		}, func(id string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
 			if o.Failed != nil {
 				o.Failed(id, c.readable(err, n))
 			}
 		})
-		all = before.Plus(report)
+		mu.Lock()
+		defer mu.Unlock()
+		each[i] = report
 		return err
 	})
-	if errors.Is(err, ErrTooYoung) || errors.Is(err, ErrBacklog) {
-		return CleanReport(all), err
-	}
-	return CleanReport(all), c.readable(err, n)
+	return CleanReport(sum()), err
 }
 
 // cleaner removes old jobs of one account.
@@ -226,13 +244,12 @@ func (c *Client) cleaner(o CleanOptions) *operate.Cleaner {
 	}
 }
 
-// checkClean refuses what cannot be cleaned, and reads which queues there are to look at.
-func (c *Client) checkClean(ctx context.Context, o CleanOptions) error {
+// check refuses what cannot be cleaned.
+func (o CleanOptions) check() error {
 	for _, s := range o.Status {
 		if s != StatusDone && s != StatusCancelled {
 			return fmt.Errorf("clean jobs that are %s: only those that are done or cancelled are over; Purge cancels those that were given up", s)
 		}
 	}
-	_, err := c.jobs(ctx)
-	return c.readable(err, toRead)
+	return nil
 }

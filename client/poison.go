@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,21 +72,30 @@ func (c *Client) PeekPoison(ctx context.Context) (messages []PoisonMessage, abou
 
 // ListPoison yields all messages on the poison queue. Those behind the front can only be
 // read by claiming them, so each is hidden from other operators until the sequence ends,
-// for two minutes at most. An error ends the sequence.
+// for two minutes at most. An error comes last: with an [*AccountsError] the sequence has
+// those of the accounts that can be read.
 func (c *Client) ListPoison(ctx context.Context) iter.Seq2[PoisonMessage, error] {
-	return func(yield func(PoisonMessage, error) bool) {
-		err := c.every(func(part *Client) error {
-			return part.poison().All(ctx, func(it operate.Item) error {
-				if !yield(part.poisonMessageOf(it), nil) {
+	if len(c.accounts) == 1 {
+		return func(yield func(PoisonMessage, error) bool) {
+			err := c.poison().All(ctx, func(it operate.Item) error {
+				if !yield(c.poisonMessageOf(it), nil) {
 					return errStopped
 				}
 				return nil
 			})
-		})
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(PoisonMessage{}, c.readable(err, toWrite))
+			if err != nil && !errors.Is(err, errStopped) {
+				yield(PoisonMessage{}, c.readable(err, toWrite))
+			}
 		}
 	}
+	return merged(ctx, c, toWrite, func(part *Client, answers *answers, found func(PoisonMessage) bool) error {
+		return part.poison().All(answers.ctx, func(it operate.Item) error {
+			if !found(part.poisonMessageOf(it)) {
+				return errStopped
+			}
+			return nil
+		})
+	})
 }
 
 // errStopped ends a scan because its caller wants no more.
@@ -187,9 +198,10 @@ type ReplayOptions struct {
 // It reads the poison queue to its end, and so hides the messages from other operators
 // until it returns.
 func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, report func(ActionResult) error) error {
-	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
+	return c.operate(ctx, s, report, func(ctx context.Context, part *Client, s operate.Selection, report func(operate.Outcome) error) error {
+		p := part.poison()
 		p.DefaultKind = o.DefaultKind
-		c.stores.Accounts.ReadToPut(ctx)
+		part.stores.Jobs.ReadToPut(ctx)
 		return p.Replay(ctx, s, o.FromScratch, report)
 	})
 }
@@ -201,8 +213,8 @@ func (c *Client) Replay(ctx context.Context, s Selection, o ReplayOptions, repor
 // Where a job's id was used for other work, only the message is removed, and only if it
 // is selected by the message's own id.
 func (c *Client) Purge(ctx context.Context, s Selection, report func(ActionResult) error) error {
-	return c.operate(s, report, func(p *operate.PoisonQueue, s operate.Selection, report func(operate.Outcome) error) error {
-		return p.Purge(ctx, s, report)
+	return c.operate(ctx, s, report, func(ctx context.Context, part *Client, s operate.Selection, report func(operate.Outcome) error) error {
+		return part.poison().Purge(ctx, s, report)
 	})
 }
 
@@ -214,29 +226,50 @@ func (c *Client) poison() *operate.PoisonQueue {
 	}
 }
 
-// operate runs an operation on the poison queue.
-func (c *Client) operate(s Selection, report func(ActionResult) error, do func(*operate.PoisonQueue, operate.Selection, func(operate.Outcome) error) error) error {
+// operate runs an operation on the poison queues of all accounts, side by side. Where some
+// do not answer it is done in the others, and the error is an [*AccountsError].
+func (c *Client) operate(ctx context.Context, s Selection, report func(ActionResult) error, do func(context.Context, *Client, operate.Selection, func(operate.Outcome) error) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex // guards what follows, and calls of report
 	found := map[string]bool{}
-	err := c.every(func(part *Client) error {
-		return do(part.poison(), operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+	var reportErr error
+	err := c.changeEach(ctx, toWrite, func(_ int, part *Client) error {
+		return do(ctx, part, operate.Selection{All: s.All, Names: s.IDs, Filter: operate.Filter(s.Filter)}, func(o operate.Outcome) error {
+			mu.Lock()
+			defer mu.Unlock()
 			for _, id := range []string{o.Job, o.Poison.ID, o.MessageID, o.Poison.MessageID} {
 				found[id] = true
 			}
-			return report(c.actionResult(o))
+			err := report(c.actionResult(o))
+			if err != nil && reportErr == nil {
+				reportErr = err
+				cancel()
+			}
+			return err
 		})
 	})
-	if err != nil {
-		return c.readable(err, toWrite)
+	if reportErr != nil {
+		return c.readable(reportErr, toWrite)
+	}
+	some, isPartial := errors.AsType[*AccountsError](err)
+	if err != nil && !isPartial {
+		return err
 	}
 	for _, id := range s.IDs {
 		if found[id] {
 			continue
 		}
-		if err := report(ActionResult{ID: id, Action: NotPoison, Err: fmt.Errorf("%s: %w", id, ErrNotPoison)}); err != nil {
+		r := ActionResult{ID: id, Action: NotPoison, Err: fmt.Errorf("%s: %w", id, ErrNotPoison)}
+		if isPartial {
+			r.Action, r.Err = Failed, fmt.Errorf("it may be in storage account %s: %w", strings.Join(some.Names, ", "), some.Err)
+			r.Detail = r.Err.Error()
+		}
+		if err := report(r); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 func (c *Client) actionResult(o operate.Outcome) ActionResult {
@@ -289,28 +322,31 @@ type Orphan struct {
 
 // Orphans returns the jobs that have not ended, whose record was not written for that
 // time or longer, and of which no message is seen. It changes nothing. Queues cannot be
-// searched: see [Orphans.Complete].
+// searched: see [Orphans.Complete]. With an [*AccountsError] it returns those in the
+// accounts that can be read.
 func (c *Client) Orphans(ctx context.Context, idle time.Duration) (*Orphans, error) {
-	if _, err := c.jobs(ctx); err != nil {
-		return nil, c.readable(err, toRead)
-	}
+	parts := make([]*operate.OrphanReport, len(c.accounts))
+	err := c.inEach(ctx, toRead, func(i int, part *Client) (err error) {
+		if err = part.readShards(ctx); err == nil {
+			parts[i], err = part.poison().Orphans(ctx, idle)
+		}
+		return err
+	})
 	all := &Orphans{}
-	err := c.every(func(part *Client) error {
-		found, err := part.poison().Orphans(ctx, idle)
-		if err != nil {
-			return err
+	for i, found := range parts {
+		if found == nil {
+			continue // it cannot be read
 		}
 		all.Queued, all.Seen = all.Queued+found.Queued, all.Seen+found.Seen
 		for _, o := range found.Orphans {
-			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o, account: part.stores.In})
+			all.Jobs = append(all.Jobs, Orphan{Job: jobOf(o.Record), Idle: o.Idle, HasPayload: o.HasPayload, Inputs: o.Inputs, HasInputs: o.HasInputs, orphan: o, account: c.accounts[i].stores.In})
 		}
-		return nil
-	})
-	slices.SortStableFunc(all.Jobs, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
-	if err != nil {
-		return nil, c.readable(err, toRead)
 	}
-	return all, nil
+	slices.SortStableFunc(all.Jobs, func(a, b Orphan) int { return cmp.Compare(b.Idle, a.Idle) })
+	if _, partly := errors.AsType[*AccountsError](err); err != nil && !partly {
+		return nil, err
+	}
+	return all, err
 }
 
 // RequeueOptions are settings of [Client.Requeue].

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
 	"github.com/spotworker/spotworker/internal/control"
 	"github.com/spotworker/spotworker/internal/operate"
@@ -136,6 +139,9 @@ func (c *Client) steerError(err error, n need) error {
 		return errors.Join(ErrNewerVersion, err)
 	case errors.Is(err, operate.ErrNotFollowed):
 		return err
+	}
+	if errors.As(err, new(*azcore.ResponseError)) || errors.As(err, new(net.Error)) {
+		return c.inAccountOf(c, c.readable(err, n)) // the first, which has what operators ask
 	}
 	return c.readable(err, n)
 }

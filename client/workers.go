@@ -257,17 +257,22 @@ type Queue struct {
 // known.
 func (c *Client) jobs(ctx context.Context) ([]*queue.Queue, error) {
 	err := c.fromEach(ctx, toRead, func(part *Client, answers *answers) error {
-		_, err := part.stores.Jobs.Read(answers.ctx)
-		if err != nil && !queueerror.HasCode(err, queueerror.QueueNotFound) {
-			return err
-		}
-		return nil
+		return part.readShards(answers.ctx)
 	})
 	var all []*queue.Queue
 	for _, part := range c.accounts {
 		all = append(all, part.stores.Jobs.All()...)
 	}
 	return all, err
+}
+
+// readShards reads how many queues of jobs the account has.
+func (c *Client) readShards(ctx context.Context) error {
+	_, err := c.stores.Jobs.Read(ctx)
+	if queueerror.HasCode(err, queueerror.QueueNotFound) {
+		return nil
+	}
+	return err
 }
 
 // Queues counts the messages on the deployment's queues, in one call for each. With an

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,11 @@ func (*orphansListCommand) Help() string { return orphansHelp + " Nothing is cha
 
 func (c *orphansListCommand) run(ctx context.Context, s *session) error {
 	_, report, err := s.findOrphans(ctx, c.idleFlag)
+	unread, err := someUnread(err)
 	if err != nil {
 		return err
 	}
-	return s.printer.printOrphans(report)
+	return cmp.Or(s.printer.printOrphans(report), unread)
 }
 
 // orphansRequeueCommand puts new messages for orphans.
@@ -89,8 +91,12 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 		return err
 	}
 	deployment, report, err := s.findOrphans(ctx, c.idleFlag)
+	unread, err := someUnread(err)
 	if err != nil {
 		return err
+	}
+	if unread != nil {
+		unread = fmt.Errorf("%w: repeat the command when it answers", unread)
 	}
 	chosen, missing := c.choose(report.Jobs)
 	options, err := c.options(s.printer.in)
@@ -107,7 +113,7 @@ func (c *orphansRequeueCommand) run(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return s.printer.requeued(&sum, report, err)
+	return s.printer.requeued(&sum, report, cmp.Or(err, unread))
 }
 
 // choose returns the selected orphans, and the ids that match none.
@@ -296,6 +302,8 @@ func (s *session) wouldRequeue(ctx context.Context, deployment *client.Client, o
 // requeued prints the summary, and returns the error to exit with.
 func (p *printer) requeued(sum *requeueSummary, report *client.Orphans, err error) error {
 	switch {
+	case err != nil && len(sum.NotFound) > 0:
+		err = fmt.Errorf("%w; not found elsewhere: %s", err, strings.Join(sum.NotFound, ", "))
 	case err != nil:
 	case len(sum.NotFound) > 0:
 		err = fmt.Errorf("not among the jobs that orphans list shows (ended, written more recently than --idle, or with a message on a queue): %s", strings.Join(sum.NotFound, ", "))

@@ -156,8 +156,12 @@ func (c *purgeCommand) run(ctx context.Context, s *session) error {
 			return &cli.ConfigError{Err: errors.New("--all, or a filter without ids, would purge every job on the poison queue that matches: give --yes too")}
 		}
 		_, about, err := deployment.PeekPoison(within)
+		unread, err := someUnread(err)
 		if err != nil {
 			return err
+		}
+		if unread != nil {
+			s.printer.note("%v", unread)
 		}
 		which := "all of"
 		if selection.Filter != (client.PoisonFilter{}) {

@@ -73,7 +73,7 @@ func (c *listCommand) read(ctx context.Context, deployment *client.Client) (mess
 	}
 	for m, err := range deployment.ListPoison(ctx) {
 		if err != nil {
-			return nil, 0, err
+			return messages, len(messages), err
 		}
 		messages = append(messages, m)
 	}

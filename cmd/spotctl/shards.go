@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/spotworker/spotworker/client"
+	"github.com/spotworker/spotworker/internal/azure"
 	"github.com/spotworker/spotworker/internal/cli"
+	"github.com/spotworker/spotworker/internal/deployment"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/overview"
 	"github.com/spotworker/spotworker/internal/plaintext"
@@ -116,21 +118,40 @@ func (c *shardsCommand) resize(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, in := range stores.All() { // as many in each account
-		last := -1
-		err = operate.Resize(ctx, in.Jobs, c.Number, c.Wait, func(messages int) {
-			if messages != last {
-				s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
-			}
-			last = messages
-		})
-		switch {
-		case errors.Is(err, operate.ErrShardsInUse):
-			return fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
-		case err != nil:
-			return err
+		if err := c.resizeIn(ctx, s, in, len(stores.All()) > 1); err != nil {
+			failed = append(failed, err)
 		}
+	}
+	if len(failed) > 0 {
+		err := failed[0]
+		for _, other := range failed[1:] {
+			err = fmt.Errorf("%w; %w", err, other)
+		}
+		if len(failed) < len(stores.All()) {
+			err = fmt.Errorf("%w; the other accounts have %d, and no job is lost: repeat the command to finish", err, c.Number)
+		}
+		return err
 	}
 	s.printer.note("jobs are put over %d queues and taken from %d; workers and producers that run follow within 75 s", stores.Jobs.Counts().Put, stores.Jobs.Counts().Taken)
 	return nil
+}
+
+// resizeIn changes the number of queues in one account, perhaps of several.
+func (c *shardsCommand) resizeIn(ctx context.Context, s *session, in *deployment.Stores, several bool) error {
+	last := -1
+	err := operate.Resize(ctx, in.Jobs, c.Number, c.Wait, func(messages int) {
+		if messages != last {
+			s.printer.note("waiting until the queues that are left have been empty for 75 s: about %d messages", messages)
+		}
+		last = messages
+	})
+	if errors.Is(err, operate.ErrShardsInUse) {
+		err = fmt.Errorf("%w, or had within the last 75 s; no job is lost, repeat the command to finish", err)
+	}
+	if err != nil && several {
+		return fmt.Errorf("storage account %s: %s", in.Account.Name(), azure.Explain(err))
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
@@ -59,12 +60,23 @@ type Canceller struct {
 
 	// Accounts, if set, returns the records of all accounts in which a job may be, the most
 	// likely one first, in place of Records.
-	Accounts func(id string) []*checkpoint.Store
+	Accounts func(id string) []AccountRecords
 
 	// KnownOnly leaves jobs without a record alone, also where they may wait for their
 	// first worker.
 	KnownOnly bool
+
+	silent sync.Map // errors of accounts that did not answer, by name
 }
+
+// AccountRecords are the records in one of several storage accounts.
+type AccountRecords struct {
+	*checkpoint.Store
+	Account string // its name
+}
+
+// accountWait is how long one of several accounts may take to cancel a job.
+const accountWait = 15 * time.Second
 
 // CancelOutcome is what was done about one job.
 type CancelOutcome struct {
@@ -174,16 +186,19 @@ func (c *Canceller) one(ctx context.Context, id string, look func() (front, erro
 // cancel cancels the record of a job in the account where it is. If there is none, it
 // makes one with create, in every account, since the message may be in any.
 func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpoint.Record, error) {
-	var records []*checkpoint.Store
+	var records []AccountRecords
 	if c.Accounts != nil {
 		records = c.Accounts(id)
 	}
-	if len(records) <= 1 {
+	if len(records) == 0 {
 		return c.Records.Cancel(ctx, id, c.Name, c.reason(), create)
 	}
+	if len(records) == 1 {
+		return records[0].Cancel(ctx, id, c.Name, c.reason(), create)
+	}
 	var failed error
-	for _, s := range records {
-		was, err := s.Cancel(ctx, id, c.Name, c.reason(), false)
+	for _, in := range records {
+		was, err := c.cancelIn(ctx, in, id, false)
 		switch {
 		case err == nil, errors.Is(err, checkpoint.ErrUnknownFormat):
 			return was, err
@@ -198,8 +213,8 @@ func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpo
 		return checkpoint.Record{}, checkpoint.ErrNotFound
 	}
 	var found checkpoint.Record
-	for _, s := range records {
-		was, err := s.Cancel(ctx, id, c.Name, c.reason(), true)
+	for _, in := range records {
+		was, err := c.cancelIn(ctx, in, id, true)
 		if err != nil {
 			return was, err
 		}
@@ -208,6 +223,29 @@ func (c *Canceller) cancel(ctx context.Context, id string, create bool) (checkpo
 		}
 	}
 	return found, nil
+}
+
+// cancelIn cancels the record of a job in one of several accounts. One that has not
+// answered once is not asked again, so that many jobs do not wait for it one after the
+// other.
+func (c *Canceller) cancelIn(ctx context.Context, in AccountRecords, id string, create bool) (checkpoint.Record, error) {
+	if err, ok := c.silent.Load(in.Account); ok {
+		return checkpoint.Record{}, err.(error) //nolint:forcetypeassert // as it was stored
+	}
+	within, cancel := context.WithTimeoutCause(ctx, accountWait, fmt.Errorf("it did not answer within %s", accountWait))
+	defer cancel()
+	was, err := in.Cancel(within, id, c.Name, c.reason(), create)
+	if err == nil || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrUnknownFormat) {
+		return was, err
+	}
+	if within.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(within)
+	}
+	err = fmt.Errorf("storage account %s: %w", in.Account, err)
+	if ctx.Err() == nil && !errors.As(err, new(*azcore.ResponseError)) {
+		c.silent.Store(in.Account, err)
+	}
+	return was, err
 }
 
 // withoutRecord cancels a job that had no record a moment ago, unless the queues show

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2/queueerror"
@@ -106,29 +107,43 @@ type front struct {
 // complete reports whether every message was seen.
 func (f *front) complete() bool { return f.seen >= f.queued }
 
+// lookAtOnce is how many queues are looked at at once.
+const lookAtOnce = 16
+
 // lookAt looks at the front of queues. It changes nothing.
 func lookAt(ctx context.Context, queues ...*queue.Queue) (front, error) {
 	f := front{ids: map[string]bool{}}
+	var mu sync.Mutex // guards f
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(lookAtOnce)
 	for _, q := range queues {
-		about, err := q.Depth(ctx) // before Peek, so that a message put in between makes the look incomplete
-		if queueerror.HasCode(err, queueerror.QueueNotFound) {
-			continue
-		}
-		if err != nil {
-			return front{}, err
-		}
-		messages, err := q.Peek(ctx, queue.MaxClaim)
-		if err != nil {
-			return front{}, err
-		}
-		f.queued, f.seen = f.queued+about, f.seen+min(len(messages), about)
-		for _, m := range messages {
-			if e, err := queue.Decode(m.Text); err == nil {
-				f.ids[e.ID] = true
-			} else {
-				f.ids[m.ID] = true // the job of a foreign message has its id
+		group.Go(func() error {
+			about, err := q.Depth(ctx) // before Peek, so that a message put in between makes the look incomplete
+			if queueerror.HasCode(err, queueerror.QueueNotFound) {
+				return nil
 			}
-		}
+			if err != nil {
+				return err
+			}
+			messages, err := q.Peek(ctx, queue.MaxClaim)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f.queued, f.seen = f.queued+about, f.seen+min(len(messages), about)
+			for _, m := range messages {
+				if e, err := queue.Decode(m.Text); err == nil {
+					f.ids[e.ID] = true
+				} else {
+					f.ids[m.ID] = true // the job of a foreign message has its id
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return front{}, err
 	}
 	return f, nil
 }

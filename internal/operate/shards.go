@@ -124,7 +124,7 @@ func SpreadOver(ctx context.Context, d *deployment.Stores, accounts int, chosenI
 	}
 	for _, s := range d.All()[:accounts] {
 		if err := s.Create(ctx); err != nil {
-			return now, err
+			return now, fmt.Errorf("storage account %s, of which nothing was recorded: %w", s.Account.Name(), err)
 		}
 	}
 	return next, d.Accounts.Write(ctx, next)

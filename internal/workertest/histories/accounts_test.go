@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/emulator/storage"
 	"github.com/spotworker/spotworker/internal/operate"
 	"github.com/spotworker/spotworker/internal/queue"
@@ -127,15 +126,15 @@ func (h *history) storesFor(id string) rig.Stores {
 
 // recordsOver returns the records of the accounts in which a job may be, as an operator's
 // program looks for them: nil where there is one account, or the second is not used yet.
-func (h *history) recordsOver(k *rig.Link) func(id string) []*checkpoint.Store {
+func (h *history) recordsOver(k *rig.Link) func(id string) []operate.AccountRecords {
 	if h.accounts.count == 0 {
 		return nil
 	}
 	if known, err := h.b.Accounts.All.Accounts.Known(); err != nil || known.Accounts() < h.accounts.count {
 		return nil
 	}
-	return func(id string) []*checkpoint.Store {
-		all := []*checkpoint.Store{h.b.ConnectAt(0, k).Records, h.b.ConnectAt(1, k).Records}
+	return func(id string) []operate.AccountRecords {
+		all := []operate.AccountRecords{{Store: h.b.ConnectAt(0, k).Records, Account: "first"}, {Store: h.b.ConnectAt(1, k).Records, Account: "second"}}
 		if queue.AccountOf(id, 2) == 1 {
 			all[0], all[1] = all[1], all[0]
 		}

@@ -68,16 +68,29 @@ func (c *Cost) Run(ctx context.Context, s Session, open func() (Deployment, erro
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
 	}
+	var unpriced error
 	if rate.isSet() {
-		if rate.slots, err = c.slots(ctx, s, deployment); err != nil {
+		if rate.slots, err = c.slots(ctx, s, deployment); errors.As(err, new(*cli.ConfigError)) || ctx.Err() != nil {
 			return err
+		}
+		if err != nil {
+			unpriced = fmt.Errorf("what it costs in money is left out: %w", err)
+			rate.spot, rate.regVM = 0, 0
 		}
 	}
 	sums, err := c.sum(ctx, deployment, since)
-	if err != nil {
+	some, isPartial := errors.AsType[*client.AccountsError](err)
+	if err != nil && !isPartial {
 		return err
 	}
-	return sums.print(s, rate, c.By)
+	if isPartial {
+		sums.unread = some.Names
+		err = fmt.Errorf("%w; the jobs in it are not in the sums", some)
+	}
+	if unpriced != nil && err != nil {
+		err = fmt.Errorf("%w; %w", err, unpriced)
+	}
+	return cmp.Or(sums.print(s, rate, c.By), err, unpriced)
 }
 
 // moment reads --since. No text is no limit.
@@ -184,6 +197,8 @@ const (
 type sums struct {
 	rows       map[group]*row
 	unreadable int // records of newer versions
+
+	unread []string // accounts that could not be read
 }
 
 // sum reads the records.
@@ -194,7 +209,7 @@ func (c *Cost) sum(ctx context.Context, deployment Deployment, since time.Time) 
 	for j, err := range deployment.List(ctx, client.Filter{Kind: c.Kind}) {
 		switch {
 		case err != nil:
-			return nil, err
+			return s, err // the last
 		case j.UpdatedAt.Before(since):
 			continue
 		case j.Status == client.StatusUnknown:
@@ -243,10 +258,13 @@ func (s *sums) print(session Session, rate rate, by []string) error {
 		return session.Line(struct {
 			Total      costLine `json:"total"`
 			Unreadable int      `json:"unreadable_records,omitempty"`
-		}{costLineOf(group{}, all, rate), s.unreadable})
+			Unread     []string `json:"unread_accounts,omitempty"`
+		}{costLineOf(group{}, all, rate), s.unreadable, s.unread})
 	}
-	if len(groups) == 0 {
+	if len(groups) == 0 && len(s.unread) == 0 {
 		session.Note("no job with a record is selected")
+	} else if len(groups) == 0 {
+		session.Note("the accounts that can be read have no job with a record that is selected")
 	} else if err := session.Lines(s.table(groups, all, rate, by).Lines(session.Width)); err != nil {
 		return err
 	}
