@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint/blocks"
@@ -34,6 +36,33 @@ func (s Snapshot) HasState() bool { return s.State != nil || s.Stream != nil }
 func (s Snapshot) WithoutState() Snapshot {
 	s.State, s.Stream = nil, nil
 	return s
+}
+
+// Held returns the snapshot with its stream opened, which its first reader gets: a report
+// that comes before the save may take away what a later opening would find. The caller
+// calls release after the save. Where the stream cannot be opened, the save returns why.
+func (s Snapshot) Held() (held Snapshot, release func()) {
+	if s.Stream == nil {
+		return s, func() {}
+	}
+	opened, err := open(s.Stream, math.MaxInt64)
+	if err != nil {
+		return s, func() {}
+	}
+	var unread atomic.Pointer[stream]
+	unread.Store(opened)
+	reopen := s.Stream
+	s.Stream = func() (io.ReadCloser, error) {
+		if first := unread.Swap(nil); first != nil {
+			return first.from, nil
+		}
+		return reopen()
+	}
+	return s, func() {
+		if first := unread.Swap(nil); first != nil {
+			first.close()
+		}
+	}
 }
 
 // prepared is a state that needs only one conditional write to be recorded.

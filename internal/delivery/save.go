@@ -69,6 +69,8 @@ func (d *Delivery) writeRecord(ctx context.Context, due checkpoint.Due, latest *
 	if !d.stateChanged() {
 		s = s.WithoutState() // there are new outputs
 	}
+	s, release := s.Held() // sending outputs takes time, in which the handler reports again
+	defer release()
 	if d.needsUncharge(s) {
 		if err := d.claim.Touch(ctx, s.WithoutState()); err != nil {
 			return err

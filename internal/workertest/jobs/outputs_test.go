@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"strings"
@@ -140,4 +142,48 @@ func TestNoRightsOnOutputs(t *testing.T) {
 			t.Errorf("outputs = %d after %d failures, want 2 and none", got, b.Record("a").FailuresTotal)
 		}
 	})
+}
+
+// TestStateIsHeldWhileOutputsAreSent: a state is saved also where later reports take its
+// place while the outputs that it relies on are sent, as a program's checkpoints do.
+func TestStateIsHeldWhileOutputsAreSent(t *testing.T) {
+	rig.Run(t, func(t *testing.T, b *rig.Bed) {
+		b.Put("a", "reports", "1")
+		var newest, opened, closed atomic.Int64
+		reports := job.HandlerFunc(func(ctx context.Context, j *job.Job) ([]byte, error) {
+			j.BeforeSave(func(context.Context) error { time.Sleep(2 * time.Second); return nil })
+			for n := int64(1); ctx.Err() == nil; n++ {
+				newest.Store(n)
+				j.Report(job.Progress{Version: 1, Fraction: 0.5, Stream: func() (io.ReadCloser, error) {
+					if newest.Load() != n {
+						return nil, errors.New("a later one has taken its place")
+					}
+					opened.Add(1)
+					return closing{strings.NewReader(strings.Repeat("x", 100_000)), &closed}, nil
+				}})
+				time.Sleep(250 * time.Millisecond)
+			}
+			return nil, context.Cause(ctx)
+		})
+		p := b.Start("vm_0", job.Kinds{"reports": job.WithOutputs(reports, job.OutputLimits{})})
+		b.WaitFor("a state is recorded", time.Minute, func() bool { return b.Record("a").StateSize == 100_000 })
+		if lines := p.Log.Find("checkpoint not saved; the one before stands"); len(lines) > 0 {
+			t.Errorf("%d saves failed, want none: %v", len(lines), lines)
+		}
+		p.Stop()
+		if opened.Load() == 0 || opened.Load() != closed.Load() {
+			t.Errorf("%d streams were opened and %d closed, want all", opened.Load(), closed.Load())
+		}
+	})
+}
+
+// closing counts the readers that are closed.
+type closing struct {
+	io.Reader
+	closed *atomic.Int64
+}
+
+func (c closing) Close() error {
+	c.closed.Add(1)
+	return nil
 }
