@@ -9,6 +9,7 @@ import (
 
 	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/lifecycle"
 	"github.com/spotworker/spotworker/internal/presence"
 	"github.com/spotworker/spotworker/job"
@@ -59,7 +60,7 @@ func (d *Delivery) breakerOpened(ctx context.Context, b breaker.Breaker, now tim
 	d.runner.loops.Note("breaker "+kind, fmt.Sprintf(
 		"kind %q rests until %s, then one job at a time is tried: jobs of it fail in a row on this worker", kind, b.Until.UTC().Format(time.RFC3339)))
 	level := slog.LevelDebug
-	due, suppressed := d.runner.breakerLines.allow(kind, now)
+	due, suppressed := d.runner.breakerLines.Allow(kind, now)
 	if due {
 		level = slog.LevelError
 	}
@@ -198,9 +199,9 @@ func untilSteady(early int, uptime time.Duration) time.Duration {
 
 // chargeExits makes every write of the record say whether an unclean exit after it is
 // charged to the job.
-func (d *Delivery) chargeExits(watch *stopwatch) {
+func (d *Delivery) chargeExits(watch *running.Stopwatch) {
 	steady := d.claim.Record().Charge
-	d.claim.ChargeExits(func() bool { return chargeable(steady, watch.elapsed(), d.changed()) })
+	d.claim.ChargeExits(func() bool { return chargeable(steady, watch.Elapsed(), d.changed()) })
 }
 
 // needsUncharge reports whether the record must say, before a save that may take long,

@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +9,9 @@ import (
 
 	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/active"
 	"github.com/spotworker/spotworker/internal/delivery/lines"
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/inputs"
@@ -34,8 +35,8 @@ type Delivery struct {
 	unusable *outcome      // what to do with a message that cannot be run; nil for a job
 	subject  lines.Subject // of log
 	log      *slog.Logger
-	tracked  bool    // its job is one of the active ones
-	idLock   *idLock // for starting the id's handler; nil if the message is unusable
+	tracked  bool         // its job is one of the active ones
+	idLock   *active.Lock // for starting the id's handler; nil if the message is unusable
 
 	out       outcome // what to do with the message
 	passed    bool    // the circuit breaker of the job's kind gave out pass
@@ -67,35 +68,35 @@ type Delivery struct {
 
 	claim         *checkpoint.Claim
 	job           *job.Job
-	jobLog        *slog.Logger     // for the handler: job.Logger
-	watch         *stopwatch       // of the handler; nil before it is called
-	failure       string           // why the job failed; empty if it did not, or never ran
-	foundOpen     bool             // the record that was found was open
-	output        *joblog.Output   // what the job prints and logs; nil if that is not kept
-	recordWritten time.Time        // when the record that was found was last written, by the local clock
-	inputs        *inputs.Held     // the job's input files; nil if it names none
-	inputList     string           // what its message names as inputs, as the record has it
-	restored      *job.Progress    // the state that the handler began with
-	saved         *job.Progress    // the state that was recorded last, as far as this delivery knows
-	cost          checkpoint.Cost  // of saving this job's state
-	jobLimits     job.Limits       // of the job: of its kind and of its message
-	outputLimits  job.OutputLimits // of its kind
-	outputs       *outputs.Set     // that the job has sent; nil without a container for them
-	idempotent    bool             // the job's kind may leave no record
-	keepsPrevious bool             // the job's kind keeps the state before the last one
-	steppedBack   bool             // the handler began with that one
-	writeFailed   bool             // the last write failed
-	startFraction float64          // the fraction done when the handler was called
-	quarantined   bool             // this delivery holds the worker's place for a quarantined job
-	endRecorded   bool             // the record says how this delivery ended
-	leftOut       bool             // the last state could not be recorded
-	begun         time.Time        // when it got its slot
-	accountedAt   atomic.Int64     // when the ledger was last asked for, in nanoseconds from begun; 0 for never
-	cancelChecked time.Time        // cancellations up to here are known not to concern the job
-	cancelRetry   time.Time        // the record is not read before, after a read for that failed
-	plan          movePlan         // what the release does about the on-demand queue
-	moved         bool             // a message on the on-demand queue replaced this one
-	replaced      bool             // a new message on the same queue replaced this one
+	jobLog        *slog.Logger       // for the handler: job.Logger
+	watch         *running.Stopwatch // of the handler; nil before it is called
+	failure       string             // why the job failed; empty if it did not, or never ran
+	foundOpen     bool               // the record that was found was open
+	output        *joblog.Output     // what the job prints and logs; nil if that is not kept
+	recordWritten time.Time          // when the record that was found was last written, by the local clock
+	inputs        *inputs.Held       // the job's input files; nil if it names none
+	inputList     string             // what its message names as inputs, as the record has it
+	restored      *job.Progress      // the state that the handler began with
+	saved         *job.Progress      // the state that was recorded last, as far as this delivery knows
+	cost          checkpoint.Cost    // of saving this job's state
+	jobLimits     job.Limits         // of the job: of its kind and of its message
+	outputLimits  job.OutputLimits   // of its kind
+	outputs       *outputs.Set       // that the job has sent; nil without a container for them
+	idempotent    bool               // the job's kind may leave no record
+	keepsPrevious bool               // the job's kind keeps the state before the last one
+	steppedBack   bool               // the handler began with that one
+	writeFailed   bool               // the last write failed
+	startFraction float64            // the fraction done when the handler was called
+	quarantined   bool               // this delivery holds the worker's place for a quarantined job
+	endRecorded   bool               // the record says how this delivery ended
+	leftOut       bool               // the last state could not be recorded
+	begun         time.Time          // when it got its slot
+	accountedAt   atomic.Int64       // when the ledger was last asked for, in nanoseconds from begun; 0 for never
+	cancelChecked time.Time          // cancellations up to here are known not to concern the job
+	cancelRetry   time.Time          // the record is not read before, after a read for that failed
+	plan          movePlan           // what the release does about the on-demand queue
+	moved         bool               // a message on the on-demand queue replaced this one
+	replaced      bool               // a new message on the same queue replaced this one
 }
 
 // Open makes the delivery of a message that was claimed. The claim loop calls it, so
@@ -109,11 +110,11 @@ func (r *Runner) Open(lease *queue.Lease) *Delivery {
 	d.unusable = d.decode()
 	if d.unusable == nil {
 		d.subject.JobID, d.subject.Kind = d.envelope.ID, d.envelope.Kind
-		d.idLock = r.active.lockFor(d.envelope.ID)
+		d.idLock = r.active.LockFor(d.envelope.ID)
 		d.deferFor = r.deferFor(d.envelope.Kind, lease.Queue().Name())
 	}
 	d.log = slog.New(d.subject.Handler(r.log.Handler()))
-	r.active.addLease(lease)
+	r.active.AddLease(lease)
 	return d
 }
 
@@ -166,7 +167,7 @@ func (d *Delivery) end() {
 	d.stopRenewing()
 	d.unlockID()
 	if d.tracked {
-		d.runner.active.removeJob(d.envelope.ID)
+		d.runner.active.RemoveJob(d.envelope.ID)
 	}
 	d.free()
 	d.accountEnd()
@@ -176,7 +177,7 @@ func (d *Delivery) end() {
 // a goroutine of calls, whose stack is deep enough for calls of storage already: those of
 // the goroutines that wait for handlers have become small.
 func (d *Delivery) finishAside(ctx context.Context) {
-	if d.watch == nil || ctx.Err() == nil && d.watch.elapsed() < asideAfter {
+	if d.watch == nil || ctx.Err() == nil && d.watch.Elapsed() < asideAfter {
 		d.finish(ctx, d.out)
 		return
 	}
@@ -218,9 +219,9 @@ func (d *Delivery) unlockID() {
 	switch {
 	case d.idLock == nil:
 	case d.abandoned:
-		time.AfterFunc(abandonedFor, d.idLock.unlock)
+		time.AfterFunc(abandonedFor, d.idLock.Unlock)
 	default:
-		d.idLock.unlock()
+		d.idLock.Unlock()
 	}
 }
 
@@ -272,7 +273,7 @@ func (d *Delivery) handler(ctx context.Context) job.Handler {
 // awaitDuplicate waits for the end of another delivery of the job on this worker. It
 // returns false if that takes too long.
 func (d *Delivery) awaitDuplicate(ctx context.Context) bool {
-	if !d.idLock.lock(ctx, duplicatePatience) {
+	if !d.idLock.Wait(ctx, duplicatePatience) {
 		d.out = d.duplicate(ctx)
 		return false
 	}
@@ -371,7 +372,7 @@ func (d *Delivery) decode() (unusable *outcome) {
 		return &outcome{action: reject, reason: invalid.Reason}
 	}
 	d.envelope, d.inputList = envelope, checkpoint.PackInputs(envelope.Inputs)
-	d.runner.active.addJob(envelope.ID)
+	d.runner.active.AddJob(envelope.ID)
 	d.tracked = true
 	return nil
 }
@@ -412,103 +413,11 @@ func (d *Delivery) free() {
 // stopRenewing stops the renewals and waits for the one under way. It comes before
 // the last call for the message.
 func (d *Delivery) stopRenewing() {
-	d.runner.active.removeLease(d.lease)
+	d.runner.active.RemoveLease(d.lease)
 	d.renewal.Stop()
 }
 
 // stopJob stops this job alone.
 func (d *Delivery) stopJob(reason job.Reason, err error) {
 	d.cancel(drain.ForJob(reason, err, time.Now()))
-}
-
-// reportOutcome counts the outcome of the delivery.
-func (d *Delivery) reportOutcome(out outcome) {
-	switch out.action {
-	case commit:
-		d.runner.counters.committed.Add(1)
-	case interrupted:
-		d.runner.counters.released.Add(1)
-	default: // the log of a drain needs no other
-	}
-	if out.action == storageRefused {
-		d.runner.observer.Refused(out.refusal)
-	}
-	if d.leftOut {
-		d.runner.counters.leftOut.Add(1)
-		d.runner.observer.LeftOut()
-	}
-	word := outcomeWords[out.action]
-	if d.moved && out.action == interrupted {
-		word = outcomeMoved
-	}
-	d.reportRun(out.action)
-	d.tracedOutcome = word
-	d.runner.observer.Ended(word)
-}
-
-// reportRun reports the outcome of the handler's time, the job if it is done, and its
-// failure if it failed.
-func (d *Delivery) reportRun(did action) {
-	observer := d.runner.observer
-	kind := d.envelope.Kind
-	if d.runner.kinds[kind] == nil {
-		kind = otherKind
-	}
-	switch did {
-	case commit:
-		r := d.claim.Record()
-		exits := max(r.Generation-1-r.Interruptions-r.FailuresTotal, 0)
-		observer.Committed(kind, d.sincePut(), d.claim.RunTime(), r.Interruptions, exits)
-	case retryLater, poison, reject:
-		observer.Failed(kind, cmp.Or(d.failure, failureWithoutRun[did]))
-	default: // no failure
-	}
-	if d.watch == nil {
-		return
-	}
-	took := d.watch.elapsed()
-	switch did {
-	case commit:
-		observer.Spent(kind, effortCommitted, took)
-	case retryLater, poison:
-		observer.Spent(kind, effortFailed, took)
-	case interrupted:
-		recorded := time.Duration(0)
-		if d.recordedState() != "" {
-			recorded = d.watch.recorded(d.latest(), d.leftOut)
-		}
-		observer.Spent(kind, effortHandedOver, recorded)
-		observer.Spent(kind, effortRedone, took-recorded)
-	default:
-		observer.Spent(kind, effortRedone, took)
-	}
-}
-
-// failureWithoutRun is why a job failed whose handler was not called.
-var failureWithoutRun = map[action]string{retryLater: failedByError, poison: failedByExits, reject: failedMessage}
-
-// sincePut is for how long the job has been there, by the service's clock except where
-// the message says when the job was put.
-func (d *Delivery) sincePut() time.Duration {
-	put := cmp.Or(d.envelope.EnqueuedAt, d.lease.InsertedAt)
-	return max(d.lease.ClaimedAt.Sub(put)+time.Since(d.lease.AskedAt), 0)
-}
-
-// reportFailures reports a job that failed so often in all that it may never end.
-func (d *Delivery) reportFailures() {
-	if n := d.claim.Record().FailuresTotal; circles(n) {
-		d.runner.observer.Circles(circlesByFailures)
-		d.log.Warn("job circles: it keeps failing although it makes progress",
-			"failures_total", n, "poison_at", d.jobLimits.WithDefaults().MaxTotalFailures, "fraction", d.claim.Record().Fraction)
-	}
-}
-
-// reportBreaks reports a job that took so many breaks in a row that it may never
-// end.
-func (d *Delivery) reportBreaks(out outcome) {
-	if n := d.claim.Record().Breaks; out.tookBreak && circles(n) {
-		d.runner.observer.Circles(circlesByBreaks)
-		d.log.Warn("job circles: it keeps taking breaks and its fraction does not grow",
-			"breaks", n, "poison_at", d.jobLimits.WithDefaults().MaxBreaks, "fraction", d.claim.Record().Fraction)
-	}
 }

@@ -27,8 +27,11 @@
 //   - finish.go also retries calls to storage that fail, and puts follow-up jobs. Package
 //     renewal keeps the message hidden as long as the delivery needs it, and package
 //     outbox stores the outputs of the job, which a record names together with its state.
-//   - registry.go holds the active deliveries: one handler for each job id, and a
-//     request to save that reaches all running jobs.
+//   - runner.go holds what deliveries share, and observer.go says what they report, for
+//     metrics.
+//   - Package active holds the active deliveries and lets one handler at a time run for a
+//     job id. Package running holds the running handlers: it measures each one, and asks all
+//     of them to save. Package lines writes and limits log lines.
 //   - blame.go finds out what is to blame: a machine that fails all jobs of a kind (with
 //     package breaker), or a job that kills its workers, which it quarantines.
 //

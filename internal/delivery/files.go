@@ -291,7 +291,7 @@ func (d *Delivery) reportLog(ctx context.Context, err error) {
 		return
 	}
 	level := slog.LevelDebug
-	due, leftOut := d.runner.logFaults.allow(d.envelope.Kind, time.Now())
+	due, leftOut := d.runner.logFaults.Allow(d.envelope.Kind, time.Now())
 	if due && ctx.Err() == nil {
 		level = outage.Level(err, slog.LevelWarn)
 	}

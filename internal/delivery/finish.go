@@ -69,7 +69,7 @@ func (d *Delivery) reportLate(ctx context.Context, out outcome, err error) {
 	d.tracedOutcome = outcomeLeft
 	d.runner.observer.Ended(outcomeLeft)
 	level := slog.LevelDebug
-	due, suppressed := d.runner.lateLines.allow(d.envelope.Kind, time.Now())
+	due, suppressed := d.runner.lateLines.Allow(d.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelError
 	}
@@ -281,7 +281,7 @@ func (d *Delivery) putBack(out outcome) error {
 		since = d.lease.ClaimedAt // now is the first time
 	}
 	level := slog.LevelDebug
-	due, leftOut := d.runner.putBackLines.allow(d.envelope.Kind, time.Now())
+	due, leftOut := d.runner.putBackLines.Allow(d.envelope.Kind, time.Now())
 	if due {
 		level = slog.LevelInfo
 	}

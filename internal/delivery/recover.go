@@ -25,7 +25,7 @@ import (
 func (d *Delivery) recover(ctx context.Context) (outcome, bool) {
 	d.cancelChecked = d.runner.cancelledAt(d.envelope.ID) // before the call that would show it
 	switch {
-	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.first():
+	case d.lease.Deliveries > 1, d.envelope.Resume, !d.idLock.First():
 		return d.lookup(ctx)
 	case d.envelope.ChosenID, d.runner.mayBeCancelled(d.lease.InsertedAt):
 		return d.applyRuling(ctx, checkpoint.Record{}, checkpoint.Create)

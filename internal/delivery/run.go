@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/spotworker/spotworker/internal/checkpoint"
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/outage"
 	"github.com/spotworker/spotworker/internal/retry"
@@ -29,7 +28,7 @@ var errPanicked = errors.New("handler panicked")
 
 // run is one run of a handler.
 type run struct {
-	*runningJob
+	*running.Job
 	over     chan struct{} // closed when the handler has returned
 	returned ended         // what it returned; set before over is closed
 	end      ended         // how the run ended; what is set before the handler returned takes precedence
@@ -61,7 +60,7 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) {
 		case <-ctx.Done():
 			d.waitHandler(ctx, r)
 			return
-		case <-r.woken:
+		case <-r.Woken():
 		case <-timer.C:
 		}
 	}
@@ -69,31 +68,31 @@ func (d *Delivery) runHandler(ctx context.Context, handler job.Handler) {
 
 // startHandler calls the handler in a goroutine of its own.
 func (d *Delivery) startHandler(ctx context.Context, handler job.Handler) *run {
-	watch := startStopwatch(d.job.Latest())
+	watch := running.Start(d.job.Latest())
 	d.closed, d.watch = make(chan struct{}), watch
 	d.startFraction = fractionOf(d.saved, 0)
-	d.claim.CountTime(watch.elapsed)
+	d.claim.CountTime(watch.Elapsed)
 	d.claim.ExpectWrites(d.nextWrite)
 	d.chargeExits(watch)
 	d.job.OnReport(func(p *job.Progress) {
-		watch.stamp(p)
+		watch.Stamp(p)
 		if d.jobLimits.MaxSilence > 0 {
-			watch.reported()
+			watch.Reported()
 		}
 	})
 	r := &run{over: make(chan struct{}), stopLimits: d.enforceLimits(ctx, d.jobLimits, watch)}
 	d.run = r
 	go d.callAndClose(ctx, handler, r)
-	r.runningJob, r.since = d.runner.running.add(watch), time.Now()
+	r.Job, r.since = d.runner.running.Add(watch), time.Now()
 	return r
 }
 
 // callAndClose calls the handler, and its cleanups when the job has been dealt with.
 func (d *Delivery) callAndClose(ctx context.Context, handler job.Handler, r *run) {
 	defer close(d.closed)
-	defer d.idLock.unlock()
+	defer d.idLock.Unlock()
 	d.callHandler(ctx, handler, &r.returned)
-	d.watch.stop()
+	d.watch.Stop()
 	close(r.over)
 	<-d.finished
 	d.closeJob(ctx)
@@ -101,7 +100,7 @@ func (d *Delivery) callAndClose(ctx context.Context, handler job.Handler, r *run
 
 // endRun frees what the run holds.
 func (d *Delivery) endRun() {
-	d.run.remove()
+	d.run.Remove()
 	d.run.stopLimits()
 }
 
@@ -111,7 +110,7 @@ func (d *Delivery) endRun() {
 // few seconds.
 func (d *Delivery) attend(ctx context.Context, r *run) (wait time.Duration, over bool) {
 	for {
-		d.noticeReport(d.watch)
+		d.noticeReport()
 		if r.end, over = d.checkCancelled(ctx); over {
 			return 0, true
 		}
@@ -119,9 +118,9 @@ func (d *Delivery) attend(ctx context.Context, r *run) (wait time.Duration, over
 			return 0, true
 		}
 		due, wait := d.runner.policy.Next(d.situation(r.since, r.tried), time.Now())
-		requests := r.takeRequests()
+		requests := r.TakeRequests()
 		if due == checkpoint.Nothing && (len(requests) == 0 || !d.changed()) {
-			answer(requests, true)
+			running.Answer(requests, true)
 			return min(wait, recheckEvery), false
 		}
 		if d.writeAside(ctx, r, requests, due) {
@@ -134,7 +133,7 @@ func (d *Delivery) attend(ctx context.Context, r *run) (wait time.Duration, over
 // writeAside is writeAndAnswer in a goroutine for calls: a call to storage needs a deep
 // stack, which would stay with the goroutine of the job. As few are in flight at once as
 // their gate admits.
-func (d *Delivery) writeAside(ctx context.Context, r *run, requests []*saveRequest, due checkpoint.Due) (over bool) {
+func (d *Delivery) writeAside(ctx context.Context, r *run, requests []*running.SaveRequest, due checkpoint.Due) (over bool) {
 	d.aside(func() { r.end, over = d.writeAndAnswer(ctx, requests, due) })
 	return over
 }
@@ -176,13 +175,13 @@ func (d *Delivery) stopForConflict(ctx context.Context, conflict *checkpoint.Con
 // writeAndAnswer makes the write that is due, and answers the save requests. If there
 // are some and the state is not recorded yet, the write is a save, which waits at the
 // gate for its turn among the other jobs.
-func (d *Delivery) writeAndAnswer(ctx context.Context, requests []*saveRequest, due checkpoint.Due) (end ended, over bool) {
+func (d *Delivery) writeAndAnswer(ctx context.Context, requests []*running.SaveRequest, due checkpoint.Due) (end ended, over bool) {
 	if len(requests) == 0 || !d.changed() {
-		defer answer(requests, true)
+		defer running.Answer(requests, true)
 		return d.writeInTurn(ctx, due)
 	}
 	before := d.saved
-	defer func() { answer(requests, d.saved != before) }()
+	defer func() { running.Answer(requests, d.saved != before) }()
 	leave, err := d.runner.gate.Enter(ctx, d.unsavedSize())
 	if err != nil {
 		return ended{}, false // stopped: the release saves
@@ -282,131 +281,11 @@ func (d *Delivery) leavesForDeparture(begun time.Time) bool {
 // noticeReport records a report that came since the loop turned last. Looking for it
 // here rather than in the handler's call keeps reports cheap; where silence is limited,
 // the call records it.
-func (d *Delivery) noticeReport(watch *stopwatch) {
-	if latest := d.job.Latest(); latest != watch.seen {
-		watch.notice(latest)
-		if d.jobLimits.MaxSilence == 0 {
-			watch.reported()
-		}
+func (d *Delivery) noticeReport() {
+	if d.watch.Notice(d.job.Latest()) && d.jobLimits.MaxSilence == 0 {
+		d.watch.Reported()
 	}
 }
-
-const (
-	// silentFor and silentFactor say when a job counts as silent: for so long, and so
-	// many times as long as it ever was between two reports of this run.
-	silentFor    = 2 * time.Minute
-	silentFactor = 10
-
-	// silentAtFirst is when a job counts as silent that has not reported in this run.
-	silentAtFirst = time.Hour
-)
-
-// stopwatch measures one run of a handler. It may be read from any goroutine, but seen.
-type stopwatch struct {
-	begun      time.Time
-	took       atomic.Int64  // nanoseconds; 0 while it runs
-	lastReport atomic.Int64  // when the last report came, in nanoseconds from begun; 0 for none
-	longest    atomic.Int64  // the longest time between two reports, in nanoseconds
-	lastSave   atomic.Int64  // when the last state was recorded, in nanoseconds from begun
-	seen       *job.Progress // the report that the loop saw last
-
-	state timedReport                 // the first that the loop saw of the state that it saw last
-	first atomic.Pointer[timedReport] // the first that came since the loop turned last
-}
-
-// timedReport is a report and how long the handler had run then.
-type timedReport struct {
-	report *job.Progress
-	at     time.Duration
-}
-
-func startStopwatch(restored *job.Progress) *stopwatch {
-	return &stopwatch{begun: time.Now(), seen: restored}
-}
-
-func (s *stopwatch) elapsed() time.Duration {
-	if took := s.took.Load(); took > 0 {
-		return time.Duration(took)
-	}
-	return time.Since(s.begun)
-}
-
-// stamp records when a report came, of the first one after each turn of the loop: so every
-// report of a handler that reports seldom has its time, and those of one that reports often
-// stay cheap.
-func (s *stopwatch) stamp(p *job.Progress) {
-	if s.first.Load() == nil {
-		s.first.Store(&timedReport{p, s.elapsed()})
-	}
-}
-
-// notice records the report that the loop sees now.
-func (s *stopwatch) notice(latest *job.Progress) {
-	first := s.first.Load()
-	if latest.HasState() && !latest.SameState(s.state.report) {
-		s.state = timedReport{latest, s.reportedAt(latest)}
-	}
-	s.seen = latest
-	s.first.CompareAndSwap(first, nil)
-}
-
-// reportedAt is how long the handler had run when it reported a state for the first time.
-func (s *stopwatch) reportedAt(p *job.Progress) time.Duration {
-	first := s.first.Load()
-	switch {
-	case !p.HasState():
-		return 0
-	case p.SameState(s.state.report):
-		return s.state.at
-	case first != nil && p.SameState(first.report):
-		return first.at
-	}
-	return s.elapsed() // it has just come, or is one of many
-}
-
-// reported records that a report came. It has one caller at a time.
-func (s *stopwatch) reported() {
-	now := int64(time.Since(s.begun))
-	before := s.lastReport.Swap(now)
-	s.longest.Store(max(s.longest.Load(), now-before))
-}
-
-// saved records that a state was recorded.
-func (s *stopwatch) saved() { s.lastSave.Store(int64(time.Since(s.begun))) }
-
-// silence is how long the handler has gone without a report.
-func (s *stopwatch) silence() time.Duration {
-	heard := time.Duration(s.lastReport.Load())
-	return time.Since(s.begun) - heard
-}
-
-// isSilent reports whether that is much longer than ever before in this run.
-func (s *stopwatch) isSilent() bool {
-	if s.lastReport.Load() == 0 {
-		return s.silence() > silentAtFirst
-	}
-	return s.silence() > max(silentFor, silentFactor*time.Duration(s.longest.Load()))
-}
-
-// unsaved is how much work a sudden death would repeat.
-func (s *stopwatch) unsaved() time.Duration {
-	return time.Since(s.begun) - time.Duration(s.lastSave.Load())
-}
-
-// recorded is how long the handler had run when it made the last report that its record
-// has. latest is its last report of all, leftOut says that the record lacks it.
-func (s *stopwatch) recorded(latest *job.Progress, leftOut bool) time.Duration {
-	switch {
-	case leftOut:
-		return min(time.Duration(s.lastSave.Load()), s.elapsed())
-	case latest != s.seen:
-		return s.elapsed() // it came since the loop turned last
-	default:
-		return min(time.Duration(s.lastReport.Load()), s.elapsed())
-	}
-}
-
-func (s *stopwatch) stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
 
 // limitsFor returns the limits of the job: of its kind and of its message, the stricter
 // of each.
@@ -416,7 +295,7 @@ func (d *Delivery) limitsFor(handler job.Handler) job.Limits {
 
 // enforceLimits stops the job as soon as it exceeds one of its limits, also while a save
 // is under way. The returned function stops that and waits for it.
-func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *stopwatch) (end func()) {
+func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *running.Stopwatch) (end func()) {
 	if limits.MaxRun == 0 && limits.MaxSilence == 0 {
 		return func() {}
 	}
@@ -425,41 +304,16 @@ func (d *Delivery) enforceLimits(ctx context.Context, limits job.Limits, watch *
 	go func() {
 		defer close(ended)
 		for {
-			ran, silent := d.claim.RunTime(), watch.silence()
-			if reason, err := exceeded(limits, ran, silent); err != nil {
+			ran, silent := d.claim.RunTime(), watch.Silence()
+			if reason, err := running.Exceeded(limits, ran, silent); err != nil {
 				d.log.WarnContext(ctx, "job exceeds a limit; stopping it", "reason", string(reason), "error", err)
 				d.stopJob(reason, err)
 				return
 			}
-			if retry.Sleep(ctx, untilExceeded(limits, ran, silent)) != nil {
+			if retry.Sleep(ctx, running.UntilExceeded(limits, ran, silent)) != nil {
 				return
 			}
 		}
 	}()
 	return func() { cancel(); <-ended }
-}
-
-// exceeded returns which limit a job exceeds, given its run time and how long it has been
-// silent. The error is nil if it exceeds none.
-func exceeded(limits job.Limits, ran, silent time.Duration) (job.Reason, error) {
-	switch {
-	case limits.MaxRun > 0 && ran >= limits.MaxRun:
-		return job.Overrun, fmt.Errorf("%s over all deliveries; %s are allowed (max_run)", ran.Round(time.Millisecond), limits.MaxRun)
-	case limits.MaxSilence > 0 && silent >= limits.MaxSilence:
-		return job.Silent, fmt.Errorf("silent for %s; %s are allowed (max_silence)", silent.Round(time.Millisecond), limits.MaxSilence)
-	}
-	return "", nil
-}
-
-// untilExceeded returns how long such a job, which exceeds no limit yet, may continue
-// without a report.
-func untilExceeded(limits job.Limits, ran, silent time.Duration) time.Duration {
-	wait := time.Duration(math.MaxInt64)
-	if limits.MaxRun > 0 {
-		wait = limits.MaxRun - ran
-	}
-	if limits.MaxSilence > 0 {
-		wait = min(wait, limits.MaxSilence-silent)
-	}
-	return wait
 }

@@ -3,9 +3,7 @@ package delivery
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,6 +13,9 @@ import (
 	"github.com/spotworker/spotworker/internal/breaker"
 	"github.com/spotworker/spotworker/internal/checkpoint"
 	"github.com/spotworker/spotworker/internal/control"
+	"github.com/spotworker/spotworker/internal/delivery/active"
+	"github.com/spotworker/spotworker/internal/delivery/lines"
+	"github.com/spotworker/spotworker/internal/delivery/running"
 	"github.com/spotworker/spotworker/internal/drain"
 	"github.com/spotworker/spotworker/internal/haste"
 	"github.com/spotworker/spotworker/internal/health"
@@ -112,8 +113,8 @@ type Runner struct {
 	tracer    *tracing.Tracer
 	log       *slog.Logger
 
-	active        *registry
-	running       runningJobs
+	active        *active.Set
+	running       running.Set
 	gate          *drain.Gate   // of the last writes of a drain
 	smallWrites   *drain.Gate   // of writes while handlers run
 	latency       haste.Latency // of storage's answers to small calls
@@ -123,11 +124,11 @@ type Runner struct {
 	quarantine    chan struct{} // holds one: the quarantined job that is running
 	deferred      spacing
 	counters      counters
-	ends          average  // of what the ends of deliveries take, from the last write on
-	putBackLines  logLimit // of messages that were put back
-	lateLines     logLimit // of jobs that were not handed over in time
-	breakerLines  logLimit // of circuit breakers that open
-	logFaults     logLimit // of jobs' logs that could not be stored
+	ends          average     // of what the ends of deliveries take, from the last write on
+	putBackLines  lines.Limit // of messages that were put back
+	lateLines     lines.Limit // of jobs that were not handed over in time
+	breakerLines  lines.Limit // of circuit breakers that open
+	logFaults     lines.Limit // of jobs' logs that could not be stored
 
 	asked atomic.Pointer[control.Document] // what operators ask of all workers; nil if it is not known
 }
@@ -144,7 +145,7 @@ func NewRunner(c Config) *Runner {
 		kinds: c.Kinds, defaultKind: c.DefaultKind, moveAfter: c.MoveAfter, changeover: c.Changeover, policy: c.Policy,
 		departure: c.Departure, drains: c.Drains, losses: c.Losses, observer: c.Observer, loops: c.Loops,
 		jitter: c.Jitter, started: c.Started, tracer: c.Tracer, log: c.Log,
-		active:        newRegistry(),
+		active:        active.NewSet(),
 		payloadMemory: semaphore.NewWeighted(c.PayloadMemory), kindLimits: newKindLimits(c.Kinds, c.Jitter),
 		quarantine: make(chan struct{}, 1),
 	}
@@ -177,7 +178,7 @@ func (r *Runner) uptime() time.Duration { return time.Since(r.started) }
 // cancelled check their records at once, and deliveries that begin later know.
 func (r *Runner) Follow(asked *control.Document) {
 	r.asked.Store(asked)
-	r.running.wakeAll()
+	r.running.WakeAll()
 }
 
 // cancelledAt returns when the job may have been cancelled last, as far as operators
@@ -227,7 +228,7 @@ func (r *Runner) NewTries(ctx context.Context) *haste.Tries { return r.latency.N
 
 // Adopt reports whether the message of a new claim belongs to an active delivery,
 // which continues under that claim. The caller must not open it.
-func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.adopt(lease) }
+func (r *Runner) Adopt(lease *queue.Lease) bool { return r.active.Adopt(lease) }
 
 // Has reports whether a message is work for this worker, as far as its kind goes.
 func (r *Runner) Has(lease *queue.Lease) bool {
@@ -246,7 +247,7 @@ func (r *Runner) Claimable(limit int, now time.Time) (most int, wait time.Durati
 }
 
 // Jobs returns the ids of the active jobs in order.
-func (r *Runner) Jobs() []string { return r.active.jobs() }
+func (r *Runner) Jobs() []string { return r.active.Jobs() }
 
 // Counts are a Runner's counters at one moment.
 type Counts struct {
@@ -260,7 +261,7 @@ type Counts struct {
 // Counts returns the counters as they are now.
 func (r *Runner) Counts() Counts {
 	return Counts{
-		Active:    len(r.active.jobs()),
+		Active:    len(r.active.Jobs()),
 		Committed: r.counters.committed.Load(), Released: r.counters.released.Load(), LeftOut: r.counters.leftOut.Load(),
 		Late: r.counters.late.Load(),
 	}
@@ -269,22 +270,18 @@ func (r *Runner) Counts() Counts {
 // Silence says how the running jobs report: the age of the oldest last report and of the
 // oldest checkpoint, and how many jobs are silent for much longer than they were before.
 func (r *Runner) Silence() (report, checkpoint time.Duration, silent int) {
-	return r.running.silence()
+	return r.running.Silence()
 }
 
 // SaveAll asks every running job to save. The returned function waits for their
 // answers, and returns how many jobs there were and how many could not save.
 func (r *Runner) SaveAll() (wait func() (jobs, unsaved int)) {
-	request := r.running.saveAll()
-	return func() (jobs, unsaved int) {
-		request.wait()
-		return request.jobs, int(request.unsaved.Load())
-	}
+	return r.running.SaveAll().Wait
 }
 
 // RecheckAll makes every running job check again whether it can finish before the
 // VM's departure.
-func (r *Runner) RecheckAll() { r.running.wakeAll() }
+func (r *Runner) RecheckAll() { r.running.WakeAll() }
 
 // deferFor returns how long to hide a message whose kind others have, by the last
 // sample of their heartbeats; 0 if this worker has the kind, or none is known to.
@@ -301,150 +298,6 @@ func (r *Runner) deferFor(kind, queue string) time.Duration {
 	}
 	return r.jitter.Vary(r.deferred.next(now, lacking))
 }
-
-// Observer counts deliveries, for metrics. The words that it gets are from short
-// lists, never the name of a job or a blob. Its methods are called from many
-// goroutines at once: they must be quick.
-type Observer interface {
-	// Delivered reports that a delivery began, and Ended its outcome: a word of
-	// [Outcomes].
-	Delivered()
-	Ended(outcome string)
-
-	// Started reports that a handler is called: for the "first" time, "resumed" from
-	// a recorded state, or "again" because nothing was recorded.
-	Started(how string)
-
-	// Waited reports for how long the job had waited when its handler was called: since
-	// it was put, since it was released, since it failed, or since the last write of
-	// the worker that ended uncleanly (a word of [Waits]).
-	Waited(after string, wait time.Duration)
-
-	// Returned reports that a handler has returned, or was abandoned.
-	Returned()
-
-	// Spent reports for how long a handler ran, by the outcome of that time: a word of
-	// [Efforts]. One run may be reported in two parts.
-	Spent(kind, effort string, took time.Duration)
-
-	// Committed reports a job that is done: the time since it was put, that in handlers
-	// over all deliveries, and how often it was interrupted and lost its worker.
-	Committed(kind string, sincePut, ran time.Duration, interruptions, exits int)
-
-	// Failed reports a failure, or a job that was dead-lettered, with a word of
-	// [FailureClasses]. Kinds that the worker does not have are "other".
-	Failed(kind, class string)
-
-	// Saved reports an attempt to record a state of that many bytes: "saved",
-	// "fenced" because another worker owns the job by now, or "failed".
-	Saved(result string, bytes int64, took time.Duration)
-
-	// OutputSent reports that a job stored an output file of that many bytes.
-	OutputSent(bytes int64)
-
-	// Broke reports that the circuit breaker of a kind opened, or opened again, and
-	// Recovered that it is closed.
-	Broke(kind string)
-	Recovered(kind string)
-
-	// Refused reports a message that was put back because storage permanently
-	// refused a blob of its job, with the service's error code.
-	Refused(code string)
-
-	// LeftOut reports a job that was released without its last state.
-	LeftOut()
-
-	// SteppedBack reports a job that resumes from the state before the last one, because
-	// the last one cannot be used.
-	SteppedBack()
-
-	// Moved reports a job that was put on the on-demand queue, with a word of [Moves].
-	Moved(reason string)
-
-	// Circles reports a job that does not end: its 10th, 20th, 40th ... of
-	// "failures" in all, or of "breaks" in a row.
-	Circles(cause string)
-}
-
-// The words that an [Observer] gets.
-const (
-	startedFirst, startedResumed, startedAgain = "first", "resumed", "again"
-	savedWell, savedFenced, savedFailed        = "saved", "fenced", "failed"
-	circlesByFailures, circlesByBreaks         = "failures", "breaks"
-	outcomeMoved                               = "moved" // released to the on-demand queue
-	outcomeLeft                                = "left"  // its visibility timeout will expire
-)
-
-// Why a job was moved to the on-demand queue, as [Observer.Moved] reports it.
-const movedForInterruptions, movedForDeadline = "interruptions", "deadline"
-
-// What a job had waited for, as [Observer.Waited] reports it.
-const (
-	afterPut, afterRelease, afterFailure, afterExit = "put", "release", "failure", "exit"
-)
-
-// The outcome of the time of a handler, as [Observer.Spent] reports it.
-const (
-	effortCommitted  = "committed"
-	effortHandedOver = "handed_over" // recorded for the next worker
-	effortFailed     = "failed"
-	effortRedone     = "redone" // not recorded, or in vain: another owns the job, or it was cancelled
-)
-
-// Why a job failed, as [Observer.Failed] reports it.
-const (
-	failedByError     = "error"
-	failedPermanently = "permanent"
-	failedByPanic     = "panic"
-	failedSilent      = "silent"
-	failedOverrun     = "overrun"
-	failedTooLarge    = "too_large" // its state or its result
-	failedByExits     = "exits"     // its workers ended uncleanly too often
-	failedMessage     = "message"   // unreadable, or of other work or an unknown kind
-)
-
-// otherKind stands for all kinds that a worker does not have: a message may name any.
-const otherKind = "other"
-
-// outcomeWords are the actions as [Observer.Ended] reports them.
-var outcomeWords = map[action]string{
-	commit: "committed", interrupted: "released", retryLater: "failed", poison: "poisoned", reject: "poisoned",
-	alreadyOver: "finished", putBack: "put_back", storageRefused: "put_back", requeue: "gave_way", skip: "gave_way", drop: "dropped",
-}
-
-// Outcomes returns the words that [Observer.Ended] gets.
-func Outcomes() []string {
-	return append(slices.Compact(slices.Sorted(maps.Values(outcomeWords))), outcomeMoved, outcomeLeft)
-}
-
-// Starts returns the words that [Observer.Started] gets.
-func Starts() []string { return []string{startedFirst, startedResumed, startedAgain} }
-
-// Saves returns the results that [Observer.Saved] gets.
-func Saves() []string { return []string{savedWell, savedFenced, savedFailed} }
-
-// Moves returns what [Observer.Moved] gets.
-func Moves() []string { return []string{movedForInterruptions, movedForDeadline} }
-
-// Waits returns what [Observer.Waited] gets.
-func Waits() []string { return []string{afterPut, afterRelease, afterFailure, afterExit} }
-
-// Efforts returns what [Observer.Spent] gets.
-func Efforts() []string {
-	return []string{effortCommitted, effortHandedOver, effortFailed, effortRedone}
-}
-
-// FailureClasses returns what [Observer.Failed] gets.
-func FailureClasses() []string {
-	return []string{failedByError, failedPermanently, failedByPanic, failedSilent, failedOverrun, failedTooLarge, failedByExits, failedMessage}
-}
-
-// FailedHere reports whether a class of failures is about a handler's run, and not about
-// the message or earlier workers.
-func FailedHere(class string) bool { return class != failedByExits && class != failedMessage }
-
-// Circles returns the causes that [Observer.Circles] gets.
-func Circles() []string { return []string{circlesByFailures, circlesByBreaks} }
 
 // Stores are the queues and containers of one storage account of a deployment. All of a
 // job is in the account of its message.

@@ -48,7 +48,7 @@ func (d *Delivery) writeDue(ctx context.Context, due checkpoint.Due) (end ended,
 		d.log.Log(ctx, outage.Level(err, slog.LevelWarn), "checkpoint not saved; the one before stands", "error", err)
 	case due == checkpoint.DueSave:
 		d.saved = latest
-		d.watch.saved()
+		d.watch.Saved()
 		took := time.Since(begun)
 		d.cost.Add(took)
 		next := d.runner.policy.IntervalFor(d.situation(begun, begun))
@@ -105,7 +105,7 @@ func (d *Delivery) saveStream(ctx context.Context, end ended) ended {
 	switch conflict := asConflict(err); {
 	case err == nil:
 		d.saved = latest
-		d.watch.saved()
+		d.watch.Saved()
 	case conflict != nil:
 		end.conflict = conflict
 	case errors.Is(err, checkpoint.ErrTooLarge), job.IsPermanent(err):
@@ -157,7 +157,7 @@ func (d *Delivery) snapshotOf(p *job.Progress) checkpoint.Snapshot {
 	}
 	s := checkpoint.Snapshot{State: p.State, Stream: p.Stream, Version: p.Version, Fraction: p.Fraction, Text: p.Text}
 	if d.watch != nil {
-		s.At = d.watch.reportedAt(p)
+		s.At = d.watch.ReportedAt(p)
 	}
 	return s
 }
@@ -167,7 +167,7 @@ func (d *Delivery) spent(ctx context.Context) ledger.Delivery {
 	d.accountedAt.Store(int64(time.Since(d.begun)))
 	s := ledger.Delivery{Slot: time.Since(d.begun), End: d.runner.ends.mean()}
 	if d.watch != nil {
-		s.Handler = d.watch.elapsed()
+		s.Handler = d.watch.Elapsed()
 	}
 	stop := job.StopOf(ctx)
 	s.Evicted = stop != nil && stop.Reason == job.Evicted
@@ -184,9 +184,9 @@ func (d *Delivery) nextWrite() time.Duration {
 	}
 	silent := time.Duration(0)
 	if !d.latest().HasState() && !d.restored.HasState() {
-		silent = d.watch.elapsed()
+		silent = d.watch.Elapsed()
 	}
-	return max(d.runner.policy.Expected(now, silent), time.Duration(d.watch.longest.Load()))
+	return max(d.runner.policy.Expected(now, silent), d.watch.LongestSilence())
 }
 
 // takeover describes the delivery to the record that it acquires: what it found of the

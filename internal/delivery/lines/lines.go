@@ -1,4 +1,5 @@
-// Package lines says of each log line of a delivery what it is about.
+// Package lines says of each log line of a delivery what it is about, and limits how many
+// of one sort are written.
 package lines
 
 import (

@@ -164,8 +164,8 @@ var mutations = []mutation{
 	{
 		// After an outage a worker would fence itself.
 		name: "a worker does not recognise its own message",
-		file: "internal/delivery/registry.go",
-		old:  "lease, ok := r.leases[later.ID]", replacement: "lease, ok := r.leases[\"not \"+later.ID]",
+		file: "internal/delivery/active/active.go",
+		old:  "lease, ok := s.leases[later.ID]", replacement: "lease, ok := s.leases[\"not \"+later.ID]",
 		run: "^TestOwnMessageIsClaimedAgain$", pkg: outages, sign: `the job was not interrupted`,
 	},
 	{
@@ -213,7 +213,7 @@ var mutations = []mutation{
 		// Three copies of a job run inside one worker.
 		name: "an id is started beside itself",
 		file: "internal/delivery/delivery.go",
-		old:  "if !d.idLock.lock(ctx, duplicatePatience) {", replacement: "if d.idLock.lock(ctx, 0) && ctx == nil {",
+		old:  "if !d.idLock.Wait(ctx, duplicatePatience) {", replacement: "if d.idLock.Wait(ctx, 0) && ctx == nil {",
 		run: "^TestOneIDOnOneWorker$", pkg: hostile, sign: `at once = 2`,
 	},
 	{
@@ -267,9 +267,9 @@ var mutations = []mutation{
 	{
 		// A freeze would never be acknowledged.
 		name: "a job that ends does not answer to save all",
-		file: "internal/delivery/registry.go",
-		old:  "\tanswer(s.takeRequests(), true)\n", replacement: "\ts.takeRequests()\n",
-		run: "^TestSaveAllOfAJobThatEnds$", pkg: "./internal/delivery", sign: `the round has no answer from a job that ended`,
+		file: "internal/delivery/running/running.go",
+		old:  "\tAnswer(j.TakeRequests(), true)\n", replacement: "\tj.TakeRequests()\n",
+		run: "^TestSaveAllOfAJobThatEnds$", pkg: "./internal/delivery/running", sign: `the round has no answer from a job that ended`,
 	},
 	{
 		// The owner finds out at its next write only.

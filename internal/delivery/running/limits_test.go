@@ -1,4 +1,4 @@
-package delivery
+package running
 
 import (
 	"testing"
@@ -26,12 +26,12 @@ func TestExceeded(t *testing.T) {
 		{"only one limit", job.Limits{MaxSilence: time.Minute}, 100 * time.Hour, time.Second, "", 59 * time.Second},
 		{"only the other", job.Limits{MaxRun: time.Hour}, time.Minute, 59 * time.Minute, "", 59 * time.Minute},
 	} {
-		reason, err := exceeded(row.limits, row.paid, row.silent)
+		reason, err := Exceeded(row.limits, row.paid, row.silent)
 		if reason != row.want || (err != nil) != (row.want != "") {
-			t.Errorf("%s: exceeded = %q, %v, want %q", row.name, reason, err, row.want)
+			t.Errorf("%s: Exceeded = %q, %v, want %q", row.name, reason, err, row.want)
 		}
-		if got := untilExceeded(row.limits, row.paid, row.silent); err == nil && got != row.until {
-			t.Errorf("%s: untilExceeded = %s, want %s", row.name, got, row.until)
+		if got := UntilExceeded(row.limits, row.paid, row.silent); err == nil && got != row.until {
+			t.Errorf("%s: UntilExceeded = %s, want %s", row.name, got, row.until)
 		}
 	}
 }
@@ -39,14 +39,14 @@ func TestExceeded(t *testing.T) {
 // A handler's time ends with the handler, however long its last write takes.
 func TestStopwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := startStopwatch(nil)
+		watch := Start(nil)
 		time.Sleep(time.Second)
-		if got := watch.elapsed(); got != time.Second {
+		if got := watch.Elapsed(); got != time.Second {
 			t.Errorf("elapsed = %s, want 1s", got)
 		}
-		watch.stop()
+		watch.Stop()
 		time.Sleep(time.Hour)
-		if got := watch.elapsed(); got != time.Second {
+		if got := watch.Elapsed(); got != time.Second {
 			t.Errorf("elapsed an hour after the end = %s, want 1s", got)
 		}
 	})

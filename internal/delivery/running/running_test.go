@@ -1,4 +1,4 @@
-package delivery
+package running
 
 import (
 	"testing"
@@ -12,22 +12,22 @@ import (
 // with its end, so that a freeze is acknowledged.
 func TestSaveAllOfAJobThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		room := &runningJobs{}
-		seat, other := room.add(startStopwatch(nil)), room.add(startStopwatch(nil))
-		r := room.saveAll()
-		answer(other.takeRequests(), true)
-		seat.remove()
-		other.remove()
+		room := &Set{}
+		seat, other := room.Add(Start(nil)), room.Add(Start(nil))
+		r := room.SaveAll()
+		Answer(other.TakeRequests(), true)
+		seat.Remove()
+		other.Remove()
 		answered := make(chan struct{})
-		go func() { r.wait(); close(answered) }()
+		go func() { r.Wait(); close(answered) }()
 		synctest.Wait()
 		select {
 		case <-answered:
 		default:
 			t.Fatal("the round has no answer from a job that ended")
 		}
-		if r.jobs != 2 || r.unsaved.Load() != 0 {
-			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", r.jobs, r.unsaved.Load())
+		if jobs, unsaved := r.Wait(); jobs != 2 || unsaved != 0 {
+			t.Errorf("jobs = %d, unsaved = %d, want 2, 0", jobs, unsaved)
 		}
 	})
 }
@@ -36,29 +36,29 @@ func TestSaveAllOfAJobThatEnds(t *testing.T) {
 // reports, and one that never reports after an hour.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		jobs := &runningJobs{}
-		often, seldom, never := startStopwatch(nil), startStopwatch(nil), startStopwatch(nil)
-		for _, watch := range []*stopwatch{often, seldom, never} {
-			defer jobs.add(watch).remove()
+		jobs := &Set{}
+		often, seldom, never := Start(nil), Start(nil), Start(nil)
+		for _, watch := range []*Stopwatch{often, seldom, never} {
+			defer jobs.Add(watch).Remove()
 		}
 		for range 6 {
 			for range 10 {
 				time.Sleep(5 * time.Second)
-				often.reported()
+				often.Reported()
 			}
-			seldom.reported()
+			seldom.Reported()
 		}
-		often.saved()
+		often.Saved()
 		for _, step := range []struct {
 			wait   time.Duration
 			silent int
 		}{{silentFor, 0}, {time.Second, 1}, {500*time.Second - silentFor - time.Second, 1}, {time.Second, 2}, {silentAtFirst - 801*time.Second, 2}, {time.Second, 3}} {
 			time.Sleep(step.wait)
-			if _, _, silent := jobs.silence(); silent != step.silent {
+			if _, _, silent := jobs.Silence(); silent != step.silent {
 				t.Errorf("silent jobs after %s more = %d, want %d", step.wait, silent, step.silent)
 			}
 		}
-		report, checkpoint, _ := jobs.silence()
+		report, checkpoint, _ := jobs.Silence()
 		if report <= silentAtFirst {
 			t.Errorf("age of the oldest report = %s, want that of the job that never reported", report)
 		}
@@ -72,13 +72,13 @@ func TestSilence(t *testing.T) {
 func TestRecordedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &job.Progress{}, &job.Progress{}
-		watch := startStopwatch(nil)
+		watch := Start(nil)
 		time.Sleep(3 * time.Second)
-		watch.notice(first)
-		watch.reported()
-		watch.saved()
+		watch.Notice(first)
+		watch.Reported()
+		watch.Saved()
 		time.Sleep(4 * time.Second)
-		watch.stop()
+		watch.Stop()
 		for _, row := range []struct {
 			what    string
 			latest  *job.Progress
@@ -89,7 +89,7 @@ func TestRecordedTime(t *testing.T) {
 			{"a report that the loop has not seen", second, false, 7 * time.Second},
 			{"the last report is left out", second, true, 3 * time.Second},
 		} {
-			if got := watch.recorded(row.latest, row.leftOut); got != row.want {
+			if got := watch.Recorded(row.latest, row.leftOut); got != row.want {
 				t.Errorf("%s: %s recorded, want %s", row.what, got, row.want)
 			}
 		}
@@ -100,15 +100,15 @@ func TestRecordedTime(t *testing.T) {
 // that reports less often than the loop turns.
 func TestReportedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		watch := startStopwatch(nil)
+		watch := Start(nil)
 		report := func(state string) *job.Progress {
 			p := &job.Progress{State: []byte(state)}
-			watch.stamp(p)
+			watch.Stamp(p)
 			return p
 		}
 		expect := func(what string, p *job.Progress, want time.Duration) {
 			t.Helper()
-			if got := watch.reportedAt(p); got != want {
+			if got := watch.ReportedAt(p); got != want {
 				t.Errorf("%s: reported at %s, want %s", what, got, want)
 			}
 		}
@@ -118,36 +118,18 @@ func TestReportedAt(t *testing.T) {
 		first := report("a")
 		time.Sleep(4 * time.Second)
 		expect("the loop has not seen it", first, 3*time.Second)
-		watch.notice(first)
+		watch.Notice(first)
 		expect("the loop has seen it", first, 3*time.Second)
 		again := report("a")
-		watch.notice(again)
+		watch.Notice(again)
 		expect("the same state again", again, 3*time.Second)
 		report("b")
 		time.Sleep(time.Second)
 		expect("one of several since the loop turned", report("c"), 8*time.Second)
 		time.Sleep(time.Second)
 		last := report("d")
-		watch.notice(last)
+		watch.Notice(last)
 		time.Sleep(time.Second)
 		expect("seen with them", last, 9*time.Second)
 	})
-}
-
-// TestEndsAddUp: what is added for later jobs adds up to what the ends took.
-func TestEndsAddUp(t *testing.T) {
-	var ends average
-	var took, used time.Duration
-	for i := range 10_000 {
-		used += ends.mean()
-		end := time.Duration(10+i%7) * time.Millisecond
-		if i%1000 == 500 {
-			end = 20 * time.Second // an outage
-		}
-		ends.add(end)
-		took += end
-	}
-	if off := (used - took).Abs(); off > took/100 {
-		t.Errorf("%s were used for ends that took %s, want within 1 %%", used, took)
-	}
 }

@@ -1,4 +1,4 @@
-package delivery
+package lines
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-func TestLogLimit(t *testing.T) {
-	var l logLimit
+func TestLimit(t *testing.T) {
+	var l Limit
 	at := time.Date(2026, 3, 9, 12, 0, 0, 0, time.UTC)
 	lines := func(kind string, n int) (due, leftOut int) {
 		for range n {
-			ok, more := l.allow(kind, at)
+			ok, more := l.Allow(kind, at)
 			if ok {
 				due++
 			}
@@ -25,7 +25,7 @@ func TestLogLimit(t *testing.T) {
 	if due, _ := lines("b", 2); due != 1 {
 		t.Errorf("two of another kind log %d lines, want 1", due)
 	}
-	at = at.Add(logLimitPeriod)
+	at = at.Add(limitPeriod)
 	if due, leftOut := lines("a", 3); due != 1 || leftOut != 19_999 {
 		t.Errorf("a minute later %d lines tell of %d more, want 1 and 19999", due, leftOut)
 	}
@@ -34,7 +34,7 @@ func TestLogLimit(t *testing.T) {
 		d, _ := lines(fmt.Sprint("kind-", i), 1)
 		due += d
 	}
-	if due > logLimitKinds+1 || len(l.lines) > logLimitKinds+1 {
-		t.Errorf("10,000 kinds log %d lines and are remembered as %d, want at most %d", due, len(l.lines), logLimitKinds+1)
+	if due > limitKinds+1 || len(l.lines) > limitKinds+1 {
+		t.Errorf("10,000 kinds log %d lines and are remembered as %d, want at most %d", due, len(l.lines), limitKinds+1)
 	}
 }

@@ -1,0 +1,24 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+)
+
+// TestEndsAddUp: what is added for later jobs adds up to what the ends took.
+func TestEndsAddUp(t *testing.T) {
+	var ends average
+	var took, used time.Duration
+	for i := range 10_000 {
+		used += ends.mean()
+		end := time.Duration(10+i%7) * time.Millisecond
+		if i%1000 == 500 {
+			end = 20 * time.Second // an outage
+		}
+		ends.add(end)
+		took += end
+	}
+	if off := (used - took).Abs(); off > took/100 {
+		t.Errorf("%s were used for ends that took %s, want within 1 %%", used, took)
+	}
+}

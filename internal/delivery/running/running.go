@@ -1,0 +1,129 @@
+// Package running holds the jobs of a worker whose handlers run, and measures them.
+//
+// A [Set] broadcasts to all of them: save now, or check again how much time is left. Each
+// job does that in its own loop, so that its writes stay sequential. A [Stopwatch] measures
+// one run of a handler: how long it has run, and how long it has been silent. [Exceeded]
+// judges that by the limits of the job.
+package running
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Set holds the running jobs. The zero value is empty.
+type Set struct {
+	mu   sync.Mutex
+	jobs map[*Job]struct{}
+}
+
+// Job is a running job.
+type Job struct {
+	set      *Set
+	watch    *Stopwatch     // of its handler
+	woken    chan struct{}  // holds one: there is something to check
+	requests []*SaveRequest // not answered yet; guarded by set.mu
+}
+
+// SaveRequest is a request to all running jobs to save what is not recorded yet.
+type SaveRequest struct {
+	answers sync.WaitGroup
+	jobs    int          // how many were running
+	unsaved atomic.Int64 // how many of them could not save
+}
+
+// Add adds a job. The caller must call Remove.
+func (s *Set) Add(watch *Stopwatch) *Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := &Job{set: s, watch: watch, woken: make(chan struct{}, 1)}
+	if s.jobs == nil {
+		s.jobs = map[*Job]struct{}{}
+	}
+	s.jobs[j] = struct{}{}
+	return j
+}
+
+// Remove removes the job. A save that was requested is then part of how the job ends,
+// so it counts as answered.
+func (j *Job) Remove() {
+	j.set.mu.Lock()
+	delete(j.set.jobs, j)
+	j.set.mu.Unlock()
+	Answer(j.TakeRequests(), true)
+}
+
+// Silence returns the age of the oldest last report and of the oldest checkpoint of all
+// jobs, and how many are silent for unusually long.
+func (s *Set) Silence() (report, checkpoint time.Duration, silent int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.jobs {
+		report, checkpoint = max(report, j.watch.Silence()), max(checkpoint, j.watch.unsaved())
+		if j.watch.isSilent() {
+			silent++
+		}
+	}
+	return report, checkpoint, silent
+}
+
+// SaveAll asks every running job to save. It does not wait: see Wait.
+func (s *Set) SaveAll() *SaveRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &SaveRequest{jobs: len(s.jobs)}
+	r.answers.Add(len(s.jobs))
+	for j := range s.jobs {
+		j.requests = append(j.requests, r)
+		j.wake()
+	}
+	return r
+}
+
+// WakeAll makes every running job check what is asked of it: by a save request, by the
+// time left, or by an operator.
+func (s *Set) WakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for j := range s.jobs {
+		j.wake()
+	}
+}
+
+// Woken receives when there is something to check.
+func (j *Job) Woken() <-chan struct{} { return j.woken }
+
+func (j *Job) wake() {
+	select {
+	case j.woken <- struct{}{}:
+	default:
+	}
+}
+
+// TakeRequests returns the requests that are not answered. The caller must answer
+// them.
+func (j *Job) TakeRequests() []*SaveRequest {
+	j.set.mu.Lock()
+	defer j.set.mu.Unlock()
+	asked := j.requests
+	j.requests = nil
+	return asked
+}
+
+// Answer answers the requests for one job.
+func Answer(requests []*SaveRequest, saved bool) {
+	for _, r := range requests {
+		if !saved {
+			r.unsaved.Add(1)
+		}
+		r.answers.Done()
+	}
+}
+
+// Wait returns when every job has answered: how many jobs there were, and how many of
+// them could not save.
+func (r *SaveRequest) Wait() (jobs, unsaved int) {
+	r.answers.Wait()
+	return r.jobs, int(r.unsaved.Load())
+}

@@ -1,0 +1,136 @@
+package running
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/spotworker/spotworker/job"
+)
+
+const (
+	// silentFor and silentFactor say when a job counts as silent: for so long, and so
+	// many times as long as it ever was between two reports of this run.
+	silentFor    = 2 * time.Minute
+	silentFactor = 10
+
+	// silentAtFirst is when a job counts as silent that has not reported in this run.
+	silentAtFirst = time.Hour
+)
+
+// Stopwatch measures one run of a handler. It may be read from any goroutine, but seen.
+type Stopwatch struct {
+	begun      time.Time
+	took       atomic.Int64  // nanoseconds; 0 while it runs
+	lastReport atomic.Int64  // when the last report came, in nanoseconds from begun; 0 for none
+	longest    atomic.Int64  // the longest time between two reports, in nanoseconds
+	lastSave   atomic.Int64  // when the last state was recorded, in nanoseconds from begun
+	seen       *job.Progress // the report that the loop saw last
+
+	state timedReport                 // the first that the loop saw of the state that it saw last
+	first atomic.Pointer[timedReport] // the first that came since the loop turned last
+}
+
+// timedReport is a report and how long the handler had run then.
+type timedReport struct {
+	report *job.Progress
+	at     time.Duration
+}
+
+// Start starts a stopwatch. restored is the report that the handler begins with, or nil.
+func Start(restored *job.Progress) *Stopwatch {
+	return &Stopwatch{begun: time.Now(), seen: restored}
+}
+
+// Elapsed is how long the handler has run, or ran.
+func (s *Stopwatch) Elapsed() time.Duration {
+	if took := s.took.Load(); took > 0 {
+		return time.Duration(took)
+	}
+	return time.Since(s.begun)
+}
+
+// Stamp records when a report came, of the first one after each turn of the loop: so every
+// report of a handler that reports seldom has its time, and those of one that reports often
+// stay cheap.
+func (s *Stopwatch) Stamp(p *job.Progress) {
+	if s.first.Load() == nil {
+		s.first.Store(&timedReport{p, s.Elapsed()})
+	}
+}
+
+// Notice records the report that the loop sees now, and reports whether it came since the
+// loop turned last.
+func (s *Stopwatch) Notice(latest *job.Progress) bool {
+	if latest == s.seen {
+		return false
+	}
+	first := s.first.Load()
+	if latest.HasState() && !latest.SameState(s.state.report) {
+		s.state = timedReport{latest, s.ReportedAt(latest)}
+	}
+	s.seen = latest
+	s.first.CompareAndSwap(first, nil)
+	return true
+}
+
+// ReportedAt is how long the handler had run when it reported a state for the first time.
+func (s *Stopwatch) ReportedAt(p *job.Progress) time.Duration {
+	first := s.first.Load()
+	switch {
+	case !p.HasState():
+		return 0
+	case p.SameState(s.state.report):
+		return s.state.at
+	case first != nil && p.SameState(first.report):
+		return first.at
+	}
+	return s.Elapsed() // it has just come, or is one of many
+}
+
+// Reported records that a report came. It has one caller at a time.
+func (s *Stopwatch) Reported() {
+	now := int64(time.Since(s.begun))
+	before := s.lastReport.Swap(now)
+	s.longest.Store(max(s.longest.Load(), now-before))
+}
+
+// LongestSilence is the longest time between two reports of this run.
+func (s *Stopwatch) LongestSilence() time.Duration { return time.Duration(s.longest.Load()) }
+
+// Saved records that a state was recorded.
+func (s *Stopwatch) Saved() { s.lastSave.Store(int64(time.Since(s.begun))) }
+
+// Silence is how long the handler has gone without a report.
+func (s *Stopwatch) Silence() time.Duration {
+	heard := time.Duration(s.lastReport.Load())
+	return time.Since(s.begun) - heard
+}
+
+// isSilent reports whether that is much longer than ever before in this run.
+func (s *Stopwatch) isSilent() bool {
+	if s.lastReport.Load() == 0 {
+		return s.Silence() > silentAtFirst
+	}
+	return s.Silence() > max(silentFor, silentFactor*time.Duration(s.longest.Load()))
+}
+
+// unsaved is how much work a sudden death would repeat.
+func (s *Stopwatch) unsaved() time.Duration {
+	return time.Since(s.begun) - time.Duration(s.lastSave.Load())
+}
+
+// Recorded is how long the handler had run when it made the last report that its record
+// has. latest is its last report of all, leftOut says that the record lacks it.
+func (s *Stopwatch) Recorded(latest *job.Progress, leftOut bool) time.Duration {
+	switch {
+	case leftOut:
+		return min(time.Duration(s.lastSave.Load()), s.Elapsed())
+	case latest != s.seen:
+		return s.Elapsed() // it came since the loop turned last
+	default:
+		return min(time.Duration(s.lastReport.Load()), s.Elapsed())
+	}
+}
+
+// Stop records that the handler has returned.
+func (s *Stopwatch) Stop() { s.took.Store(int64(max(time.Since(s.begun), 1))) }
