@@ -5,10 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/spotworker/spotworker/internal/delivery"
 	"github.com/spotworker/spotworker/internal/drain"
@@ -141,31 +138,6 @@ func (c *claimer) start(ctx context.Context) {
 			c.ended <- ended{result, time.Since(begun), account}
 		})
 	}
-}
-
-// takeStartable takes the first message from the buffer that may be started at now, nil
-// if there is none.
-func (c *claimer) takeStartable(now time.Time) *queue.Lease {
-	for i, lease := range c.buffer {
-		source := c.rotation.of(lease.Queue())
-		if source.waits() {
-			continue
-		}
-		if now.Before(source.pace.StartDue()) {
-			if len(c.rotation.queues) == 1 {
-				return nil
-			}
-			continue
-		}
-		source.pace.Started(now)
-		if i == 0 {
-			c.buffer = c.buffer[1:]
-		} else {
-			c.buffer = slices.Delete(c.buffer, i, i+1)
-		}
-		return lease
-	}
-	return nil
 }
 
 // claim sends the claims that are due, to the queues whose turn it is. It returns how
@@ -400,88 +372,6 @@ func (c *claimer) claimable(now time.Time) int {
 func (c *claimer) restTime(now time.Time) time.Duration {
 	_, wait := c.runner.Claimable(queue.MaxClaim, now)
 	return max(wait, c.restUntil.Sub(now))
-}
-
-// releaseOld releases messages that waited for a slot for too long, so that another
-// worker can have them.
-func (c *claimer) releaseOld(ctx context.Context) {
-	if c.rotation.accounts > 1 {
-		c.releaseByAccount(ctx)
-		return
-	}
-	old, most := 0, c.maxBuffered()
-	for old < len(c.buffer) && time.Since(c.buffer[old].AskedAt) >= most {
-		old++
-	}
-	if old > 0 {
-		c.log.DebugContext(ctx, "messages released: no slot got free for them in time", "messages", old)
-		c.releaseAll(c.buffer[:old])
-		c.buffer = c.buffer[old:]
-	}
-}
-
-// releaseByAccount is releaseOld with several accounts: it also releases the messages of
-// an account of which calls for blobs fail, and waits for none of the calls, since one
-// account may not answer while the claims of another are due.
-func (c *claimer) releaseByAccount(ctx context.Context) {
-	most := c.maxBuffered()
-	var old, kept []*queue.Lease
-	for _, lease := range c.buffer {
-		if time.Since(lease.AskedAt) >= most || c.rotation.of(lease.Queue()).failing {
-			old = append(old, lease)
-		} else {
-			kept = append(kept, lease)
-		}
-	}
-	if len(old) > 0 {
-		c.log.DebugContext(ctx, "messages released: no slot got free for them in time, or calls to their account fail", "messages", len(old))
-		c.buffer = kept
-		c.deliveries.Go(func() { c.releaseAll(old) })
-	}
-}
-
-// maxBuffered is how long a message may wait for a slot: until it would have to be
-// renewed, and no longer than bufferedFor.
-func (c *claimer) maxBuffered() time.Duration {
-	most := bufferedFor
-	for _, s := range c.rotation.queues {
-		_, renewAfter := c.runner.Visibility(s.queue)
-		most = min(most, renewAfter)
-	}
-	return most
-}
-
-// releaseAll releases messages whose jobs were not started. A stop does not cut it
-// short.
-func (c *claimer) releaseAll(leases []*queue.Lease) {
-	var group errgroup.Group
-	group.SetLimit(drain.LeastParallel)
-	for _, lease := range leases {
-		group.Go(func() error {
-			if err := lease.Release(c.cleanup, 0); err != nil {
-				c.log.Log(c.cleanup, outage.Level(err, slog.LevelWarn), "message not released; it becomes visible when its visibility timeout expires", "message_id", lease.ID, "error", err)
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // its functions return no error
-}
-
-// releaseRest releases what is in the buffer after a stop, and what the claims in flight
-// bring.
-func (c *claimer) releaseRest(ctx context.Context) {
-	var releases sync.WaitGroup
-	for {
-		if rest := c.buffer; len(rest) > 0 {
-			c.buffer = nil
-			releases.Go(func() { c.releaseAll(rest) })
-		}
-		if len(c.claims) == 0 {
-			break
-		}
-		c.receive(ctx, <-c.claimed)
-	}
-	releases.Wait()
 }
 
 // endClaiming ends claiming because the VM will go. Messages that wait for a slot

@@ -15,7 +15,8 @@
 //   - heartbeat.go: the heartbeat that operators and other workers read, and how the
 //     last run of this worker ended.
 //   - claim.go: the loop that keeps the slots busy; rotation.go says which queue it
-//     asks, and how often, package intake for how many messages.
+//     asks, and how often, package intake for how many messages; buffer.go takes the
+//     next message that may be started, and releases those that get no slot.
 //   - loss_estimate.go: how VMs like this one end, for the checkpoint policy.
 //   - loops.go: whether the worker's loops still turn.
 //   - config.go and observer.go: what a worker is made of, and what it reports.
