@@ -38,9 +38,10 @@ type Sources struct {
 	Config
 	taken atomic.Pointer[[]*queue.Queue]
 
-	mu    sync.Mutex
-	ready []bool // the accounts of which everything answered once
-	told  string // what was logged about accounts that this worker was not given
+	mu      sync.Mutex
+	ready   []bool // the accounts of which everything answered once
+	started bool   // the first check has ended: what is read from now on is a change
+	told    string // what was logged about accounts that this worker was not given
 }
 
 // Config is what [Sources] are made of.
@@ -131,6 +132,7 @@ func (s *Sources) Check(ctx context.Context) error {
 
 // checked logs which accounts are not ready, or returns why none is.
 func (s *Sources) checked(ctx context.Context, errs []error) error {
+	defer s.start(ctx)
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); !slices.Contains(s.readiness(), true) {
 		return errs[max(i, 0)]
 	}
@@ -140,6 +142,24 @@ func (s *Sources) checked(ctx context.Context, errs []error) error {
 		}
 	}
 	return nil
+}
+
+// start ends the start once an account is ready. What is taken from then, where that is
+// more than the configuration says, is one line of the log and not one for each account.
+func (s *Sources) start(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started || !slices.Contains(s.ready, true) {
+		return
+	}
+	s.started = true
+	if taken := s.Taken(); !slices.Equal(taken, s.Accounts[0].TakeFrom) {
+		s.logTaken(ctx, taken)
+	}
+}
+
+func (s *Sources) logTaken(ctx context.Context, taken []*queue.Queue) {
+	s.Log.InfoContext(ctx, "jobs are taken from another number of queues", "take_from", queue.Names(taken))
 }
 
 // nameOf returns the name of an account for people.
@@ -268,7 +288,9 @@ func (s *Sources) take(ctx context.Context) (added []*queue.Queue) {
 		return nil
 	}
 	s.taken.Store(&next)
-	s.Log.InfoContext(ctx, "jobs are taken from another number of queues", "take_from", queue.Names(next))
+	if s.started {
+		s.logTaken(ctx, next)
+	}
 	return slices.DeleteFunc(slices.Clone(next), func(q *queue.Queue) bool { return slices.Contains(before, q) })
 }
 
