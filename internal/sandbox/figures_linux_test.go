@@ -141,7 +141,11 @@ func TestRemovalIsBounded(t *testing.T) {
 			row.fill(dir)
 			defer func() { _ = RemoveTree(dir) }()
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-			cmd.Env = append(os.Environ(), workerVariable+"=remove", folderVariable+"="+dir, "GORACE=atexit_sleep_ms=0")
+			// A collection that runs beside the removal would count what is allocated
+			// meanwhile. With eight processors on two cores the kernel refused the second
+			// descriptor once in some thousand times, although nothing had it.
+			cmd.Env = append(os.Environ(), workerVariable+"=remove", folderVariable+"="+dir, "GORACE=atexit_sleep_ms=0",
+				"GOMAXPROCS=1", "GODEBUG=gcstoptheworld=1")
 			var said strings.Builder
 			cmd.Stderr = &said
 			out, err := cmd.Output()
@@ -150,10 +154,9 @@ func TestRemovalIsBounded(t *testing.T) {
 				t.Fatalf("removal with %d descriptors: %v: %s", maxDescriptors, err, said.String())
 			}
 			t.Logf("%s: %d descriptors, heap %d KiB, peak RSS %s, %s", row.name, maxDescriptors, r.Live>>10, r.RSS, r.Took.Round(time.Millisecond))
-			// A list of the folders of the largest trees would take more. What a busy
-			// machine allocates during a collection counts as well.
-			if r.Live > 4<<20 {
-				t.Errorf("removal holds %d bytes of heap, want at most 4 MiB", r.Live)
+			// A list of the folders of the largest trees would take more.
+			if r.Live > 1<<20 {
+				t.Errorf("removal holds %d bytes of heap, want at most 1 MiB", r.Live)
 			}
 			if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 				t.Errorf("Lstat afterwards = %v, want that there is nothing", err)
