@@ -163,9 +163,9 @@ type Accounts struct {
 	Problem error
 }
 
-// Accounts returns the accounts of the deployment, in one call.
+// Accounts returns the accounts of the deployment, in one call to the first of them.
 func (c *Client) Accounts(ctx context.Context) (Accounts, error) {
-	if _, err := c.jobs(ctx); err != nil {
+	if err := c.accounts[0].readShards(ctx); err != nil {
 		return Accounts{}, c.readable(err, toRead)
 	}
 	known, problem := c.known()

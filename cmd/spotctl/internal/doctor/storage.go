@@ -205,7 +205,7 @@ func (e *Examination) clock() Finding {
 
 // failed is the finding about a queue or container that cannot be read.
 func failed(check string, err error, role string) Finding {
-	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role), Fix: "check the account and the network: spotctl reaches no other service"}
+	f := Finding{Level: Failure, Check: check, Text: azure.ExplainRole(err, role), Fix: "check that the account exists, and that this machine can reach it"}
 	switch {
 	case bloberror.HasCode(err, bloberror.ContainerNotFound) || queueerror.HasCode(err, queueerror.QueueNotFound):
 		f.Text, f.Fix = "it does not exist", "check the accounts and --prefix; deploy the foundation, or put a job with an identity that may create it; for a further account: spotctl accounts N"
