@@ -142,7 +142,7 @@ func TestRemovalIsBounded(t *testing.T) {
 			defer func() { _ = RemoveTree(dir) }()
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 			// A collection that runs beside the removal would count what is allocated
-			// meanwhile. With eight processors on two cores the kernel refused the second
+			// during it. With eight processors on two cores the kernel refused the second
 			// descriptor once in some thousand times, although nothing had it.
 			cmd.Env = append(os.Environ(), workerVariable+"=remove", folderVariable+"="+dir, "GORACE=atexit_sleep_ms=0",
 				"GOMAXPROCS=1", "GODEBUG=gcstoptheworld=1")
