@@ -20,8 +20,7 @@ import (
 // testscripts it reads the terminal to its end.
 func Terminal() {
 	if err := terminal(os.Args[1], os.Args[2], os.Args[3:]...); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			os.Exit(exit.ExitCode())
 		}
 		fmt.Fprintln(os.Stderr, "terminal:", err)
@@ -34,7 +33,7 @@ func terminal(typed, program string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, args...) //nolint:gosec // what the script names
 	cmd.Stdout = os.Stdout
 	screen, err := pty.Start(cmd)
 	if err != nil {
