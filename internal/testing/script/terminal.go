@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ func terminal(typed, program string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(program, args...) //nolint:gosec // what the script names
+	cmd := exec.CommandContext(context.Background(), program, args...) //nolint:gosec // what the script names
 	cmd.Stdout = os.Stdout
 	screen, err := pty.Start(cmd)
 	if err != nil {
