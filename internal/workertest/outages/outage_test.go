@@ -149,7 +149,9 @@ func TestLostMessage(t *testing.T) {
 		if _, err := b.Account(b.Server.Transport()).Queue(b.Names.Queue).ClearMessages(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		b.WaitFor("release", time.Minute, func() bool { return b.Record("a").Status == checkpoint.Open })
+		// The record may be open for a moment only: the worker puts a message in place of
+		// the lost one, and may claim it at once.
+		b.WaitFor("release", time.Minute, func() bool { return b.Record("a").Interruptions > 0 })
 		if stop := <-causes; stop == nil || stop.Reason != job.Lost {
 			t.Errorf("cause of the stop = %v, want a lost lease", stop)
 		}
