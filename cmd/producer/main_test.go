@@ -182,7 +182,7 @@ func put(ts *testscript.TestScript, container, name, text string, metadata map[s
 func await(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
-	for deadline := time.Now().Add(20 * time.Second); worldOf(ts).server.Counts()[args[0]] < n; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); worldOf(ts).server.Counts()[args[0]] < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("there were no %d calls of %s", n, args[0])
 		}

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,7 @@ func TestGatePassesAPlaceOn(t *testing.T) {
 			g.mu.Lock()
 			isWaiting = g.waiting.Len() == 1
 			g.mu.Unlock()
+			runtime.Gosched() // with one processor the write runs only then, or 10 ms later
 		}
 		cancel() // which wakes the write, and before it runs the place is given to it
 		leave()

@@ -34,7 +34,7 @@ func runManyJobs(t *testing.T, jobs int, running time.Duration) {
 		}
 	}
 	w := c.start(t, fmt.Sprintf("--concurrency=%d", jobs), "--drain-budget=1m")
-	for late := time.Now().Add(10 * patience); len(w.find("job started")) < jobs; time.Sleep(100 * time.Millisecond) {
+	for late := time.Now().Add(patience); len(w.find("job started")) < jobs; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatalf("jobs started = %d, want %d", len(w.find("job started")), jobs)
 		}

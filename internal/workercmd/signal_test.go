@@ -85,21 +85,17 @@ func TestStopWithStdin(t *testing.T) {
 // a person sends from a terminal, ends the process at once.
 func TestInterruptDuringADrain(t *testing.T) {
 	c := newCloud(t, true)
-	w := c.working(t, "stubborn", "--drain-budget=1m")
+	w := c.working(t, "stubborn", "--drain-budget=1h") // far longer than the test waits
 	w.terminate(t)
 	w.until(t, "work stopped")
 	for range 2 {
 		w.terminate(t)
 		w.demandHealth(t, "in a drain")
 	}
-	begun := time.Now()
 	if err := w.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	end := w.end(t)
-	if took := time.Since(begun); took > 30*time.Second {
-		t.Errorf("worker ended %s after the interrupt, want at once", took)
-	}
 	if status := end.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
 		t.Errorf("worker ended with %s, want by SIGINT: the drain was not done", end)
 	}
