@@ -131,6 +131,9 @@ func (w *Worker) queueSurvey() survey.Survey {
 type phase struct {
 	context.Context
 	state lifecycle.State
+
+	// stopped are the deliveries at its interruption, before any of them learned of it.
+	stopped *delivery.Counts
 }
 
 // beginPhase begins the phase of the present state. An interruption ends the phase and
@@ -138,12 +141,18 @@ type phase struct {
 func (w *Worker) beginPhase(ctx context.Context) (p phase, end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, w.stop = context.WithCancelCause(ctx)
-	stop, state := w.stop, w.machine.State()
-	if state == lifecycle.Process {
+	ctx, cancel := context.WithCancelCause(ctx)
+	p = phase{ctx, w.machine.State(), &delivery.Counts{}}
+	w.stop = func(cause error) {
+		if ctx.Err() == nil {
+			*p.stopped = w.runner.Counts()
+		}
+		cancel(cause)
+	}
+	if p.state == lifecycle.Process {
 		w.drains.Reset()
 	}
-	return phase{ctx, state}, func() { stop(nil) }
+	return p, func() { cancel(nil) }
 }
 
 // interrupt ends the phase under way with d as the cause, and applies event.
@@ -199,40 +208,38 @@ func (w *Worker) inState(background context.Context, p phase) error {
 // work is Process: it runs jobs until it is interrupted. It tells the other workers of
 // the VM that there may be work, and starts no job under an event that it left for
 // before.
-func (w *Worker) work(ctx context.Context) {
+func (w *Worker) work(p phase) {
 	if w.Runtime != nil {
-		done, known, err := w.Runtime.BeginWork(ctx)
+		done, known, err := w.Runtime.BeginWork(p)
 		defer done()
 		if err != nil {
-			w.Log.WarnContext(ctx, "runtime folder not written: another worker of this VM may acknowledge an event while this one has jobs", "error", err)
+			w.Log.WarnContext(p, "runtime folder not written: another worker of this VM may acknowledge an event while this one has jobs", "error", err)
 		}
 		w.events.AddLeft(events.FromFolder(known))
 	}
-	w.events.WaitSettled(ctx)
-	w.runJobs(ctx)
+	w.events.WaitSettled(p)
+	w.runJobs(p)
 }
 
-// runJobs claims and runs jobs until ctx ends, whose cause is a [*drain.Drain]. It
+// runJobs claims and runs jobs until the phase ends, whose cause is a [*drain.Drain]. It
 // returns when everything is released or the drain's time is over.
-func (w *Worker) runJobs(ctx context.Context) {
+func (w *Worker) runJobs(p phase) {
 	deliveries, calls := pool.New(), pool.New()
-	var before delivery.Counts
 	stopped := make(chan struct{})
 	// Not after the claim loop: that may take a second to see the stop, while jobs
 	// are released already.
-	context.AfterFunc(ctx, func() {
+	context.AfterFunc(p, func() {
 		defer close(stopped)
-		before = w.runner.Counts()
-		w.loops.drain(drain.Of(ctx), time.Now())
-		w.logStop(ctx, before.Active)
+		w.loops.drain(drain.Of(p), time.Now())
+		w.logStop(p, p.stopped.Active)
 	})
-	cleanup, cancel := drain.Outlive(ctx, drain.UntilEnd)
+	cleanup, cancel := drain.Outlive(p, drain.UntilEnd)
 	defer cancel()
-	w.claimLoop(ctx, cleanup, deliveries, calls)
+	w.claimLoop(p, cleanup, deliveries, calls)
 	<-stopped
 	deliveries.Wait()
 	calls.Wait()
-	w.reportDrained(ctx, before)
+	w.reportDrained(p, *p.stopped)
 }
 
 func (w *Worker) logStop(ctx context.Context, jobs int) {
